@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let (stderr, session) = (text(streams.next()), text(streams.next()));
     let surface = if how & 1 == 0 { Surface::Json } else { Surface::StreamJson };
     let secrets: &[&str] = if how & 2 == 0 { &["write_file", "a longer secret"] } else { &[] };
-    let mut player = Player::veiled(surface, secrets);
+    let mut player = Player::redacted(surface, secrets);
     player.prompt(order());
     stderr.lines().for_each(|line| player.stderr(line));
     session.lines().for_each(|line| player.side(line));

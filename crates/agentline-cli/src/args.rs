@@ -33,9 +33,9 @@ Environment:
 /// Returns the examples, exit codes and environment variables, including those of every agent.
 fn long_help() -> String {
     let mut help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP);
-    for card in AGENTS.iter().map(|agent| agent.card()) {
-        let line = format!("{}'s program, instead of the first one that is found", card.title);
-        help.push_str(&format!("  {:<20}  {line}\n", card.path_variable));
+    for info in AGENTS.iter().map(|agent| agent.info()) {
+        let line = format!("{}'s program, instead of the first one that is found", info.title);
+        help.push_str(&format!("  {:<20}  {line}\n", info.path_variable));
     }
     help
 }
@@ -59,7 +59,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Options of every command.
@@ -78,7 +78,7 @@ pub(crate) struct Global {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Give one prompt to one agent
     Run(Box<RunArgs>),
     /// Play a recorded run again, exactly
@@ -111,7 +111,7 @@ pub(crate) enum Command {
 
 /// How a run is told on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum OutputFormat {
     /// The assistant's text as it streams
     #[default]
     Text,
@@ -129,7 +129,7 @@ pub(crate) enum Output {
 
 /// How a report is told on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportOutput {
+pub(crate) enum ReportFormat {
     /// For people
     #[default]
     Text,

@@ -14,7 +14,7 @@ mod stop;
 mod ui;
 mod when;
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use clap::Parser;
 use std::process::ExitCode;
 use ui::Ui;
@@ -31,24 +31,24 @@ pub fn main_impl() -> ExitCode {
     };
     let mut ui = Ui::new(cli.global);
     let done = match cli.command {
-        Command::Run(args) => commands::run::run(&mut ui, *args),
-        Command::Replay(args) => commands::replay::run(&mut ui, &args),
-        Command::Sessions(args) => commands::sessions::run(&mut ui, args),
-        Command::Doctor(args) => commands::doctor::run(&mut ui, &args),
-        Command::Agents(args) => commands::agents::run(&mut ui, &args),
-        Command::Policy(args) => commands::policy::run(&mut ui, &args),
-        Command::Pool(args) => commands::pool::run(&mut ui, args),
-        Command::Cache(args) => commands::cache::run(&mut ui, &args),
-        Command::Prices(args) => commands::prices::run(&mut ui, &args),
+        CliCommand::Run(args) => commands::run::run(&mut ui, *args),
+        CliCommand::Replay(args) => commands::replay::run(&mut ui, &args),
+        CliCommand::Sessions(args) => commands::sessions::run(&mut ui, args),
+        CliCommand::Doctor(args) => commands::doctor::run(&mut ui, &args),
+        CliCommand::Agents(args) => commands::agents::run(&mut ui, &args),
+        CliCommand::Policy(args) => commands::policy::run(&mut ui, &args),
+        CliCommand::Pool(args) => commands::pool::run(&mut ui, args),
+        CliCommand::Cache(args) => commands::cache::run(&mut ui, &args),
+        CliCommand::Prices(args) => commands::prices::run(&mut ui, &args),
         // The host writes its output itself, and its writer may be blocked by a client that no longer reads.
-        Command::Host(args) => {
+        CliCommand::Host(args) => {
             return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
         }
-        Command::Demo(args) => commands::demo::run(&mut ui, &args),
-        Command::Config(args) => commands::config::run(&mut ui, &args),
-        Command::Trust(args) => commands::trust::run(&mut ui, &args),
-        Command::Completions(args) => commands::completions::run(&mut ui, &args),
+        CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
+        CliCommand::Config(args) => commands::config::run(&mut ui, &args),
+        CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),
+        CliCommand::Completions(args) => commands::completions::run(&mut ui, &args),
     };
-    let done = done.and_then(|code| ui.flush().map(|()| code).map_err(stop::Stop::from));
+    let done = done.and_then(|code| ui.flush().map(|()| code).map_err(stop::CommandError::from));
     ExitCode::from(done.unwrap_or_else(|stop| ui.stop(&stop)))
 }

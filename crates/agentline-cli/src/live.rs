@@ -1,6 +1,6 @@
 //! Shows the events of a run in progress, and stops the run on signals.
 
-use crate::{exit, question::Desk, render::Renderer, stop::Stop, ui::Ui};
+use crate::{exit, question::PermissionPrompt, render::Renderer, stop::CommandError, ui::Ui};
 use agentline::{Canceller, Error, Event, Record, Run, Verdict};
 use std::{
     future::{Future, poll_fn},
@@ -30,7 +30,9 @@ const SPARE_THREADS: usize = 4;
 ///
 /// One worker drives the run and this thread writes the output, so a blocked reader does not keep the agent from being
 /// stopped in time. The second thread costs less than half a millisecond of CPU time.
-pub(crate) fn start<T, F: Future<Output = Result<T, Stop>>>(task: impl FnOnce() -> F) -> Result<T, Stop> {
+pub(crate) fn start<T, F: Future<Output = Result<T, CommandError>>>(
+    task: impl FnOnce() -> F,
+) -> Result<T, CommandError> {
     let runtime = runtime(1)?;
     let done = runtime.block_on(task());
     // Dropping the remaining tasks ends the agent and removes its private directory.
@@ -41,7 +43,7 @@ pub(crate) fn start<T, F: Future<Output = Result<T, Stop>>>(task: impl FnOnce() 
 /// Creates a runtime with this many workers.
 ///
 /// Tokio panics if it cannot start a thread, so the threads are tried first.
-pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, Stop> {
+pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, CommandError> {
     try_threads(workers + SPARE_THREADS).map_err(|error| no_threads(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     runtime.map_err(|error| no_threads(&error))
@@ -73,8 +75,8 @@ fn try_threads(count: usize) -> io::Result<()> {
     tried
 }
 
-fn no_threads(error: &io::Error) -> Stop {
-    Stop::Unable {
+fn no_threads(error: &io::Error) -> CommandError {
+    CommandError::Unable {
         message: format!("could not start a thread: {error}"),
         hint: "raise the limit on processes (`ulimit -u`), or end some".into(),
     }
@@ -100,16 +102,16 @@ pub(crate) async fn stopped() {
 }
 
 /// A run in progress, with the signals that stop it.
-pub(crate) struct Live {
+pub(crate) struct LiveRun {
     pub(crate) run: Run,
     signals: Signals,
     /// Asks the user about the agent's permission requests.
-    desk: Option<Desk>,
+    desk: Option<PermissionPrompt>,
 }
 
-impl Live {
+impl LiveRun {
     /// Starts a run by awaiting `begin`.
-    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, Stop> {
+    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, CommandError> {
         let mut signals = Signals::listen()?;
         let run = tokio::select! {
             biased;
@@ -121,16 +123,16 @@ impl Live {
     }
 
     /// Sets how the user is asked about permission requests.
-    pub(crate) fn asking(mut self, desk: Option<Desk>) -> Self {
+    pub(crate) fn asking(mut self, desk: Option<PermissionPrompt>) -> Self {
         self.desk = desk;
         self
     }
 
     /// Shows all events to the end of the run. Returns the exit code.
-    pub(crate) async fn show(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, Stop> {
+    pub(crate) async fn show(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, CommandError> {
         let shown = self.show_all(ui, renderer).await;
         ui.rest();
-        if matches!(shown, Err(Stop::BrokenPipe)) {
+        if matches!(shown, Err(CommandError::BrokenPipe)) {
             // The output is no longer read. The run is cancelled and awaited, so that it cleans up.
             self.run.canceller().cancel_by(15);
             while self.run.next().await.is_some() {}
@@ -138,7 +140,7 @@ impl Live {
         shown
     }
 
-    async fn show_all(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, Stop> {
+    async fn show_all(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, CommandError> {
         renderer.begin(ui);
         let mut code = exit::FAILED;
         loop {
@@ -150,7 +152,7 @@ impl Live {
                     renderer.record(ui, &record)?;
                 }
                 Next::End => break,
-                Next::Enough(signal) => return Err(Stop::Signal(signal)),
+                Next::Enough(signal) => return Err(CommandError::Signal(signal)),
             }
         }
         ui.flush()?;
@@ -158,7 +160,7 @@ impl Live {
     }
 
     /// Returns the next event. Flushes the output before waiting.
-    async fn next(&mut self, ui: &mut Ui) -> Result<Next, Stop> {
+    async fn next(&mut self, ui: &mut Ui) -> Result<Next, CommandError> {
         poll_fn(|cx| {
             match pin!(self.run.next()).poll(cx) {
                 Poll::Ready(Some(record)) => return Poll::Ready(Ok(Next::Record(record))),
@@ -205,7 +207,7 @@ struct SignalsShared {
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Stop> {
+    fn listen() -> Result<Self, CommandError> {
         let shared = Arc::new(SignalsShared::default());
         let (say_enough, enough) = oneshot::channel();
         let (say_impatient, impatient) = oneshot::channel();
@@ -281,7 +283,7 @@ fn exit_now(code: u8) -> ! {
 }
 
 /// Runs a future on a new thread with its own runtime.
-fn on_own_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), Stop> {
+fn on_own_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| no_threads(&error))?;
     let work = move || runtime.block_on(work);

@@ -3,7 +3,9 @@
 //! The agent's text is shown with all characters escaped that could hide or overwrite the question.
 
 use crate::ui::Ui;
-use agentline::{Diff, Judge, PermissionAsk, PermissionMode, Permit, Policy, RunRequest, ToolKind};
+use agentline::{
+    Diff, Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, RunRequest, ToolKind,
+};
 use std::{
     io::{self, BufRead, IsTerminal},
     path::Path,
@@ -18,14 +20,14 @@ use tokio::sync::{
 const SHORT: usize = 20;
 
 /// The output on which questions are shown.
-pub(crate) trait Screen {
+pub(crate) trait PromptScreen {
     /// Shows a complete line.
     fn line(&mut self, line: &str);
     /// Shows a line after which the answer is typed.
     fn prompt(&mut self, line: &str);
 }
 
-impl Screen for Ui {
+impl PromptScreen for Ui {
     fn line(&mut self, line: &str) {
         Self::line(self, line);
     }
@@ -37,12 +39,12 @@ impl Screen for Ui {
 
 /// A question that is waiting for its answer.
 struct Open {
-    ask: PermissionAsk,
-    reply: oneshot::Sender<Permit>,
+    ask: PermissionRequest,
+    reply: oneshot::Sender<Permission>,
 }
 
 /// Shows the permission requests of a run and reads the answers.
-pub(crate) struct Desk {
+pub(crate) struct PermissionPrompt {
     questions: UnboundedReceiver<Open>,
     lines: UnboundedReceiver<String>,
     current: Option<Open>,
@@ -50,8 +52,8 @@ pub(crate) struct Desk {
     always: Vec<String>,
 }
 
-/// Returns a judge that asks on this terminal, or `None` if the run cannot ask or there is no terminal.
-pub(crate) fn at_terminal(request: &RunRequest) -> Option<(Judge, Desk)> {
+/// Returns a handler that asks on this terminal, or `None` if the run cannot ask or there is no terminal.
+pub(crate) fn at_terminal(request: &RunRequest) -> Option<(PermissionHandler, PermissionPrompt)> {
     let may_ask = request.permission_mode == PermissionMode::Prompt || !request.ask.is_empty();
     if !may_ask || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
@@ -66,23 +68,23 @@ pub(crate) fn at_terminal(request: &RunRequest) -> Option<(Judge, Desk)> {
         }
     };
     std::thread::Builder::new().name("terminal".into()).spawn(reader).ok()?;
-    Some(Desk::new(lines))
+    Some(PermissionPrompt::new(lines))
 }
 
-impl Desk {
-    fn new(lines: UnboundedReceiver<String>) -> (Judge, Self) {
+impl PermissionPrompt {
+    fn new(lines: UnboundedReceiver<String>) -> (PermissionHandler, Self) {
         let (put, questions) = unbounded_channel();
-        let judge = Judge::new(move |ask| {
+        let handler = PermissionHandler::new(move |ask| {
             let (reply, answer) = oneshot::channel();
             // If the receiver is gone, the reply channel is closed, which denies the request.
             let _ = put.send(Open { ask, reply });
-            async move { answer.await.unwrap_or_else(|_| Permit::Deny("nobody_answered".into())) }
+            async move { answer.await.unwrap_or_else(|_| Permission::Deny("nobody_answered".into())) }
         });
-        (judge.at_terminal(), Self { questions, lines, current: None, always: Vec::new() })
+        (handler.at_terminal(), Self { questions, lines, current: None, always: Vec::new() })
     }
 
     /// Shows questions and reads answers. It never completes; the caller stops polling when the run is over.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl Screen) {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl PromptScreen) {
         loop {
             if self.current.as_mut().is_some_and(|open| open.reply.poll_closed(cx).is_ready()) {
                 screen.line("the question is withdrawn");
@@ -95,13 +97,13 @@ impl Desk {
             };
             match self.lines.poll_recv(cx) {
                 Poll::Pending => return,
-                Poll::Ready(None) => self.reply(Permit::Deny("nobody_answered".into())),
+                Poll::Ready(None) => self.reply(Permission::Deny("nobody_answered".into())),
                 Poll::Ready(Some(line)) => match line.trim().to_lowercase().as_str() {
-                    "y" | "yes" => self.reply(Permit::Allow),
-                    "" | "n" | "no" => self.reply(Permit::Deny("refused".into())),
+                    "y" | "yes" => self.reply(Permission::Allow),
+                    "" | "n" | "no" => self.reply(Permission::Deny("refused".into())),
                     "a" | "always" if !rules(&open.ask).is_empty() => {
                         self.always.extend(rules(&open.ask));
-                        self.reply(Permit::Allow);
+                        self.reply(Permission::Allow);
                     }
                     "d" | "details" => {
                         details(&open.ask).iter().for_each(|line| screen.line(line));
@@ -113,10 +115,10 @@ impl Desk {
         }
     }
 
-    fn begin(&mut self, open: Open, screen: &mut impl Screen) {
+    fn begin(&mut self, open: Open, screen: &mut impl PromptScreen) {
         if self.is_always(&open.ask) {
             // The run may have dropped the request.
-            let _ = open.reply.send(Permit::Allow);
+            let _ = open.reply.send(Permission::Allow);
             return;
         }
         // Input typed before the question was shown is not an answer.
@@ -126,14 +128,14 @@ impl Desk {
         self.current = Some(open);
     }
 
-    fn reply(&mut self, permit: Permit) {
+    fn reply(&mut self, permit: Permission) {
         if let Some(open) = self.current.take() {
             let _ = open.reply.send(permit);
         }
     }
 
     /// Returns whether an earlier `always` covers this request.
-    fn is_always(&self, ask: &PermissionAsk) -> bool {
+    fn is_always(&self, ask: &PermissionRequest) -> bool {
         let mut request = RunRequest::new("").permission_mode(PermissionMode::Deny);
         request.allow.clone_from(&self.always);
         // Path limits were checked before the user was asked.
@@ -143,7 +145,7 @@ impl Desk {
 }
 
 /// Returns the rules that `always` adds, or none if they would allow too much.
-fn rules(ask: &PermissionAsk) -> Vec<String> {
+fn rules(ask: &PermissionRequest) -> Vec<String> {
     if let Some(command) = &ask.command {
         let program = command.split_whitespace().next().unwrap_or_default();
         let simple = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
@@ -165,7 +167,7 @@ fn rules(ask: &PermissionAsk) -> Vec<String> {
     .collect()
 }
 
-fn choices(ask: &PermissionAsk) -> String {
+fn choices(ask: &PermissionRequest) -> String {
     let rules = rules(ask);
     let always = if rules.is_empty() {
         String::new()
@@ -176,7 +178,7 @@ fn choices(ask: &PermissionAsk) -> String {
 }
 
 /// Returns the lines of a question.
-fn question(ask: &PermissionAsk) -> Vec<String> {
+fn question(ask: &PermissionRequest) -> Vec<String> {
     let mut lines = vec![format!("the agent wants to use {}", named(ask))];
     if let Some(command) = &ask.command {
         lines.extend(command.lines().map(|line| format!("    {}", plain(line))));
@@ -190,7 +192,7 @@ fn question(ask: &PermissionAsk) -> Vec<String> {
 }
 
 /// Returns all details of a request.
-fn details(ask: &PermissionAsk) -> Vec<String> {
+fn details(ask: &PermissionRequest) -> Vec<String> {
     let mut lines = Vec::new();
     let mut put = |what: &str, text: &str| {
         if !text.is_empty() {
@@ -210,7 +212,7 @@ fn details(ask: &PermissionAsk) -> Vec<String> {
     lines
 }
 
-fn named(ask: &PermissionAsk) -> String {
+fn named(ask: &PermissionRequest) -> String {
     let name = if ask.tool.is_empty() { "a tool" } else { &ask.tool };
     match &ask.server {
         Some(server) => format!("{} of the MCP server {}", plain(name), plain(server)),
@@ -259,7 +261,7 @@ mod tests {
     #[derive(Default)]
     struct Paper(Vec<String>);
 
-    impl Screen for Paper {
+    impl PromptScreen for Paper {
         fn line(&mut self, line: &str) {
             self.0.push(line.to_owned());
         }
@@ -270,7 +272,7 @@ mod tests {
     }
 
     struct Stage {
-        desk: Desk,
+        desk: PermissionPrompt,
         keys: Option<UnboundedSender<String>>,
         put: UnboundedSender<Open>,
         paper: Paper,
@@ -280,11 +282,11 @@ mod tests {
         fn new() -> Self {
             let (keys, lines) = unbounded_channel();
             let (put, questions) = unbounded_channel();
-            let desk = Desk { questions, lines, current: None, always: Vec::new() };
+            let desk = PermissionPrompt { questions, lines, current: None, always: Vec::new() };
             Self { desk, keys: Some(keys), put, paper: Paper::default() }
         }
 
-        fn ask(&mut self, ask: PermissionAsk) -> oneshot::Receiver<Permit> {
+        fn ask(&mut self, ask: PermissionRequest) -> oneshot::Receiver<Permission> {
             let (reply, answer) = oneshot::channel();
             self.put.send(Open { ask, reply }).ok().unwrap();
             self.poll();
@@ -305,24 +307,24 @@ mod tests {
         }
     }
 
-    fn command(text: &str) -> PermissionAsk {
-        let mut ask = PermissionAsk::default();
+    fn command(text: &str) -> PermissionRequest {
+        let mut ask = PermissionRequest::default();
         (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
         ask
     }
 
-    fn refused(word: &str) -> Permit {
-        Permit::Deny(word.into())
+    fn refused(word: &str) -> Permission {
+        Permission::Deny(word.into())
     }
 
     #[test]
     fn answers_are_taken_by_their_letters() {
         for (keys, permit) in [
-            ("y", Permit::Allow),
-            (" YES ", Permit::Allow),
+            ("y", Permission::Allow),
+            (" YES ", Permission::Allow),
             ("n", refused("refused")),
             ("", refused("refused")),
-            ("a", Permit::Allow),
+            ("a", Permission::Allow),
         ] {
             let mut stage = Stage::new();
             let mut answer = stage.ask(command("rm -rf build"));
@@ -355,24 +357,24 @@ mod tests {
         stage.type_in("a");
         stage.shown();
         let mut second = stage.ask(command("git status"));
-        assert_eq!((second.try_recv(), stage.shown().as_str()), (Ok(Permit::Allow), ""));
+        assert_eq!((second.try_recv(), stage.shown().as_str()), (Ok(Permission::Allow), ""));
         let mut third = stage.ask(command("git status; rm x"));
         assert!(third.try_recv().is_err() && !stage.shown().contains("always"));
         // The choice is not offered here, so it is not an answer.
         stage.type_in("a");
         assert!(third.try_recv().is_err());
         stage.type_in("n");
-        let mut tool = PermissionAsk::default();
+        let mut tool = PermissionRequest::default();
         (tool.tool, tool.server, tool.kind) = ("get".into(), Some("docs".into()), ToolKind::Mcp);
         let _fourth = stage.ask(tool.clone());
         assert!(stage.shown().contains("mcp__docs__get"));
         stage.type_in("a");
-        assert_eq!(stage.ask(tool).try_recv(), Ok(Permit::Allow));
+        assert_eq!(stage.ask(tool).try_recv(), Ok(Permission::Allow));
     }
 
     #[test]
     fn a_change_is_shown_where_it_differs() {
-        let mut ask = PermissionAsk::default();
+        let mut ask = PermissionRequest::default();
         (ask.tool, ask.kind) = ("Edit".into(), ToolKind::Edit);
         let mut diff = Diff::default();
         diff.path = "src/a".into();

@@ -11,15 +11,15 @@ pub(crate) mod saved;
 pub(crate) mod table;
 pub(crate) mod words;
 
-use crate::{args::Output, ui::Ui};
+use crate::{args::OutputFormat, ui::Ui};
 use agentline::{Completer, PermissionMode, Record};
 use std::io;
 
 /// The options of a renderer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Telling {
+pub(crate) struct RenderOptions {
     /// The output format.
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
     /// Whether the outcome includes the messages.
     pub(crate) messages: bool,
     /// Whether reasoning is shown, in formats that omit it.
@@ -30,9 +30,9 @@ pub(crate) struct Telling {
     pub(crate) value_only: bool,
 }
 
-impl Telling {
+impl RenderOptions {
     /// Creates options with only a format.
-    pub(crate) fn plain(output: Output) -> Self {
+    pub(crate) fn plain(output: OutputFormat) -> Self {
         let mode = PermissionMode::Default;
         Self { output, messages: false, thoughts: false, mode, value_only: false }
     }
@@ -58,14 +58,14 @@ trait Form {
 }
 
 impl Renderer {
-    pub(crate) fn new(telling: Telling) -> Self {
+    pub(crate) fn new(telling: RenderOptions) -> Self {
         let form: Box<dyn Form> = match telling.output {
-            Output::Text => Box::new(human::Human::new(&telling)),
-            Output::Json => Box::new(json::Json::new(telling.messages)),
-            Output::Events => Box::new(events::Events::new(telling.messages)),
-            Output::Claude => Box::new(claude::Claude::new(telling.mode)),
-            Output::Provider => Box::new(provider::Provider::default()),
-            Output::Promptfoo => Box::new(promptfoo::Promptfoo),
+            OutputFormat::Text => Box::new(human::HumanRenderer::new(&telling)),
+            OutputFormat::Json => Box::new(json::JsonRenderer::new(telling.messages)),
+            OutputFormat::Events => Box::new(events::EventsRenderer::new(telling.messages)),
+            OutputFormat::Claude => Box::new(claude::ClaudeRenderer::new(telling.mode)),
+            OutputFormat::Provider => Box::new(provider::ProviderRenderer::default()),
+            OutputFormat::Promptfoo => Box::new(promptfoo::PromptfooRenderer),
         };
         Self { form }
     }

@@ -1,6 +1,6 @@
 //! The environment of a command: the `Agentline` handle and the settings of all layers.
 
-use crate::stop::Stop;
+use crate::stop::CommandError;
 use agentline::{
     Agentline, Config, Layer, Problems, RunRequest,
     settings::{ChangedTrust, Settings},
@@ -23,7 +23,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Reads the settings for a workspace, with the flags as the top layer.
-    pub(crate) fn read(workspace: Option<&Path>, flags: Option<Layer>) -> Result<Self, Stop> {
+    pub(crate) fn read(workspace: Option<&Path>, flags: Option<Layer>) -> Result<Self, CommandError> {
         let agentline = Agentline::from_env()?;
         let here = agentline.here();
         let above = flags.into_iter().map(|flags| flags.base(here.cwd.clone())).collect();

@@ -6,7 +6,7 @@ use std::io;
 
 /// The reason why a command stopped.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum CommandError {
     /// The request is invalid; nothing was started.
     Usage(Problems),
     /// An operation failed, with a message.
@@ -21,7 +21,7 @@ pub(crate) enum Stop {
     Signal(i32),
 }
 
-impl Stop {
+impl CommandError {
     /// Creates a failure with a message.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
@@ -38,7 +38,7 @@ impl Stop {
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
@@ -47,19 +47,19 @@ impl From<io::Error> for Stop {
     }
 }
 
-impl From<Problem> for Stop {
+impl From<Problem> for CommandError {
     fn from(problem: Problem) -> Self {
         Self::Usage(problem.into())
     }
 }
 
-impl From<Problems> for Stop {
+impl From<Problems> for CommandError {
     fn from(problems: Problems) -> Self {
         Self::Usage(problems)
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(problems) => Self::Usage(problems),

@@ -3,7 +3,7 @@
 //! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
-use crate::{args::Global, exit, render::words::plain, stop::Stop};
+use crate::{args::Global, exit, render::words::plain, stop::CommandError};
 use agentline::Problem;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -238,14 +238,14 @@ impl Ui {
     }
 
     /// Writes the reason why a command stopped. Returns the exit code.
-    pub(crate) fn stop(&mut self, stop: &Stop) -> u8 {
+    pub(crate) fn stop(&mut self, stop: &CommandError) -> u8 {
         self.rest();
         match stop {
-            Stop::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
-            Stop::Nothing(problem) => self.problem(problem),
-            Stop::Failed(message) => self.error(message, None),
-            Stop::Unable { message, hint } => self.error(message, Some(hint)),
-            Stop::BrokenPipe | Stop::Signal(_) => {}
+            CommandError::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
+            CommandError::Nothing(problem) => self.problem(problem),
+            CommandError::Failed(message) => self.error(message, None),
+            CommandError::Unable { message, hint } => self.error(message, Some(hint)),
+            CommandError::BrokenPipe | CommandError::Signal(_) => {}
         }
         stop.code()
     }

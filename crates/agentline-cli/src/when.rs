@@ -9,11 +9,11 @@ use jiff::{
 
 /// Formats and parses times in a time zone.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct TimeFormat {
     zone: TimeZone,
 }
 
-impl Clock {
+impl TimeFormat {
     /// Returns a clock in the time zone of this machine.
     pub(crate) fn local() -> Self {
         Self { zone: TimeZone::system() }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn moments_are_told_and_read() {
-        let clock = Clock::utc();
+        let clock = TimeFormat::utc();
         let at = 1_794_747_845_678;
         assert_eq!(clock.minute(at), "2026-11-15 13:04");
         assert_eq!(clock.time(at), "13:04:05");

@@ -1,32 +1,33 @@
 //! The dialogue for the Agent Client Protocol: many sessions over one process, with requests in both directions.
 //!
-//! This module knows no particular agent. Each agent's folder provides a [`Manners`] value with its deviations. Request
+//! This module knows no particular agent. Each agent's folder provides a [`AcpProfile`] value with its deviations. Request
 //! ids are derived from the run, so that one run extracted from a shared tape replays identically.
 
 mod answer;
 pub(crate) mod blocks;
 mod handshake;
 mod host;
-pub(crate) mod manners;
 mod opening;
+pub(crate) mod profile;
 mod question;
 mod session;
 pub(crate) mod tools;
 mod update;
 
 use crate::{
-    Answer, AskId, Dialogue, End, Event, Exit, Failure, Line, Order, Room, RunId, Say, Side, Stream, Talk,
-    rpc::{self, Message},
-    wire::{Part, Str, mend_surrogates, parts, wire},
+    Concurrency, Dialogue, DialogueConfig, Event, ExitReason, Failure, HostRequestId, HostResponse,
+    InputLine, RunId, SideChannel, Sink, Stream, TurnEnd, TurnSpec,
+    rpc::{self, RpcMessage},
+    wire::{LinePart, Str, mend_surrogates, parts, wire},
 };
-use answer::Spent;
-use handshake::Capabilities;
-use manners::{Manners, Plain, Unheard};
-use question::Question;
+use answer::PromptUsage;
+use handshake::AgentCapabilities;
+use profile::{AcpProfile, PlainProfile, UnreportedCall};
+use question::PendingRequest;
 use serde_json::{Value, json, value::RawValue};
-use session::Session;
+use session::AcpSession;
 use std::collections::{BTreeMap, BTreeSet};
-use tools::Tools;
+use tools::AcpToolCalls;
 
 /// The kind of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +84,14 @@ enum Step {
 /// One run on this connection.
 #[derive(Debug)]
 struct Turn {
-    order: Order,
+    order: TurnSpec,
     session: Option<String>,
     step: Step,
     /// The run is being cancelled.
     stopping: bool,
     prompts: u32,
-    tools: Tools,
-    spent: Spent,
+    tools: AcpToolCalls,
+    spent: PromptUsage,
     /// The hosted tools that the agent has listed.
     listed: BTreeSet<String>,
     /// Why the hosted tools were not listed.
@@ -100,34 +101,34 @@ struct Turn {
     spoke: bool,
     replayed: u32,
     /// Calls that are known only from the session file, held back until the agent has answered.
-    unheard: Vec<Unheard>,
+    unreported: Vec<UnreportedCall>,
 }
 
 impl Turn {
-    fn tell_unheard(&mut self, run: RunId, manners: &dyn Manners, say: &mut Say) {
-        for call in std::mem::take(&mut self.unheard) {
-            self.tools.unheard(run, call, manners, say);
+    fn report_unreported(&mut self, run: RunId, profile: &dyn AcpProfile, say: &mut Sink) {
+        for call in std::mem::take(&mut self.unreported) {
+            self.tools.unreported(run, call, profile, say);
         }
     }
 }
 
 /// The dialogue with one agent process.
 pub(crate) struct Acp {
-    talk: Talk,
-    manners: Box<dyn Manners>,
-    capabilities: Option<Capabilities>,
+    talk: DialogueConfig,
+    profile: Box<dyn AcpProfile>,
+    capabilities: Option<AgentCapabilities>,
     /// Why the agent is unusable, if it is.
     broken: Option<Failure>,
     pending: BTreeMap<u64, (RunId, Call)>,
     turns: BTreeMap<RunId, Turn>,
-    sessions: BTreeMap<String, Session>,
-    questions: BTreeMap<AskId, Question>,
+    sessions: BTreeMap<String, AcpSession>,
+    questions: BTreeMap<HostRequestId, PendingRequest>,
 }
 
 /// Creates a dialogue with an agent that is only known to speak ACP.
 #[must_use]
-pub fn acp_dialogue(talk: &Talk) -> Box<dyn Dialogue> {
-    Box::new(Acp::new(talk, Box::new(Plain)))
+pub fn acp_dialogue(talk: &DialogueConfig) -> Box<dyn Dialogue> {
+    Box::new(Acp::new(talk, Box::new(PlainProfile)))
 }
 
 /// The run id of requests that belong to no run.
@@ -137,10 +138,10 @@ wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 
 impl Acp {
     /// Creates a dialogue with an agent that has these manners.
-    pub(crate) fn new(talk: &Talk, manners: Box<dyn Manners>) -> Self {
+    pub(crate) fn new(talk: &DialogueConfig, profile: Box<dyn AcpProfile>) -> Self {
         Self {
             talk: talk.clone(),
-            manners,
+            profile,
             capabilities: None,
             broken: None,
             pending: BTreeMap::new(),
@@ -150,7 +151,7 @@ impl Acp {
         }
     }
 
-    fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, say: &mut Say) {
+    fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, say: &mut Sink) {
         let turn = self.turns.get(&run).map_or(0, |turn| turn.prompts);
         let id = u64::from(run.0) << 12 | call.number(turn);
         self.pending.insert(id, (run, call));
@@ -158,15 +159,15 @@ impl Acp {
     }
 
     /// Ends a run without an answer from the agent.
-    fn fail(&mut self, run: RunId, failure: Option<Failure>, say: &mut Say) {
+    fn fail(&mut self, run: RunId, failure: Option<Failure>, say: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
-            say.end(run, End::failed(failure));
+            say.end(run, TurnEnd::failed(failure));
         }
     }
 
     /// Processes one line of stdout, which is nearly always one message.
-    fn stdout(&mut self, text: &str, say: &mut Say) {
+    fn stdout(&mut self, text: &str, say: &mut Sink) {
         // An unpaired surrogate would only fail later, when its text is read, and the text would be lost.
         if (text.contains("\\ud") || text.contains("\\uD"))
             && let Some(mended) = mend_surrogates(text)
@@ -181,28 +182,28 @@ impl Acp {
         }
         for part in parts(text) {
             match part {
-                Part::Object(object) => match rpc::read(object) {
+                LinePart::Object(object) => match rpc::read(object) {
                     Some(message) => self.message(message, object, say),
                     None => say.event_all(Event::unreadable(object, object.len() as u64)),
                 },
-                Part::Noise(noise) => say.event_all(Event::unreadable(noise, noise.len() as u64)),
+                LinePart::Noise(noise) => say.event_all(Event::unreadable(noise, noise.len() as u64)),
             }
         }
     }
 
-    fn message(&mut self, message: Message<'_>, text: &str, say: &mut Say) {
+    fn message(&mut self, message: RpcMessage<'_>, text: &str, say: &mut Sink) {
         match message {
-            Message::Notice { method, params } if &*method == "session/update" => self.update(params, say),
+            RpcMessage::Notice { method, params } if &*method == "session/update" => self.update(params, say),
             // A notification without a known session is not reported to any run, so that a run replays alone as it does
             // beside others. The connection still counts it as activity.
-            Message::Notice { method, params } => {
-                self.manners.notification(&method);
+            RpcMessage::Notice { method, params } => {
+                self.profile.notification(&method);
                 if let Some(run) = self.addressee(params) {
                     say.event(run, Event::agent(text));
                 }
             }
-            Message::Request { id, method, params } => self.question(id, &method, params, say),
-            Message::Reply { id, result } => {
+            RpcMessage::Request { id, method, params } => self.question(id, &method, params, say),
+            RpcMessage::Reply { id, result } => {
                 // A response to an unknown request, such as an error about an unreadable line, is ignored.
                 let id = id.get().trim_matches('"').parse::<u64>().ok();
                 if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
@@ -212,7 +213,7 @@ impl Acp {
         }
     }
 
-    fn reply(&mut self, run: RunId, call: Call, result: rpc::Outcome<'_>, say: &mut Say) {
+    fn reply(&mut self, run: RunId, call: Call, result: rpc::RpcResult<'_>, say: &mut Sink) {
         match call {
             Call::Initialize => self.initialized(result, say),
             Call::Authenticate => self.authenticated(result, say),
@@ -233,7 +234,7 @@ impl Acp {
     }
 
     /// Closes a session that is no longer needed, if the agent supports it. Some agents keep a process per session.
-    fn close(&mut self, run: RunId, session: &str, say: &mut Say) {
+    fn close(&mut self, run: RunId, session: &str, say: &mut Sink) {
         let is_closed = self.capabilities.as_ref().is_some_and(|can| can.closes)
             && self.sessions.remove(session).is_some_and(|session| session.open);
         if is_closed {
@@ -242,36 +243,36 @@ impl Acp {
     }
 
     /// Tells the agent to cancel the current turn.
-    fn stop_session(&mut self, run: RunId, say: &mut Say) {
+    fn stop_session(&mut self, run: RunId, say: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
         say.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
     }
 }
 
 impl Dialogue for Acp {
-    fn room(&self) -> Room {
-        Room::Sessions
+    fn room(&self) -> Concurrency {
+        Concurrency::Sessions
     }
 
-    fn up(&mut self, say: &mut Say) {
+    fn up(&mut self, say: &mut Sink) {
         self.initialize(say);
     }
 
-    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
         let turn = Turn {
             order: order.clone(),
             session: None,
             step: Step::Waiting,
             stopping: false,
             prompts: 0,
-            tools: Tools::default(),
-            spent: Spent::default(),
+            tools: AcpToolCalls::default(),
+            spent: PromptUsage::default(),
             listed: BTreeSet::new(),
             unlisted: None,
             told_late: false,
             spoke: false,
             replayed: 0,
-            unheard: Vec::new(),
+            unreported: Vec::new(),
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {
@@ -281,36 +282,36 @@ impl Dialogue for Acp {
         }
     }
 
-    fn again(&mut self, run: RunId, prompt: &str, say: &mut Say) {
+    fn again(&mut self, run: RunId, prompt: &str, say: &mut Sink) {
         self.send_prompt(run, prompt, false, say);
     }
 
-    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
         match line.stream {
             Stream::Stdout => self.stdout(line.text, say),
-            Stream::Stderr => self.manners.stderr(line.text, say),
-            Stream::Side(run, Side::SessionFile) => {
-                self.manners.session_line(run, line.text, say);
+            Stream::Stderr => self.profile.stderr(line.text, say),
+            Stream::Side(run, SideChannel::SessionFile) => {
+                self.profile.session_line(run, line.text, say);
                 if let Some(turn) = self.turns.get_mut(&run) {
-                    turn.unheard.extend(self.manners.unheard(line.text));
+                    turn.unreported.extend(self.profile.unreported(line.text));
                     // The session file is read at arbitrary times, and a call in the middle of an answer would split
                     // its text.
                     if turn.step == Step::Answered {
-                        turn.tell_unheard(run, &*self.manners, say);
+                        turn.report_unreported(run, &*self.profile, say);
                     }
                 }
             }
-            Stream::Side(run, Side::ToolHost) => self.host_line(run, line.text, say),
+            Stream::Side(run, SideChannel::ToolHost) => self.host_line(run, line.text, say),
         }
     }
 
-    fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
         if let Some(question) = self.questions.remove(&ask) {
             self.answer_question(question, answer, say);
         }
     }
 
-    fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
+    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
         let Some(turn) = self.turns.get_mut(&run) else { return true };
         turn.stopping = true;
         turn.tools.stopping = true;
@@ -324,12 +325,12 @@ impl Dialogue for Acp {
         true
     }
 
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
-        self.manners.exit(exit, say);
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+        self.profile.exit(exit, say);
     }
 
-    fn settled(&mut self, run: RunId, say: &mut Say) {
-        self.manners.forget(run);
+    fn settled(&mut self, run: RunId, say: &mut Sink) {
+        self.profile.forget(run);
         let turn = self.turns.remove(&run);
         if let Some(turn) = &turn
             && turn.order.ends_session

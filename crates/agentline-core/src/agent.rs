@@ -1,8 +1,9 @@
 //! The interface of an agent. Each folder under `agents` implements it; no other module knows facts about an agent.
 
 use crate::{
-    Dialogue, Failure, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect, RunRequest,
-    SavedForm, SessionFile, SessionFold, SessionRoot, Stance, Surface, ToolTable, Version, Words,
+    Dialogue, Failure, FileSystem, Launch, LaunchContext, Millis, NativeDecision, Plan, Problem, ProjectRef,
+    PromptText, RunRequest, SessionFile, SessionFormat, SessionReader, SessionRoot, Surface, ToolTable,
+    ToolUseContext, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -13,7 +14,7 @@ use std::{
 /// A coding agent that agentline can drive.
 pub trait Agent: Sync + Send {
     /// Returns the names of the agent and the source of its program.
-    fn card(&self) -> &'static Card;
+    fn info(&self) -> &'static AgentInfo;
 
     /// Returns the default settings, as TOML, that one of the agent's names implies.
     fn preset(&self, name: &str) -> Option<&'static str> {
@@ -23,9 +24,9 @@ pub trait Agent: Sync + Send {
 
     /// Returns the abilities of a surface at a version. By default, ACP has what the protocol itself provides, and
     /// other surfaces have nothing.
-    fn abilities(&self, surface: Surface, version: Option<Version>) -> Abilities {
+    fn abilities(&self, surface: Surface, version: Option<Version>) -> SurfaceFeatures {
         let _ = version;
-        Abilities::of_protocol(surface)
+        SurfaceFeatures::of_protocol(surface)
     }
 
     /// Chooses the best surface for a request that names none.
@@ -44,13 +45,23 @@ pub trait Agent: Sync + Send {
     ///
     /// # Errors
     /// Returns all problems together. Nothing has been changed on disk.
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>>;
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>>;
 
     /// Returns why no session may be opened in a workspace that is not fully trusted: it contains a file that the agent
     /// would act on, and the agent cannot be kept from reading it. Returns `None` if there are no such files or if the
     /// agent ignores them.
-    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
-        let _ = (plan, ground, look);
+    fn refuses_workspace(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Option<Failure> {
+        let _ = (plan, context, look);
         None
     }
 
@@ -59,10 +70,10 @@ pub trait Agent: Sync + Send {
     ///
     /// # Errors
     /// Returns the same problems as the launch.
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem>;
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem>;
 
     /// Creates the translator for one live connection.
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue>;
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue>;
 
     /// Returns the rules of a prompt in an open session that cannot be enforced, because the agent receives such rules
     /// only when its process starts. `opened` is the request that opened the session.
@@ -79,9 +90,14 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns how the agent itself decides on a tool use, before it asks for permission.
-    fn stance(&self, request: &crate::RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
+    fn native_decision(
+        &self,
+        request: &crate::RunRequest,
+        surface: Surface,
+        prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
         let _ = (request, surface, prospect);
-        Stance::Unknown
+        NativeDecision::Unknown
     }
 
     /// Returns the arguments that the agent adds to every tool call for its own purposes and sends on to the tool's
@@ -96,8 +112,8 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns the features of the agent that are known without starting it.
-    fn repertoire(&self) -> Repertoire {
-        Repertoire::default()
+    fn features(&self) -> Features {
+        Features::default()
     }
 
     /// Returns the agent's own name for a canonical tool.
@@ -106,46 +122,56 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns the folder in which the agent writes the session files of this workspace, if it is known.
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
         let _ = (agent_home, cwd, look);
         None
     }
 
     /// Returns the pattern of a session's files in that folder.
-    fn session_spot(&self, folder: PathBuf, session: &str) -> SessionSpot {
-        SessionSpot::new(folder, session.to_owned())
+    fn session_file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
+        SessionFilePattern::new(folder, session.to_owned())
     }
 
     /// Returns the name of the session file that the agent creates at this time, in milliseconds since 1970, if the
     /// name depends only on the time.
-    fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
+    fn session_file_made(&self, spot: &SessionFilePattern, at: Millis) -> Option<String> {
         let _ = (spot, at);
         None
     }
 
     /// Returns files that a finished run left behind and that would harm the user's data.
-    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+    fn leftovers(
+        &self,
+        spot: &SessionFilePattern,
+        existed_before: &[PathBuf],
+        look: &dyn FileSystem,
+    ) -> Vec<PathBuf> {
         let _ = (spot, existed_before, look);
         Vec::new()
     }
 
     /// Returns the files of a session that the agent created at its start without a request, if they contain no
     /// messages.
-    fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+    fn abandoned(&self, spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
         let _ = (spot, look);
         Vec::new()
     }
 
     /// Returns the empty session files in a folder that a killed run left behind and that would harm the user's data.
     /// Each is paired with the other file that holds the same session.
-    fn empty_duplicates(&self, folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+    fn empty_duplicates(&self, folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
         let _ = (folder, look);
         Vec::new()
     }
 
     /// Returns the secrets in the agent's own files for this home and environment: keys, tokens and passwords of tool
     /// servers.
-    fn stored_secrets(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
+    fn stored_secrets(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn FileSystem,
+    ) -> Vec<String> {
         let _ = (env, home, look);
         Vec::new()
     }
@@ -155,7 +181,7 @@ pub trait Agent: Sync + Send {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let _ = (env, home, look);
         Vec::new()
@@ -168,13 +194,13 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns the project that a file below a root belongs to, if its location shows it.
-    fn session_project(&self, root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+    fn session_project(&self, root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
         let _ = (root, path, look);
         None
     }
 
     /// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
-    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
         let _ = head;
         None
     }
@@ -184,7 +210,7 @@ pub trait Agent: Sync + Send {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
         let _ = (env, home, look);
         BTreeMap::new()
@@ -197,7 +223,7 @@ pub trait Agent: Sync + Send {
     }
 
     /// Creates a reader for saved sessions of this form.
-    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
+    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
         let _ = form;
         None
     }
@@ -208,7 +234,7 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SignIn>;
 
     /// Returns problems in the user's own settings of this agent, such as a file that is not JSON.
@@ -217,7 +243,7 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<Problem> {
         let _ = (cwd, env, home, look);
         Vec::new()
@@ -229,7 +255,7 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Option<bool> {
         let _ = (cwd, env, home, look);
         None
@@ -240,7 +266,7 @@ pub trait Agent: Sync + Send {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Talk {
+pub struct DialogueConfig {
     /// The surface of the dialogue.
     pub surface: Surface,
     /// The agent's version, if it is known before the start.
@@ -253,7 +279,7 @@ pub struct Talk {
     pub authenticate: Option<String>,
 }
 
-impl Talk {
+impl DialogueConfig {
     /// Creates a configuration for this surface with default settings.
     #[must_use]
     pub fn new(surface: Surface, version: Option<Version>) -> Self {
@@ -264,7 +290,7 @@ impl Talk {
 /// The static description of an agent: its names and the source of its program.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Card {
+pub struct AgentInfo {
     /// The id.
     pub id: &'static str,
     /// Other accepted names.
@@ -307,7 +333,7 @@ pub struct Card {
     pub command_dirs: &'static [&'static str],
 }
 
-impl Card {
+impl AgentInfo {
     /// Creates a card from its required fields.
     #[must_use]
     #[expect(
@@ -396,7 +422,7 @@ impl Card {
 /// The features that an agent offers to its users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Repertoire {
+pub struct Features {
     /// Whether it has slash commands.
     pub slash_commands: bool,
     /// Whether it searches the web.
@@ -407,7 +433,7 @@ pub struct Repertoire {
     pub models: &'static [(&'static str, &'static str)],
 }
 
-impl Repertoire {
+impl Features {
     /// Creates the features of an agent with slash commands, web search and reasoning, and these models.
     #[must_use]
     pub const fn full(models: &'static [(&'static str, &'static str)]) -> Self {
@@ -425,7 +451,7 @@ impl Repertoire {
 /// The abilities of a surface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Abilities {
+pub struct SurfaceFeatures {
     /// Works in this version of agentline.
     pub works: bool,
     /// Streams text while the model writes it.
@@ -458,7 +484,7 @@ pub struct Abilities {
     pub warm: bool,
 }
 
-impl Abilities {
+impl SurfaceFeatures {
     /// Returns the abilities that the protocol itself provides.
     fn of_protocol(surface: Surface) -> Self {
         if surface != Surface::Acp {
@@ -487,14 +513,14 @@ impl Abilities {
 /// The location and file name pattern of a session's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SessionSpot {
+pub struct SessionFilePattern {
     /// The folder.
     pub folder: PathBuf,
     /// The suffix of every file name of the session.
     pub suffix: String,
 }
 
-impl SessionSpot {
+impl SessionFilePattern {
     /// Creates a pattern for the files in this folder with this suffix.
     #[must_use]
     pub fn new(folder: PathBuf, suffix: String) -> Self {

@@ -21,16 +21,16 @@ pub static AGENTS: &[&dyn Agent] = &[&gemini::Gemini, &claude::Claude, &codex::C
 /// # Errors
 /// Returns a problem that lists the known names if the name is unknown.
 pub fn find(name: &str) -> Result<&'static dyn Agent, Problem> {
-    Roster::default().find(name)
+    AgentRegistry::default().find(name)
 }
 
 /// The agents available to a caller: the built-in ones and those of its configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Roster {
+pub struct AgentRegistry {
     added: Vec<&'static Custom>,
 }
 
-impl Roster {
+impl AgentRegistry {
     /// Creates a roster of the built-in agents and every configured agent that has a command. The names of built-in
     /// agents cannot be redefined.
     #[must_use]
@@ -67,10 +67,10 @@ pub fn find_among(
     agents: impl Iterator<Item = &'static dyn Agent> + Clone,
     name: &str,
 ) -> Result<&'static dyn Agent, Problem> {
-    let matches = |a: &&'static dyn Agent| a.card().id == name || a.card().aliases.contains(&name);
+    let matches = |a: &&'static dyn Agent| a.info().id == name || a.info().aliases.contains(&name);
     agents.clone().find(matches).ok_or_else(|| {
         let names: Vec<&str> =
-            agents.flat_map(|a| [a.card().id].into_iter().chain(a.card().aliases.iter().copied())).collect();
+            agents.flat_map(|a| [a.info().id].into_iter().chain(a.info().aliases.iter().copied())).collect();
         let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
         Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
             "{}known: {}",
@@ -84,8 +84,8 @@ pub fn find_among(
 mod tests {
     use super::*;
     use crate::{
-        Ground, PermissionAsk, PermissionMode as M, Plan, Policy, Program, RunRequest, Surface, ToolKind,
-        map_look::MapLook,
+        LaunchContext, PermissionMode as M, PermissionRequest, Plan, Policy, Program, RunRequest, Surface,
+        ToolKind, map_look::MemoryFs,
     };
     use std::path::Path;
 
@@ -93,19 +93,19 @@ mod tests {
     /// fetch: `+` allowed, `-` denied, `?` asked. The agent enforces the decision, unless the sign is followed by `!`
     /// (agentline enforces it) or `~` (nothing does).
     fn row(agent: &str, request: &RunRequest) -> String {
-        let on = |tool: &str, kind, path: &str| PermissionAsk {
+        let on = |tool: &str, kind, path: &str| PermissionRequest {
             tool: tool.into(),
             kind,
             paths: vec![path.into()],
-            ..PermissionAsk::default()
+            ..PermissionRequest::default()
         };
-        let command = PermissionAsk {
+        let command = PermissionRequest {
             tool: "Bash".into(),
             kind: ToolKind::Shell,
             command: Some("rm x".into()),
             ..Default::default()
         };
-        let fetch = PermissionAsk { tool: "WebFetch".into(), kind: ToolKind::Web, ..Default::default() };
+        let fetch = PermissionRequest { tool: "WebFetch".into(), kind: ToolKind::Web, ..Default::default() };
         let uses = [
             on("Write", ToolKind::Write, "a"),
             on("Write", ToolKind::Write, "/etc/a"),
@@ -114,7 +114,7 @@ mod tests {
             fetch,
         ];
         let policy = Policy::new(request, Path::new("/ws")).unwrap();
-        let word = |ask: PermissionAsk| {
+        let word = |ask: PermissionRequest| {
             let told = policy
                 .explain(find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
             let sign =
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn another_prompt_changes_nothing_in_a_launch_over_acp_but_the_words() {
-        let look = MapLook::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
+        let look = MemoryFs::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
         let custom = AgentSettings { command: Some(vec!["other".into()]), ..AgentSettings::default() };
-        let roster = Roster::of(&[("other".to_owned(), custom)].into());
+        let registry = AgentRegistry::of(&[("other".to_owned(), custom)].into());
         let program = Program { path: "/bin/x".into(), args: vec![], version: None };
-        let ground = Ground::new(program, "/ws".into(), "/u".into(), "/p".into());
+        let context = LaunchContext::new(program, "/ws".into(), "/u".into(), "/p".into());
         let bare = RunRequest::new("").system_prompt("be brief").deny("Bash(rm *)");
         let requests = ["hi", "/about", "$about me", "read @a {{args}}", "two\nlines"]
             .map(|prompt| RunRequest { prompt: prompt.into(), ..bare.clone() })
@@ -161,11 +161,11 @@ mod tests {
                 ["task.md", "/u/elsewhere.md"]
                     .map(|file| RunRequest { prompt_file: Some(file.into()), ..bare.clone() }),
             );
-        for (agent, request) in roster.all().flat_map(|agent| requests.clone().map(move |r| (agent, r))) {
-            let id = agent.card().id;
-            let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &ground, &look).unwrap();
+        for (agent, request) in registry.all().flat_map(|agent| requests.clone().map(move |r| (agent, r))) {
+            let id = agent.info().id;
+            let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &look).unwrap();
             let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));
-            let words = agent.words(&plan, &ground.cwd, &look).unwrap();
+            let words = agent.words(&plan, &context.cwd, &look).unwrap();
             assert_eq!(words.text, with.stdin, "{id}");
             let mut without = launch(bare.clone());
             without.warnings.splice(0..0, words.warnings);

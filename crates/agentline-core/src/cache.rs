@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct CacheWish {
+pub struct CachePolicy {
     /// Whether a run reuses a cached outcome, and stores its own if there is none.
     pub on: bool,
     /// Whether to cache runs that depend on state outside the cache key: MCP servers, functions of the caller, the web.
@@ -20,7 +20,7 @@ pub struct CacheWish {
     pub max_mb: Option<u64>,
 }
 
-impl CacheWish {
+impl CachePolicy {
     /// Enables the cache.
     #[must_use]
     pub fn on() -> Self {
@@ -60,7 +60,7 @@ impl CacheWish {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct CacheMark {
+pub struct CacheStatus {
     /// Whether the outcome comes from the cache. Its text, files, tokens and cost are those of the stored run.
     pub hit: bool,
     /// The cache key; null if the run has none.
@@ -72,7 +72,7 @@ pub struct CacheMark {
     pub reason: Option<String>,
 }
 
-impl CacheMark {
+impl CacheStatus {
     /// The status of an outcome that comes from the cache.
     #[must_use]
     pub fn hit(key: impl Into<String>, stored_at: u64) -> Self {

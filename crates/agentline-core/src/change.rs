@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Change {
+pub enum FileChangeKind {
     /// The file did not exist before.
     Created,
     /// The file existed before and its content is different.
@@ -35,7 +35,7 @@ pub struct DiskChange {
     /// The path, with `/` as separator; relative to the workspace if inside it.
     pub path: String,
     /// The kind of the change.
-    pub change: Change,
+    pub change: FileChangeKind,
     /// Lines added, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<u64>,
@@ -49,7 +49,7 @@ pub struct DiskChange {
 impl DiskChange {
     /// Creates a verified change without line counts.
     #[must_use]
-    pub fn new(path: impl Into<String>, change: Change) -> Self {
+    pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
         Self { path: path.into(), change, added: None, removed: None, verified: true }
     }
 }
@@ -61,7 +61,7 @@ pub struct FileRow {
     /// The path; relative to the workspace if inside it, absolute otherwise.
     pub path: String,
     /// The kind of the change.
-    pub change: Change,
+    pub change: FileChangeKind,
     /// The source of the change.
     pub source: ChangeSource,
     /// The canonical name of the tool.

@@ -1,9 +1,9 @@
 //! Renders a run as the lines that Claude Code prints with `--output-format stream-json --verbose`.
 
 use crate::{
-    Block, Blocks, Denial, Event, Kind, Outcome, PermissionMode, PriceTable, Record, Role, RunError, Started,
-    Tokens,
-    message::{ClaudeCounts, Said, UNKNOWN_MODEL},
+    Block, Blocks, Denial, Event, FailureKind, Outcome, PermissionMode, PriceTable, Record, Role, RunError,
+    Started, Tokens,
+    message::{ClaudeCounts, ModelBlock, UNKNOWN_MODEL},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -52,7 +52,7 @@ enum Body<'a, 'b> {
         r#type: &'static str,
         role: Role,
         model: &'a str,
-        content: Said<'a, 'b>,
+        content: ModelBlock<'a, 'b>,
         stop_reason: Option<&'a str>,
         stop_sequence: Option<&'a str>,
         stop_details: Option<&'a str>,
@@ -154,7 +154,7 @@ impl ClaudeLines {
                 r#type: "message",
                 role,
                 model: self.model(),
-                content: Said(content),
+                content: ModelBlock(content),
                 stop_reason: None,
                 stop_sequence: None,
                 stop_details: None,
@@ -243,8 +243,8 @@ impl ClaudeLines {
 
 fn subtype(error: &RunError) -> &'static str {
     match error.kind {
-        Kind::MaxTurns | Kind::AgentTurns => "error_max_turns",
-        Kind::MaxCost => "error_max_budget_usd",
+        FailureKind::MaxTurns | FailureKind::AgentTurns => "error_max_turns",
+        FailureKind::MaxCost => "error_max_budget_usd",
         _ => "error_during_execution",
     }
 }
@@ -252,7 +252,7 @@ fn subtype(error: &RunError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Failure, Origin, ToolKind, ToolStatus, ToolUse, Usage, Verdict, Who};
+    use crate::{Failure, Origin, RunInfo, ToolKind, ToolStatus, ToolUse, Usage, Verdict};
 
     fn lines(events: Vec<Event>) -> Vec<Value> {
         let mut fold = ClaudeLines::new(PermissionMode::AcceptEdits);
@@ -265,9 +265,9 @@ mod tests {
     }
 
     fn outcome() -> Outcome {
-        let who = Who { run_id: "11111111-2222-4333-8444-555555555555".into(), ..Who::default() };
+        let who = RunInfo { run_id: "11111111-2222-4333-8444-555555555555".into(), ..RunInfo::default() };
         let mut outcome =
-            Outcome::not_begun(&who, Verdict::Failed, Failure::new(Kind::MaxTurns, "turn 3 is over"));
+            Outcome::not_begun(&who, Verdict::Failed, Failure::new(FailureKind::MaxTurns, "turn 3 is over"));
         outcome.session_id = Some("s1".into());
         outcome
     }

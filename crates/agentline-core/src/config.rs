@@ -21,8 +21,8 @@ use crate::{
     Isolation, Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents,
     naming::snake_case, nearest,
 };
-use check::{Findings, Given, disagreement};
-use keys::Place;
+use check::{Findings, GivenValue, disagreement};
+use keys::KeyPath;
 use layer::LayerKind;
 use serde_json::{Map, Value};
 use std::{
@@ -35,10 +35,10 @@ use untrusted::UntrustedReport;
 
 pub use check::one_line;
 pub use docs::key_table;
-pub use keys::{KEYS, Key, UntrustedUse, find};
+pub use keys::{ConfigKey, KEYS, UntrustedUse, find};
 pub use layer::Layer;
 pub(crate) use read::LAST_MOMENT;
-pub use show::Row;
+pub use show::ConfigRow;
 pub(crate) use show::redacted;
 pub use tables::AgentSettings;
 pub use untrusted::WORKSPACE_CONFIG;
@@ -207,7 +207,7 @@ impl Config {
             return Vec::new();
         }
         let opened = layer.open(findings);
-        let mut heard: BTreeMap<&str, (Given<'_>, Value)> = BTreeMap::new();
+        let mut heard: BTreeMap<&str, (GivenValue<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
         let mut not_yolo = None;
         let mut unknown = 0;
@@ -226,7 +226,8 @@ impl Config {
                 continue;
             }
             let is_loose = layer.kind == LayerKind::Environment;
-            let given = Given { name: spelled.clone(), value, layer, lines: &opened.lines, key, is_loose };
+            let given =
+                GivenValue { name: spelled.clone(), value, layer, lines: &opened.lines, key, is_loose };
             let mut said = Self::blank();
             if snake_case(spelled) == "yolo" {
                 match read::flag(&given, findings) {

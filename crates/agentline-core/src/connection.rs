@@ -7,26 +7,27 @@ mod ending;
 mod telling;
 
 use crate::{
-    Answer, Ask, AskId, Clock, Clocks, Dialogue, Event, Exit, Failure, Input, Line, Millis, Order, Origin,
-    Output, Room, Ruling, RunId, Rung, Say, Span, Stream, Tokens, Veil, Want, What,
-    dialogue::Said,
-    run::{Run, Stage},
+    Concurrency, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, Failure, HostRequest,
+    HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, PermissionDecision, Redactor,
+    RunId, SessionTarget, ShutdownStep, Sink, Stream, Timeout, Timeouts, Tokens, TurnSpec,
+    dialogue::SinkItem,
+    run::{RunStage, RunState},
 };
 use std::collections::{BTreeMap, HashMap};
 
 /// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Life {
+enum ProcessState {
     Starting(Millis),
     Ready,
     /// At this step of the shutdown ladder, until the given time.
-    Closing(Rung, Millis),
+    Closing(ShutdownStep, Millis),
     Gone,
 }
 
 /// The time and origin of the input being handled.
 #[derive(Clone, Copy, Debug)]
-struct Here {
+struct CurrentLine {
     at: Millis,
     from: Origin,
     line: Option<u64>,
@@ -40,14 +41,14 @@ const REVIEW_ASK: u32 = 254;
 /// One agent process and the runs on it.
 pub struct Connection {
     talk: Box<dyn Dialogue>,
-    say: Say,
-    runs: BTreeMap<RunId, Run>,
-    asks: HashMap<AskId, (RunId, Ask)>,
+    say: Sink,
+    runs: BTreeMap<RunId, RunState>,
+    asks: HashMap<HostRequestId, (RunId, HostRequest)>,
     /// The tokens used by each session, for agents that report session totals.
     totals: HashMap<String, Tokens>,
-    life: Life,
-    clocks: Clocks,
-    veil: Veil,
+    life: ProcessState,
+    clocks: Timeouts,
+    redactor: Redactor,
     /// Keys that matched a secret pattern only after several events were joined.
     learned: Vec<String>,
     now: Millis,
@@ -71,16 +72,16 @@ impl std::fmt::Debug for Connection {
 impl Connection {
     /// Creates a connection whose process is about to start.
     #[must_use]
-    pub fn new(talk: Box<dyn Dialogue>, clocks: Clocks) -> Self {
+    pub fn new(talk: Box<dyn Dialogue>, clocks: Timeouts) -> Self {
         Self {
             talk,
-            say: Say::default(),
+            say: Sink::default(),
             runs: BTreeMap::new(),
             asks: HashMap::new(),
             totals: HashMap::new(),
-            life: Life::Starting(0),
+            life: ProcessState::Starting(0),
             clocks,
-            veil: Veil::default(),
+            redactor: Redactor::default(),
             learned: Vec::new(),
             now: 0,
             retiring: false,
@@ -94,14 +95,14 @@ impl Connection {
 
     /// Sets the secrets to redact in all outputs.
     #[must_use]
-    pub fn with_veil(mut self, veil: Veil) -> Self {
-        self.veil = veil;
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
         self
     }
 
     /// Replaces the secrets to redact from now on.
-    pub fn set_veil(&mut self, veil: Veil) {
-        self.veil = veil;
+    pub fn set_redactor(&mut self, redactor: Redactor) {
+        self.redactor = redactor;
     }
 
     /// Takes the keys that arrived in several pieces and were recognized only after joining them. A tape contains the
@@ -113,18 +114,18 @@ impl Connection {
     /// Returns whether another run may start on this connection.
     #[must_use]
     pub fn vacant(&self) -> bool {
-        let open = !self.retiring && matches!(self.life, Life::Starting(_) | Life::Ready);
+        let open = !self.retiring && matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
         open && match self.talk.room() {
-            Room::Once => self.served == 0,
-            Room::Turns => self.runs.is_empty(),
-            Room::Sessions => true,
+            Concurrency::Once => self.served == 0,
+            Concurrency::Turns => self.runs.is_empty(),
+            Concurrency::Sessions => true,
         }
     }
 
     /// Returns whether the process has exited and all runs are finished.
     #[must_use]
     pub fn gone(&self) -> bool {
-        self.life == Life::Gone && self.runs.is_empty()
+        self.life == ProcessState::Gone && self.runs.is_empty()
     }
 
     /// Returns why no run can use this agent, if it has reported such a failure.
@@ -138,44 +139,47 @@ impl Connection {
     pub fn deadline(&self) -> Option<Millis> {
         let mine = match self.life {
             // A run has its own startup timeout; this one is for a process that has no run yet.
-            Life::Starting(since) if self.runs.is_empty() => Some(since + self.clocks.startup),
-            Life::Closing(_, until) => Some(until),
+            ProcessState::Starting(since) if self.runs.is_empty() => Some(since + self.clocks.startup),
+            ProcessState::Closing(_, until) => Some(until),
             _ => None,
         };
-        let held = self.runs.values().filter_map(Run::held_deadline);
+        let held = self.runs.values().filter_map(RunState::held_deadline);
         self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(held).chain(mine).min()
     }
 
-    fn run_deadline(&self, run: &Run) -> Option<(Millis, Clock)> {
-        let up = matches!(self.life, Life::Starting(_) | Life::Ready);
+    fn run_deadline(&self, run: &RunState) -> Option<(Millis, Timeout)> {
+        let up = matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
         match (run.stage, self.talk.room()) {
             // The exit status of a one-run process is part of its result: wait briefly for it, then close the process.
-            (Stage::Ended(since), Room::Once) if self.life != Life::Gone => {
-                up.then_some((since + run.order.clocks.linger, Clock::Linger))
+            (RunStage::Ended(since), Concurrency::Once) if self.life != ProcessState::Gone => {
+                up.then_some((since + run.order.clocks.linger, Timeout::Linger))
             }
-            (Stage::Stopping(_), Room::Once) if matches!(self.life, Life::Closing(..)) => None,
+            (RunStage::Stopping(_), Concurrency::Once) if matches!(self.life, ProcessState::Closing(..)) => {
+                None
+            }
             _ => run.deadline(),
         }
     }
 
     /// Handles one input and appends all resulting outputs.
-    pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<Output>) {
+    pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<ConnectionOutput>) {
         let at = self.now.max(input.at);
         self.now = at;
-        let mut here = Here { at, from: Origin::Agentline, line: None };
+        let mut here = CurrentLine { at, from: Origin::Agentline, line: None };
         match &input.what {
-            What::Up => {
-                self.life = Life::Starting(at);
+            InputKind::Up => {
+                self.life = ProcessState::Starting(at);
                 self.talk.up(&mut self.say);
             }
-            What::Line { stream, text } => {
+            InputKind::Line { stream, text } => {
                 here = self.number(*stream, at);
-                self.talk.line(Line { no: here.line.unwrap_or(0), stream: *stream, text }, &mut self.say);
+                self.talk
+                    .line(InputLine { no: here.line.unwrap_or(0), stream: *stream, text }, &mut self.say);
                 if self.say.runs.is_empty() {
                     self.touch(*stream, at);
                 }
             }
-            What::TooLong { stream, text, length } => {
+            InputKind::TooLong { stream, text, length } => {
                 here = self.number(*stream, at);
                 let event = Event::unreadable(text, *length);
                 match stream {
@@ -183,17 +187,17 @@ impl Connection {
                     _ => self.say.event_all(event),
                 }
             }
-            What::Pulse { stream } => self.touch(*stream, at),
-            What::Prompt { run, order } => self.begin(*run, order, at),
-            What::Answer { ask, answer } => self.answer(*ask, answer, here, out),
-            What::Cancel { run, signal } => self.cancel(*run, *signal, here, out),
-            What::Notice { run, notice } => {
+            InputKind::Pulse { stream } => self.touch(*stream, at),
+            InputKind::Prompt { run, order } => self.begin(*run, order, at),
+            InputKind::Answer { ask, answer } => self.answer(*ask, answer, here, out),
+            InputKind::Cancel { run, signal } => self.cancel(*run, *signal, here, out),
+            InputKind::Notice { run, notice } => {
                 self.say.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
-            What::Mute => self.mute(at, out),
-            What::Retire => self.retiring = true,
-            What::Tick => {}
-            What::Exit(exit) => self.exited(*exit),
+            InputKind::Mute => self.mute(at, out),
+            InputKind::Retire => self.retiring = true,
+            InputKind::Tick => {}
+            InputKind::Exit(exit) => self.exited(*exit),
         }
         self.route(here, out);
         self.show_after_silence(at, out);
@@ -203,17 +207,17 @@ impl Connection {
         self.leave_when_empty(at, out);
     }
 
-    fn number(&mut self, stream: Stream, at: Millis) -> Here {
+    fn number(&mut self, stream: Stream, at: Millis) -> CurrentLine {
         let (from, count) = match stream {
             Stream::Stdout => (Origin::Stdout, &mut self.stdout_lines),
             Stream::Stderr => (Origin::Stderr, &mut self.stderr_lines),
-            Stream::Side(run, crate::Side::ToolHost) => {
+            Stream::Side(run, crate::SideChannel::ToolHost) => {
                 (Origin::Agentline, self.side_lines.entry(run).or_default())
             }
             Stream::Side(run, _) => (Origin::SessionFile, self.side_lines.entry(run).or_default()),
         };
         *count += 1;
-        Here { at, from, line: Some(*count) }
+        CurrentLine { at, from, line: Some(*count) }
     }
 
     /// Records activity for input without content. Lines on stderr do not count as activity.
@@ -225,10 +229,10 @@ impl Connection {
         }
     }
 
-    fn begin(&mut self, id: RunId, order: &Order, at: Millis) {
+    fn begin(&mut self, id: RunId, order: &TurnSpec, at: Millis) {
         self.served += 1;
-        let mut run = Run::new(id, order.clone(), at);
-        if let Want::Open(session) | Want::Load(session) = &order.session
+        let mut run = RunState::new(id, order.clone(), at);
+        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &order.session
             && let Some(total) = self.totals.get(session)
         {
             run.book.start_from(*total);
@@ -237,38 +241,44 @@ impl Connection {
         self.talk.prompt(id, order, &mut self.say);
     }
 
-    fn exited(&mut self, exit: Exit) {
-        if std::mem::replace(&mut self.life, Life::Gone) == Life::Gone {
+    fn exited(&mut self, exit: ExitReason) {
+        if std::mem::replace(&mut self.life, ProcessState::Gone) == ProcessState::Gone {
             return;
         }
         for run in self.runs.values_mut() {
             match exit {
-                Exit::Code(code) => run.seen.exit = Some(code),
-                Exit::Signal(signal) => run.seen.signal = Some(signal),
-                Exit::Lost => run.seen.is_lost = true,
+                ExitReason::Code(code) => run.seen.exit = Some(code),
+                ExitReason::Signal(signal) => run.seen.signal = Some(signal),
+                ExitReason::Lost => run.seen.is_lost = true,
             }
         }
         self.talk.exit(exit, &mut self.say);
     }
 
-    fn answer(&mut self, ask: AskId, answer: &Answer, here: Here, out: &mut Vec<Output>) {
+    fn answer(
+        &mut self,
+        ask: HostRequestId,
+        answer: &HostResponse,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         // A response to an obsolete request is not an error: the run ended first.
         let Some((id, question)) = self.asks.remove(&ask) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.answered(ask, here.at);
         match question.clone() {
-            Ask::Settle { .. } => {
-                if let Answer::Settled(disk) = answer {
+            HostRequest::Settle { .. } => {
+                if let HostResponse::Settled(disk) = answer {
                     run.seen.tampered.clone_from(&disk.tampered);
                     run.disk = Some(disk.clone());
                 }
-                run.stage = Stage::Over;
+                run.stage = RunStage::Over;
                 self.talk.settled(id, &mut self.say);
             }
-            Ask::Permission(asked) => {
+            HostRequest::Permission(asked) => {
                 let ruling = match answer {
-                    Answer::Ruled(ruling) => ruling.clone(),
-                    _ => Ruling::deny("agentline", "not_a_ruling"),
+                    HostResponse::Ruled(ruling) => ruling.clone(),
+                    _ => PermissionDecision::deny("agentline", "not_a_ruling"),
                 };
                 let event = Event::Permission {
                     tool_use_id: asked.tool_use_id,
@@ -280,17 +290,17 @@ impl Connection {
                     rule: ruling.rule.clone(),
                 };
                 self.emit(id, event, here, out);
-                self.talk.answer(ask, &Answer::Ruled(ruling), &mut self.say);
+                self.talk.answer(ask, &HostResponse::Ruled(ruling), &mut self.say);
             }
-            Ask::Review { .. } => self.reviewed(id, answer, here),
-            Ask::ReadFile { path, .. } | Ask::WriteFile { path, .. } => {
-                let Answer::Ruled(ruling) = answer else {
+            HostRequest::Review { .. } => self.reviewed(id, answer, here),
+            HostRequest::ReadFile { path, .. } | HostRequest::WriteFile { path, .. } => {
+                let HostResponse::Ruled(ruling) = answer else {
                     return self.talk.answer(ask, answer, &mut self.say);
                 };
                 // A refused file access is reported as a denial like any other.
-                let tool = if matches!(&question, Ask::WriteFile { .. }) { "Write" } else { "Read" };
+                let tool = if matches!(&question, HostRequest::WriteFile { .. }) { "Write" } else { "Read" };
                 let reason = ruling.reason.clone().unwrap_or_default();
-                let error = Answer::Error(format!("{reason}: {path}"));
+                let error = HostResponse::Error(format!("{reason}: {path}"));
                 let event = Event::Permission {
                     tool_use_id: format!("file-{}", ask.0),
                     tool: tool.into(),
@@ -307,10 +317,10 @@ impl Connection {
     }
 
     /// Routes the reports of the dialogue to the runs and the outputs.
-    fn route(&mut self, here: Here, out: &mut Vec<Output>) {
-        if std::mem::take(&mut self.say.ready) && matches!(self.life, Life::Starting(_)) {
-            self.life = Life::Ready;
-            out.push(Output::Ready);
+    fn route(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        if std::mem::take(&mut self.say.ready) && matches!(self.life, ProcessState::Starting(_)) {
+            self.life = ProcessState::Ready;
+            out.push(ConnectionOutput::Ready);
         }
         let mut said = std::mem::take(&mut self.say.runs);
         for (to, what) in said.drain(..) {
@@ -329,23 +339,23 @@ impl Connection {
         if self.say.runs.is_empty() {
             self.say.runs = said;
         }
-        out.extend(self.say.frames.drain(..).map(Output::Frame));
+        out.extend(self.say.frames.drain(..).map(ConnectionOutput::Frame));
         if std::mem::take(&mut self.say.shut) && std::mem::take(&mut self.stdin_open) {
-            out.push(Output::Close(Rung::CloseStdin));
+            out.push(ConnectionOutput::Close(ShutdownStep::CloseStdin));
         }
     }
 
-    fn tell(&mut self, id: RunId, what: Said, here: Here, out: &mut Vec<Output>) {
+    fn tell(&mut self, id: RunId, what: SinkItem, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match what {
-            Said::Event(event) => self.event(id, event, here, out),
-            Said::Value(value) => {
+            SinkItem::Event(event) => self.event(id, event, here, out),
+            SinkItem::Value(value) => {
                 run.seen.answer = true;
                 run.value = Some(value);
             }
-            Said::Count(count) => {
+            SinkItem::Count(count) => {
                 run.touch(here.at);
-                let whole = count.span == Span::Session;
+                let whole = count.span == CountScope::Session;
                 let before = run.book.total();
                 run.book.take(count);
                 if whole && let (Some(session), Some(total)) = (&run.session, run.book.session_total()) {
@@ -356,70 +366,70 @@ impl Connection {
                     self.emit(id, Event::Usage(usage), here, out);
                 }
             }
-            Said::Hint(failure) => run.hint(failure),
-            Said::Retry(failure) => run.retry(failure, here.at),
-            Said::End(end) => {
+            SinkItem::Hint(failure) => run.hint(failure),
+            SinkItem::Retry(failure) => run.retry(failure, here.at),
+            SinkItem::End(end) => {
                 // A success can be revoked, a failure cannot.
                 if run.seen.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
                     run.seen.end = Some(end);
                     // Output after a stop matters only if the session is used again.
                     run.hurried |= run.seen.stop.is_some() && (self.retiring || run.order.ends_session);
-                    if matches!(run.stage, Stage::Starting | Stage::Going | Stage::Stopping(_)) {
-                        run.stage = Stage::Ended(here.at);
+                    if matches!(run.stage, RunStage::Starting | RunStage::Going | RunStage::Stopping(_)) {
+                        run.stage = RunStage::Ended(here.at);
                     }
                 }
             }
-            Said::Abort(failure) => {
+            SinkItem::Abort(failure) => {
                 // This also applies to a turn that has already ended, because the agent did not do what was ordered.
                 let live = run.is_live();
-                if !matches!(run.stage, Stage::Settling(_) | Stage::Over) {
-                    run.seen.end = Some(crate::End::failed(Some(failure)));
+                if !matches!(run.stage, RunStage::Settling(_) | RunStage::Over) {
+                    run.seen.end = Some(crate::TurnEnd::failed(Some(failure)));
                 }
                 if live {
                     self.halt(id, here, out);
                 }
             }
             // A run that is stopping or finished asks the host nothing, but the agent still needs an answer.
-            Said::Ask(ask, _) if !run.is_live() => {
-                let no = Answer::Ruled(Ruling::deny("agentline", "the run is over"));
+            SinkItem::Ask(ask, _) if !run.is_live() => {
+                let no = HostResponse::Ruled(PermissionDecision::deny("agentline", "the run is over"));
                 self.talk.answer(ask, &no, &mut self.say);
             }
-            Said::Ask(ask, question) => {
+            SinkItem::Ask(ask, question) => {
                 run.touch(here.at);
                 run.asked(ask, here.at);
                 self.asks.insert(ask, (id, question.clone()));
-                out.push(Output::Ask(id, ask, question));
+                out.push(ConnectionOutput::Ask(id, ask, question));
             }
-            Said::Withdraw(ask) => {
+            SinkItem::Withdraw(ask) => {
                 if self.asks.remove(&ask).is_some() {
                     run.answered(ask, here.at);
-                    out.push(Output::Withdraw(ask));
+                    out.push(ConnectionOutput::Withdraw(ask));
                 }
             }
-            Said::Follow(side, name) => {
+            SinkItem::Follow(side, name) => {
                 if run.order.follow {
-                    out.push(Output::Follow(id, side, name));
+                    out.push(ConnectionOutput::Follow(id, side, name));
                 }
             }
             // Only the tail of stderr is kept, so redact first: truncation could split a secret.
-            Said::Stderr(text) => run.keep_stderr(&self.veil.text(&text)),
-            Said::TurnText(text) => {
-                let patterns = self.veil.patterns();
+            SinkItem::Stderr(text) => run.keep_stderr(&self.redactor.text(&text)),
+            SinkItem::TurnText(text) => {
+                let patterns = self.redactor.patterns();
                 let mut shown = run.recorded_text.push(patterns, text).concat();
                 shown.extend(run.recorded_text.finish(patterns));
                 run.record_text(&shown);
             }
-            Said::ToolFact(fact) => run.learn(&fact),
-            Said::Cost(usd) => run.charge(usd, here.at),
-            Said::Model(model) => run.set_model(model),
-            Said::Silent => run.silent = true,
-            Said::Alive => run.touch(here.at),
-            Said::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
+            SinkItem::ToolFact(fact) => run.learn(&fact),
+            SinkItem::Cost(usd) => run.charge(usd, here.at),
+            SinkItem::Model(model) => run.set_model(model),
+            SinkItem::Silent => run.silent = true,
+            SinkItem::Alive => run.touch(here.at),
+            SinkItem::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
         }
     }
 }
 
-impl Said {
+impl SinkItem {
     /// Copies an item for another run; returns `None` for items that belong to a single run.
     fn for_another(&self) -> Option<Self> {
         Some(match self {

@@ -6,9 +6,9 @@
 mod places;
 mod shim;
 
-pub use places::Place;
+pub use places::Candidate;
 
-use crate::{Card, Look, Problem, Program, Version};
+use crate::{AgentInfo, FileSystem, Problem, Program, Version};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -72,9 +72,9 @@ impl<'a> Search<'a> {
 /// One candidate path of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Looked {
+pub struct CheckedPath {
     /// Why the path was checked.
-    pub place: Place,
+    pub place: Candidate,
     /// The path; contains a `*` if the directory of a pattern cannot be listed.
     pub path: PathBuf,
     /// Whether the path is a program that can be started.
@@ -86,29 +86,29 @@ pub struct Looked {
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct DetectResult {
     /// The program to use: the first one found.
     pub program: Option<Program>,
     /// Every checked path, in order.
-    pub looked: Vec<Looked>,
+    pub looked: Vec<CheckedPath>,
     /// Why there is no program, if an explicitly named one cannot be used.
     pub problem: Option<Problem>,
 }
 
 /// Searches for an agent's program. An explicitly named program is used or causes an error; no other is tried.
 #[must_use]
-pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
-    let finder = Finder { card, search, look };
+pub fn find(info: &AgentInfo, search: &Search<'_>, look: &dyn FileSystem) -> DetectResult {
+    let finder = Finder { info, search, look };
     if let Some(named) = search.configured {
-        return finder.named(Place::Configured, named, "program", "leave `program` and `agent_bin` out");
+        return finder.named(Candidate::Configured, named, "program", "leave `program` and `agent_bin` out");
     }
-    let variable = search.env.get(card.path_variable).filter(|v| !v.is_empty());
+    let variable = search.env.get(info.path_variable).filter(|v| !v.is_empty());
     if let Some(named) = variable {
-        let key = card.path_variable;
-        return finder.named(Place::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
+        let key = info.path_variable;
+        return finder.named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
     }
-    let mut found = Found::default();
-    for (place, path) in places::candidates(card, search, look) {
+    let mut found = DetectResult::default();
+    for (place, path) in places::candidates(info, search, look) {
         finder.try_one(place, path, &mut found);
     }
     found
@@ -116,16 +116,21 @@ pub fn find(card: &Card, search: &Search<'_>, look: &dyn Look) -> Found {
 
 /// Returns the agent's program in a directory, such as one that an installation just created.
 #[must_use]
-pub fn program_in(card: &Card, search: &Search<'_>, folder: &Path, look: &dyn Look) -> Option<Program> {
-    let finder = Finder { card, search, look };
-    places::names_in(folder, card.program, search)
+pub fn program_in(
+    info: &AgentInfo,
+    search: &Search<'_>,
+    folder: &Path,
+    look: &dyn FileSystem,
+) -> Option<Program> {
+    let finder = Finder { info, search, look };
+    places::names_in(folder, info.program, search)
         .iter()
-        .find_map(|path| finder.program(Place::Cache, path).ok().flatten())
+        .find_map(|path| finder.program(Candidate::Cache, path).ok().flatten())
 }
 
 /// Finds a tool such as `node` or `npm` on PATH or in one of the usual directories.
 #[must_use]
-pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
     let on_path = places::path_folders(search);
     let usual = places::usual(search, look).into_iter().map(|(_, folder)| folder);
     on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, look))
@@ -133,26 +138,26 @@ pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn Look) -> Option<Pat
 
 /// Returns a tool in a directory if the operating system can start it.
 #[must_use]
-pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
     let startable = |p: &PathBuf| search.os != Os::Windows || has_extension(p, STARTED_BY_WINDOWS);
     places::names_in(folder, name, search).into_iter().filter(startable).find(|p| look.runnable(p))
 }
 
 struct Finder<'a> {
-    card: &'a Card,
+    info: &'a AgentInfo,
     search: &'a Search<'a>,
-    look: &'a dyn Look,
+    look: &'a dyn FileSystem,
 }
 
 impl Finder<'_> {
     /// Checks an explicitly named program: a path, or in the configuration also a name to search on PATH.
-    fn named(&self, place: Place, named: &Path, key: &str, way_out: &str) -> Found {
-        let mut found = Found::default();
+    fn named(&self, place: Candidate, named: &Path, key: &str, way_out: &str) -> DetectResult {
+        let mut found = DetectResult::default();
         let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
         let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
         // A bare name never means a file in the working directory, which may be an untrusted workspace.
         let bare = named.components().count() == 1 && !named.as_os_str().as_encoded_bytes().contains(&b'/');
-        if bare && place == Place::Configured {
+        if bare && place == Candidate::Configured {
             let name = named.to_string_lossy();
             for folder in places::path_folders(self.search) {
                 for path in places::names_in(&folder, &name, self.search) {
@@ -166,18 +171,18 @@ impl Finder<'_> {
         if found.program.is_none() {
             let what = match found.looked.iter().find_map(|l| l.note.clone()) {
                 Some(note) => format!("`{}`: {note}", path.display()),
-                None if bare && place == Place::Configured => {
+                None if bare && place == Candidate::Configured => {
                     format!("`{}` is not a file and not on PATH", named.display())
                 }
                 None => format!("`{}` is not there", path.display()),
             };
-            let hint = match self.card.package {
+            let hint = match self.info.package {
                 // Only the configuration describes this agent.
-                "" => format!("correct `command` of `[agents.{}]` in your configuration", self.card.id),
+                "" => format!("correct `command` of `[agents.{}]` in your configuration", self.info.id),
                 _ => {
                     format!(
                         "name an existing {} program, or {way_out} to have it searched for",
-                        self.card.title
+                        self.info.title
                     )
                 }
             };
@@ -186,21 +191,21 @@ impl Finder<'_> {
         found
     }
 
-    fn try_one(&self, place: Place, path: PathBuf, found: &mut Found) {
+    fn try_one(&self, place: Candidate, path: PathBuf, found: &mut DetectResult) {
         let result = self.program(place, &path);
         let (is, note) = match &result {
             Ok(None) => (false, None),
             Ok(Some(program)) => (true, program.version.map(|v| v.to_string())),
             Err(why) => (false, Some(why.clone())),
         };
-        found.looked.push(Looked { place, path, found: is, note });
+        found.looked.push(CheckedPath { place, path, found: is, note });
         if found.program.is_none() {
             found.program = result.ok().flatten();
         }
     }
 
     /// Returns how to start the file at `path`; `Ok(None)` if it does not exist.
-    fn program(&self, place: Place, path: &Path) -> Result<Option<Program>, String> {
+    fn program(&self, place: Candidate, path: &Path) -> Result<Option<Program>, String> {
         if !self.look.exists(path) {
             return Ok(None);
         }
@@ -260,9 +265,9 @@ impl Finder<'_> {
     /// Returns the Node.js to start a script with, or `None` if the program finds one on PATH by itself.
     ///
     /// Outside of PATH, a `node` in the same directory is preferred, since the program was installed for it.
-    fn node_for(&self, place: Place, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
-        let as_typed =
-            finds_its_own && matches!(place, Place::PathVariable | Place::Configured | Place::Path);
+    fn node_for(&self, place: Candidate, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
+        let as_typed = finds_its_own
+            && matches!(place, Candidate::PathVariable | Candidate::Configured | Candidate::Path);
         let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.look);
         let beside = path.parent().filter(|_| !as_typed).and_then(in_folder);
         beside.or_else(|| {
@@ -276,13 +281,13 @@ impl Finder<'_> {
     fn version(&self, file: &Path) -> Option<Version> {
         let managed = file.ends_with("volta-shim").then(|| {
             let root = file.parent().and_then(Path::parent).unwrap_or(file);
-            let package = root.join("tools/image/packages").join(self.card.package);
-            package.join("lib/node_modules").join(self.card.package).join("package.json")
+            let package = root.join("tools/image/packages").join(self.info.package);
+            package.join("lib/node_modules").join(self.info.package).join("package.json")
         });
         let above = file.ancestors().skip(1).map(|folder| folder.join("package.json"));
         managed.into_iter().chain(above).find_map(|path| {
             let json: Value = serde_json::from_slice(&self.look.read(&path)?).ok()?;
-            (json.get("name")? == self.card.package)
+            (json.get("name")? == self.info.package)
                 .then(|| Version::parse(json.get("version")?.as_str()?))?
         })
     }

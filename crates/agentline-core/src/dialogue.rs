@@ -1,13 +1,16 @@
 //! The trait that each surface implements: a stateful translator.
 
-use crate::{Answer, Ask, AskId, Count, Event, Exit, Failure, Order, RunId, Side, Stream};
+use crate::{
+    Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId, SideChannel, Stream,
+    TokenCount, TurnSpec,
+};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
 /// How many runs an agent process can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Room {
+pub enum Concurrency {
     /// One prompt, then the process exits; its exit status is part of the result.
     Once,
     /// Several prompts, one after another.
@@ -18,7 +21,7 @@ pub enum Room {
 
 /// One input line.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct InputLine<'a> {
     /// The number of the line in its stream, from 1.
     pub no: u64,
     /// The stream of the line.
@@ -32,42 +35,42 @@ pub struct Line<'a> {
 /// It knows nothing of timeouts, limits, policies and verdicts.
 pub trait Dialogue: Send {
     /// Returns how many runs the process can serve.
-    fn room(&self) -> Room;
+    fn room(&self) -> Concurrency;
 
     /// Handles the start of the process.
-    fn up(&mut self, say: &mut Say) {
+    fn up(&mut self, say: &mut Sink) {
         let _ = say;
     }
 
     /// Starts a run.
-    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say);
+    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink);
 
     /// Re-prompts the agent within the same run, session and timeouts.
-    fn again(&mut self, run: RunId, prompt: &str, say: &mut Say) {
+    fn again(&mut self, run: RunId, prompt: &str, say: &mut Sink) {
         let _ = (run, prompt, say);
     }
 
     /// Handles a line from stdout, stderr or a side file.
-    fn line(&mut self, line: Line<'_>, say: &mut Say);
+    fn line(&mut self, line: InputLine<'_>, say: &mut Sink);
 
     /// Handles an answer of the host.
-    fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
         let _ = (ask, answer, say);
     }
 
     /// Asks the agent to stop; returns false if the surface does not support this.
-    fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
+    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
         let _ = (run, say);
         false
     }
 
     /// Handles the exit of the process.
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
         let _ = (exit, say);
     }
 
     /// Finishes a run whose side files have been read to their end; no more input follows.
-    fn settled(&mut self, run: RunId, say: &mut Say) {
+    fn settled(&mut self, run: RunId, say: &mut Sink) {
         let _ = (run, say);
     }
 
@@ -80,7 +83,7 @@ pub trait Dialogue: Send {
 /// The agent's own result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct End {
+pub struct TurnEnd {
     /// Whether the agent reports success.
     pub ok: bool,
     /// Why the turn ended, if the agent reports it.
@@ -89,7 +92,7 @@ pub struct End {
     pub failure: Option<Failure>,
 }
 
-impl End {
+impl TurnEnd {
     /// A successful turn.
     #[must_use]
     pub fn ok() -> Self {
@@ -105,15 +108,15 @@ impl End {
 
 /// An item that a dialogue reports about a run.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum SinkItem {
     Event(Event),
-    Count(Count),
+    Count(TokenCount),
     Hint(Failure),
     Retry(Failure),
-    End(End),
-    Ask(AskId, Ask),
-    Withdraw(AskId),
-    Follow(Side, String),
+    End(TurnEnd),
+    Ask(HostRequestId, HostRequest),
+    Withdraw(HostRequestId),
+    Follow(SideChannel, String),
     Stderr(String),
     Value(Box<RawValue>),
     TurnText(String),
@@ -152,113 +155,113 @@ impl ToolFact {
 
 /// Collects the reports of a dialogue. Methods without a run apply to all runs of the connection.
 #[derive(Default, Debug)]
-pub struct Say {
-    pub(crate) runs: Vec<(Option<RunId>, Said)>,
+pub struct Sink {
+    pub(crate) runs: Vec<(Option<RunId>, SinkItem)>,
     pub(crate) frames: Vec<String>,
     pub(crate) shut: bool,
     pub(crate) ready: bool,
     asked: HashMap<RunId, u32>,
 }
 
-impl Say {
+impl Sink {
     /// Reports an event of a run.
     pub fn event(&mut self, run: RunId, event: Event) {
-        self.runs.push((Some(run), Said::Event(event)));
+        self.runs.push((Some(run), SinkItem::Event(event)));
     }
 
     /// Reports an event to all runs.
     pub fn event_all(&mut self, event: Event) {
-        self.runs.push((None, Said::Event(event)));
+        self.runs.push((None, SinkItem::Event(event)));
     }
 
     /// Reports a token count.
-    pub fn count(&mut self, run: RunId, count: Count) {
-        self.runs.push((Some(run), Said::Count(count)));
+    pub fn count(&mut self, run: RunId, count: TokenCount) {
+        self.runs.push((Some(run), SinkItem::Count(count)));
     }
 
     /// Reports a failure observed during the run. It has an effect only if the run fails.
     pub fn hint(&mut self, run: Option<RunId>, failure: Failure) {
-        self.runs.push((run, Said::Hint(failure)));
+        self.runs.push((run, SinkItem::Hint(failure)));
     }
 
     /// Reports that the agent retries a refused request. The retry timeout runs until the agent makes progress.
     pub fn retry(&mut self, failure: Failure) {
-        self.runs.push((None, Said::Retry(failure)));
+        self.runs.push((None, SinkItem::Retry(failure)));
     }
 
     /// Reports the agent's own result of a turn.
-    pub fn end(&mut self, run: RunId, end: End) {
-        self.runs.push((Some(run), Said::End(end)));
+    pub fn end(&mut self, run: RunId, end: TurnEnd) {
+        self.runs.push((Some(run), SinkItem::End(end)));
     }
 
     /// Sends a request to the host and returns its id.
-    pub fn ask(&mut self, run: RunId, ask: Ask) -> AskId {
+    pub fn ask(&mut self, run: RunId, ask: HostRequest) -> HostRequestId {
         let count = self.asked.entry(run).or_default();
         *count += 1;
         // The ids above these are reserved for the connection.
-        let id = AskId(run.0 << 8 | ((*count - 1) % 253 + 1));
-        self.runs.push((Some(run), Said::Ask(id, ask)));
+        let id = HostRequestId(run.0 << 8 | ((*count - 1) % 253 + 1));
+        self.runs.push((Some(run), SinkItem::Ask(id, ask)));
         id
     }
 
     /// Withdraws a request.
-    pub fn withdraw(&mut self, run: RunId, id: AskId) {
-        self.runs.push((Some(run), Said::Withdraw(id)));
+    pub fn withdraw(&mut self, run: RunId, id: HostRequestId) {
+        self.runs.push((Some(run), SinkItem::Withdraw(id)));
     }
 
     /// Asks for the lines of a side file from now on.
-    pub fn follow(&mut self, run: RunId, side: Side, name: &str) {
-        self.runs.push((Some(run), Said::Follow(side, name.to_owned())));
+    pub fn follow(&mut self, run: RunId, side: SideChannel, name: &str) {
+        self.runs.push((Some(run), SinkItem::Follow(side, name.to_owned())));
     }
 
     /// Reports a line of stderr to keep.
     pub fn stderr(&mut self, text: &str) {
-        self.runs.push((None, Said::Stderr(text.to_owned())));
+        self.runs.push((None, SinkItem::Stderr(text.to_owned())));
     }
 
     /// Reports the structured answer.
     pub fn value(&mut self, run: RunId, value: &RawValue) {
-        self.runs.push((Some(run), Said::Value(value.to_owned())));
+        self.runs.push((Some(run), SinkItem::Value(value.to_owned())));
     }
 
     /// Reports the recorded text of a turn, which is authoritative where the stream may have repeated text.
     pub fn turn_text(&mut self, run: RunId, text: impl Into<String>) {
-        self.runs.push((Some(run), Said::TurnText(text.into())));
+        self.runs.push((Some(run), SinkItem::TurnText(text.into())));
     }
 
     /// Reports a fact about a tool call from outside the event stream.
     pub fn tool_fact(&mut self, run: RunId, fact: ToolFact) {
-        self.runs.push((Some(run), Said::ToolFact(fact)));
+        self.runs.push((Some(run), SinkItem::ToolFact(fact)));
     }
 
     /// Reports the agent's own cost in US dollars since the last report.
     pub fn cost(&mut self, run: RunId, usd: f64) {
-        self.runs.push((Some(run), Said::Cost(usd)));
+        self.runs.push((Some(run), SinkItem::Cost(usd)));
     }
 
     /// Reports the model that answered.
     pub fn model(&mut self, run: RunId, model: impl Into<String>) {
-        self.runs.push((Some(run), Said::Model(model.into())));
+        self.runs.push((Some(run), SinkItem::Model(model.into())));
     }
 
     /// Marks a run that emits nothing before its end, so startup and idle timeouts do not apply to it.
     pub fn silent(&mut self, run: RunId) {
-        self.runs.push((Some(run), Said::Silent));
+        self.runs.push((Some(run), SinkItem::Silent));
     }
 
     /// Records activity of a run for a line without reportable content.
     pub fn alive(&mut self, run: RunId) {
-        self.runs.push((Some(run), Said::Alive));
+        self.runs.push((Some(run), SinkItem::Alive));
     }
 
     /// Reports the agent's own counts, for a surface that does not show each turn and call.
     pub fn tally(&mut self, run: RunId, turns: u32, tool_calls: u32) {
-        self.runs.push((Some(run), Said::Tally { turns, tool_calls }));
+        self.runs.push((Some(run), SinkItem::Tally { turns, tool_calls }));
     }
 
     /// Aborts all runs because a guarantee does not hold.
     pub fn abort(&mut self, failure: Failure) {
-        self.runs.push((None, Said::Abort(failure)));
+        self.runs.push((None, SinkItem::Abort(failure)));
     }
 
     /// Queues a frame for the agent's standard input.

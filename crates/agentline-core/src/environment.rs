@@ -1,6 +1,6 @@
 //! Filters the caller's environment for an agent, and collects the secrets in it.
 
-use crate::{McpServer, looks_secret, veil::SHORTEST_SECRET};
+use crate::{McpServer, looks_secret, redactor::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables that every agent sees; a trailing `*` matches a prefix. An agent's own variables are on its card.
@@ -68,7 +68,7 @@ const ALLOWED_ON_WINDOWS: &[&str] = &[
 
 /// The caller's variables, split into those that an agent sees and those that it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Divided {
+pub struct FilteredEnv {
     /// The variables that the agent sees.
     pub passed: BTreeMap<String, String>,
     /// The names of the variables that the agent does not see.
@@ -85,13 +85,9 @@ pub struct Divided {
 /// assert_eq!(divided.withheld, ["AWS_TOKEN"]);
 /// ```
 #[must_use]
-pub fn divide_environment(
-    caller: &BTreeMap<String, String>,
-    agents_own: &[&str],
-    added: &[String],
-) -> Divided {
+pub fn filter_env(caller: &BTreeMap<String, String>, agents_own: &[&str], added: &[String]) -> FilteredEnv {
     let windows: &[&str] = if cfg!(windows) { ALLOWED_ON_WINDOWS } else { &[] };
-    let mut divided = Divided::default();
+    let mut divided = FilteredEnv::default();
     for (name, value) in caller {
         let passes = ALLOWED.iter().chain(windows).chain(agents_own).any(|p| matches(p, name))
             || added.iter().any(|p| matches(p, name));
@@ -265,10 +261,10 @@ mod tests {
             ("NODE_OPTIONS", "--inspect"),
             ("ANTHROPIC_API_KEY", "k"),
         ]);
-        let divided = divide_environment(&caller, &["GEMINI_*"], &["MINE".into()]);
+        let divided = filter_env(&caller, &["GEMINI_*"], &["MINE".into()]);
         assert_eq!(divided.withheld, ["ANTHROPIC_API_KEY", "NODE_OPTIONS"]);
         assert_eq!(divided.passed.len(), 7);
-        let all = divide_environment(&caller, &[], &["*".into()]);
+        let all = filter_env(&caller, &[], &["*".into()]);
         assert_eq!((all.passed, all.withheld), (caller, Vec::new()));
     }
 

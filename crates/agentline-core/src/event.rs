@@ -1,6 +1,6 @@
 //! The events of a run. This file also documents `--output events`.
 
-use crate::{Change, ChangeSource, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
+use crate::{ChangeSource, FileChangeKind, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -92,7 +92,7 @@ pub enum Event {
         /// The path; relative to the workspace if inside it.
         path: String,
         /// The kind of the change.
-        change: Change,
+        change: FileChangeKind,
         /// The source of the change.
         source: ChangeSource,
         /// The id of the tool call that reported the change.

@@ -93,7 +93,7 @@ fn file_change(line: &str) -> Option<Event> {
     #[derive(Deserialize)]
     struct Body {
         path: String,
-        change: crate::Change,
+        change: crate::FileChangeKind,
         source: crate::ChangeSource,
         tool_use_id: Option<String>,
         verified: bool,
@@ -122,7 +122,8 @@ fn permission(line: &str) -> Option<Event> {
 mod tests {
     use super::*;
     use crate::{
-        Change, ChangeSource, Failure, Kind, Started, ToolKind, ToolStatus, ToolUse, Usage, Verdict, Who,
+        ChangeSource, Failure, FailureKind, FileChangeKind, RunInfo, Started, ToolKind, ToolStatus, ToolUse,
+        Usage, Verdict,
     };
 
     #[test]
@@ -130,8 +131,11 @@ mod tests {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let mut tool = ToolUse::new("t", "Write", "write_file", ToolKind::Other);
         tool.input = Some(raw(r#"{"b":1.0,"a":12345678901234567890123}"#));
-        let outcome =
-            crate::Outcome::not_begun(&Who::default(), Verdict::Failed, Failure::new(Kind::Mcp, "x"));
+        let outcome = crate::Outcome::not_begun(
+            &RunInfo::default(),
+            Verdict::Failed,
+            Failure::new(FailureKind::Mcp, "x"),
+        );
         let events = [
             Event::Started(Box::<Started>::default()),
             Event::Text { text: "a\n\u{1F600}".into() },
@@ -141,7 +145,7 @@ mod tests {
             Event::refused("t", "rule", None),
             Event::FileChange {
                 path: "p".into(),
-                change: Change::Created,
+                change: FileChangeKind::Created,
                 source: ChangeSource::Shell,
                 tool_use_id: None,
                 verified: true,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FailureKind {
     /// The agent exited without a result.
     NoResult,
     /// The agent crashed or was killed.
@@ -91,43 +91,43 @@ pub enum Phase {
 }
 
 /// For each kind: its phase, whether a retry can help, and its weight compared with other failures of the run.
-const TABLE: &[(Kind, Phase, bool, u8)] = &[
-    (Kind::NoResult, Phase::Response, true, 0),
-    (Kind::Crashed, Phase::Response, true, 1),
-    (Kind::ApiError, Phase::Response, true, 2),
-    (Kind::Network, Phase::Response, true, 3),
-    (Kind::Settings, Phase::Request, false, 6),
-    (Kind::Input, Phase::Request, false, 4),
-    (Kind::Spawn, Phase::Request, false, 6),
-    (Kind::NotInstalled, Phase::Request, false, 6),
-    (Kind::Sandbox, Phase::Request, false, 6),
-    (Kind::Mcp, Phase::Tool, false, 4),
-    (Kind::Tool, Phase::Tool, false, 4),
-    (Kind::Policy, Phase::Request, false, 7),
-    (Kind::SessionNotFound, Phase::Request, false, 7),
-    (Kind::ContextOverflow, Phase::Request, false, 7),
-    (Kind::Loop, Phase::Response, false, 5),
-    (Kind::UnknownModel, Phase::Request, false, 6),
-    (Kind::Empty, Phase::Response, true, 5),
-    (Kind::Blocked, Phase::Response, false, 6),
-    (Kind::AgentTurns, Phase::Budget, false, 8),
-    (Kind::MaxTurns, Phase::Budget, false, 8),
-    (Kind::MaxToolCalls, Phase::Budget, false, 8),
-    (Kind::MaxTokens, Phase::Budget, false, 8),
-    (Kind::MaxOutputTokens, Phase::Budget, false, 8),
-    (Kind::MaxCost, Phase::Budget, false, 8),
-    (Kind::MaxRounds, Phase::Budget, false, 8),
-    (Kind::RateLimited, Phase::Response, true, 9),
-    (Kind::Untrusted, Phase::Request, false, 10),
-    (Kind::NotAuthenticated, Phase::Request, false, 11),
-    (Kind::TimeoutIdle, Phase::Response, true, 4),
-    (Kind::TimeoutRun, Phase::Budget, true, 4),
-    (Kind::TimeoutStartup, Phase::Request, true, 4),
-    (Kind::Cancelled, Phase::Request, false, 12),
-    (Kind::InvalidOutput, Phase::Response, true, 4),
+const TABLE: &[(FailureKind, Phase, bool, u8)] = &[
+    (FailureKind::NoResult, Phase::Response, true, 0),
+    (FailureKind::Crashed, Phase::Response, true, 1),
+    (FailureKind::ApiError, Phase::Response, true, 2),
+    (FailureKind::Network, Phase::Response, true, 3),
+    (FailureKind::Settings, Phase::Request, false, 6),
+    (FailureKind::Input, Phase::Request, false, 4),
+    (FailureKind::Spawn, Phase::Request, false, 6),
+    (FailureKind::NotInstalled, Phase::Request, false, 6),
+    (FailureKind::Sandbox, Phase::Request, false, 6),
+    (FailureKind::Mcp, Phase::Tool, false, 4),
+    (FailureKind::Tool, Phase::Tool, false, 4),
+    (FailureKind::Policy, Phase::Request, false, 7),
+    (FailureKind::SessionNotFound, Phase::Request, false, 7),
+    (FailureKind::ContextOverflow, Phase::Request, false, 7),
+    (FailureKind::Loop, Phase::Response, false, 5),
+    (FailureKind::UnknownModel, Phase::Request, false, 6),
+    (FailureKind::Empty, Phase::Response, true, 5),
+    (FailureKind::Blocked, Phase::Response, false, 6),
+    (FailureKind::AgentTurns, Phase::Budget, false, 8),
+    (FailureKind::MaxTurns, Phase::Budget, false, 8),
+    (FailureKind::MaxToolCalls, Phase::Budget, false, 8),
+    (FailureKind::MaxTokens, Phase::Budget, false, 8),
+    (FailureKind::MaxOutputTokens, Phase::Budget, false, 8),
+    (FailureKind::MaxCost, Phase::Budget, false, 8),
+    (FailureKind::MaxRounds, Phase::Budget, false, 8),
+    (FailureKind::RateLimited, Phase::Response, true, 9),
+    (FailureKind::Untrusted, Phase::Request, false, 10),
+    (FailureKind::NotAuthenticated, Phase::Request, false, 11),
+    (FailureKind::TimeoutIdle, Phase::Response, true, 4),
+    (FailureKind::TimeoutRun, Phase::Budget, true, 4),
+    (FailureKind::TimeoutStartup, Phase::Request, true, 4),
+    (FailureKind::Cancelled, Phase::Request, false, 12),
+    (FailureKind::InvalidOutput, Phase::Response, true, 4),
 ];
 
-impl Kind {
+impl FailureKind {
     fn row(self) -> (Phase, bool, u8) {
         TABLE.iter().find(|r| r.0 == self).map_or((Phase::Response, false, 0), |r| (r.1, r.2, r.3))
     }
@@ -156,7 +156,7 @@ impl Kind {
 #[non_exhaustive]
 pub struct Failure {
     /// The stable kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The HTTP status, if there is one.
     pub status: Option<u16>,
     /// The agent's message.
@@ -168,7 +168,7 @@ pub struct Failure {
 impl Failure {
     /// Creates a failure with a message.
     #[must_use]
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, status: None, message: message.into(), hint: None }
     }
 
@@ -176,10 +176,10 @@ impl Failure {
     #[must_use]
     pub fn http(status: u16, message: impl Into<String>) -> Self {
         let kind = match status {
-            401 | 403 => Kind::NotAuthenticated,
-            404 => Kind::UnknownModel,
-            429 | 503 | 529 => Kind::RateLimited,
-            _ => Kind::ApiError,
+            401 | 403 => FailureKind::NotAuthenticated,
+            404 => FailureKind::UnknownModel,
+            429 | 503 | 529 => FailureKind::RateLimited,
+            _ => FailureKind::ApiError,
         };
         Self { status: Some(status), ..Self::new(kind, message) }
     }
@@ -187,7 +187,7 @@ impl Failure {
     /// Creates a failure for a protected file that changed while the agent ran; `change` says which file and how.
     #[must_use]
     pub fn tampered(change: &str) -> Self {
-        Self::new(Kind::Settings, format!("the agent's settings changed while it ran: {change}"))
+        Self::new(FailureKind::Settings, format!("the agent's settings changed while it ran: {change}"))
             .hint("find out which tool call did that: rules may not have been in force since")
     }
 

@@ -15,7 +15,7 @@ pub struct RunId(pub u32);
 /// tape.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct AskId(pub u32);
+pub struct HostRequestId(pub u32);
 
 /// One way to talk to an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! The inputs of a connection. A tape is a list of these.
 
 use crate::{
-    AskId, DiskChange, Failure, Limits, McpServer, Millis, Notice, PriceTable, Proof, RunId, Surface, Tokens,
-    ToolKind,
+    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PolicyAck, PriceTable, RunId,
+    Surface, Tokens, ToolKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -13,13 +13,13 @@ pub struct Input<'a> {
     /// The time since the start of the connection.
     pub at: Millis,
     /// The kind of input.
-    pub what: What<'a>,
+    pub what: InputKind<'a>,
 }
 
 /// The kinds of input of a connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum What<'a> {
+pub enum InputKind<'a> {
     /// The process has started.
     Up,
     /// A complete line arrived.
@@ -50,14 +50,14 @@ pub enum What<'a> {
         /// The id of the run.
         run: RunId,
         /// The specification of the run.
-        order: Box<Order>,
+        order: Box<TurnSpec>,
     },
     /// The host answered a request.
     Answer {
         /// The id of the request.
-        ask: AskId,
+        ask: HostRequestId,
         /// The answer.
-        answer: Answer,
+        answer: HostResponse,
     },
     /// The caller cancels a run.
     Cancel {
@@ -78,7 +78,7 @@ pub enum What<'a> {
     /// Time has passed.
     Tick,
     /// The process has exited, and all of its output has been passed in.
-    Exit(Exit),
+    Exit(ExitReason),
 }
 
 /// The origin of a line.
@@ -91,14 +91,14 @@ pub enum Stream {
     /// The agent's standard error.
     Stderr,
     /// A side file or service that belongs to one run.
-    Side(RunId, Side),
+    Side(RunId, SideChannel),
 }
 
 /// A source of lines beside the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Side {
+pub enum SideChannel {
     /// The session file that the agent writes.
     SessionFile,
     /// The tools served by the host.
@@ -109,7 +109,7 @@ pub enum Side {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Exit {
+pub enum ExitReason {
     /// An exit code.
     Code(i32),
     /// A signal.
@@ -122,15 +122,15 @@ pub enum Exit {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Order {
+pub struct TurnSpec {
     /// The prompt for the agent.
     pub prompt: String,
     /// The session to use.
-    pub session: Want,
+    pub session: SessionTarget,
     /// The identity of the run, reported in events and outcome.
-    pub who: Who,
+    pub who: RunInfo,
     /// The timeouts.
-    pub clocks: Clocks,
+    pub clocks: Timeouts,
     /// The limits.
     pub limits: Limits,
     /// Whether the workspace is compared at the end.
@@ -144,7 +144,7 @@ pub struct Order {
     pub prices: Arc<PriceTable>,
     /// How the agent confirms that the given rules are in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub proof: Option<Proof>,
+    pub proof: Option<PolicyAck>,
     /// Files of the workspace that configure the agent, which must confirm that it ignores them before the run starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub must_ignore: Vec<String>,
@@ -156,10 +156,10 @@ pub struct Order {
     pub servers: BTreeMap<String, McpServer>,
     /// The mode of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeWish>,
+    pub mode: Option<RequestedMode>,
     /// The model of the session, if the surface sets it per session.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<ModelWish>,
+    pub model: Option<RequestedModel>,
     /// Extensions of the protocol for opening the session, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
@@ -231,14 +231,14 @@ pub enum AttachmentContent {
 /// The mode requested for a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct ModeWish {
+pub struct RequestedMode {
     /// The agent's own id of the mode.
     pub id: String,
     /// Whether the run must fail without the mode, because the agent could then do more than requested.
     pub must: bool,
 }
 
-impl ModeWish {
+impl RequestedMode {
     /// Creates a requested mode; `must` says whether the run fails without it.
     #[must_use]
     pub fn new(id: impl Into<String>, must: bool) -> Self {
@@ -249,14 +249,14 @@ impl ModeWish {
 /// The model requested for a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct ModelWish {
+pub struct RequestedModel {
     /// The agent's own id of the model.
     pub id: String,
     /// Whether a model outside the agent's list fails the run instead of causing a warning.
     pub strict: bool,
 }
 
-impl ModelWish {
+impl RequestedModel {
     /// Creates a requested model; `strict` says whether it must be in the agent's list.
     #[must_use]
     pub fn new(id: impl Into<String>, strict: bool) -> Self {
@@ -268,7 +268,7 @@ impl ModelWish {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Who {
+pub struct RunInfo {
     /// The id of the run.
     pub run_id: String,
     /// The id of the agent.
@@ -293,7 +293,7 @@ pub struct Who {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Want {
+pub enum SessionTarget {
     /// A new session.
     #[default]
     New,
@@ -309,7 +309,7 @@ pub enum Want {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Clocks {
+pub struct Timeouts {
     /// Until the agent first answers.
     pub startup: Millis,
     /// Silence with nothing pending.
@@ -341,7 +341,7 @@ fn is_zero(time: &Millis) -> bool {
     *time == 0
 }
 
-impl Default for Clocks {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             startup: 60_000,
@@ -363,9 +363,9 @@ impl Default for Clocks {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ask {
+pub enum HostRequest {
     /// Decide whether a tool may run.
-    Permission(Box<PermissionAsk>),
+    Permission(Box<PermissionRequest>),
     /// Read a file for the agent.
     ReadFile {
         /// The path of the file.
@@ -400,7 +400,7 @@ pub enum Ask {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct PermissionAsk {
+pub struct PermissionRequest {
     /// The agent's id of the call.
     pub tool_use_id: String,
     /// The canonical name of the tool.
@@ -440,9 +440,9 @@ pub struct Diff {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Answer {
+pub enum HostResponse {
     /// The decision on a tool call or file access.
-    Ruled(Ruling),
+    Ruled(PermissionDecision),
     /// The text of a file.
     Text(String),
     /// The operation succeeded.
@@ -459,14 +459,14 @@ pub enum Answer {
     /// The answer is rejected and the run fails.
     Reject(Failure),
     /// The changes on disk.
-    Settled(Disk),
+    Settled(DiskReport),
 }
 
 /// A permission decision, with its source and reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Ruling {
+pub struct PermissionDecision {
     /// Whether the call is allowed.
     pub allow: bool,
     /// Who decided: `mode`, `rule`, `callback`, `terminal`, `clock`, `agentline`.
@@ -477,7 +477,7 @@ pub struct Ruling {
     pub rule: Option<String>,
 }
 
-impl Ruling {
+impl PermissionDecision {
     /// Allows the call.
     #[must_use]
     pub fn allow(by: impl Into<String>) -> Self {
@@ -502,7 +502,7 @@ impl Ruling {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Disk {
+pub struct DiskReport {
     /// The changes.
     pub changes: Vec<DiskChange>,
     /// Canonical spellings of the paths that tools reported, where links or `..` make a difference.

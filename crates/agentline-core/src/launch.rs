@@ -1,6 +1,6 @@
 //! The types between a request and a started process: the plan, the launch context, and the finished launch.
 
-use crate::{McpServer, Millis, ModeWish, ModelWish, RunRequest, Surface, Talk, Version};
+use crate::{DialogueConfig, McpServer, Millis, RequestedMode, RequestedModel, RunRequest, Surface, Version};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Read access to the user's files. The core has no file system; the shell provides this.
-pub trait Look {
+pub trait FileSystem {
     /// Returns the content of a file, or `None` if it cannot be read.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
     /// Returns the names in a directory, or `None` if it cannot be listed.
@@ -64,7 +64,7 @@ impl Plan {
 /// The facts about the machine that a launch needs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ground {
+pub struct LaunchContext {
     /// The program to start.
     pub program: Program,
     /// The workspace: absolute, with links resolved.
@@ -79,7 +79,7 @@ pub struct Ground {
     pub session_id: String,
 }
 
-impl Ground {
+impl LaunchContext {
     /// Creates a context with an empty environment.
     #[must_use]
     pub fn new(program: Program, cwd: PathBuf, home: PathBuf, private: PathBuf) -> Self {
@@ -128,7 +128,7 @@ pub struct Launch {
     /// content is copied to the second path.
     pub copy_back: Vec<(PathBuf, PathBuf)>,
     /// How to detect, before the first turn, that the agent's rules are in force.
-    pub proof: Option<Proof>,
+    pub proof: Option<PolicyAck>,
     /// Files of the workspace that configure the agent and that it must not load. It must confirm that before the run
     /// starts.
     pub must_ignore: Vec<String>,
@@ -143,11 +143,11 @@ pub struct Launch {
     /// Warnings for the caller.
     pub warnings: Vec<Notice>,
     /// The configuration of the dialogue.
-    pub talk: Talk,
+    pub talk: DialogueConfig,
     /// The mode of the session, if the surface sets it per session.
-    pub mode: Option<ModeWish>,
+    pub mode: Option<RequestedMode>,
     /// The model, if the surface sets it per session.
-    pub model: Option<ModelWish>,
+    pub model: Option<RequestedModel>,
     /// MCP servers of the session, if the surface accepts them per session.
     pub servers: BTreeMap<String, McpServer>,
     /// Silence after the answer before a turn ends, if the agent needs it.
@@ -160,7 +160,7 @@ pub struct Launch {
     pub not_before: Option<Millis>,
     /// The assigned id of a session that the agent creates on startup without a request. If it stays empty, it is
     /// removed after the process has exited; [`Agent::litter`](crate::Agent::litter) finds it.
-    pub litter: Option<String>,
+    pub abandoned: Option<String>,
 }
 
 impl Launch {
@@ -173,14 +173,14 @@ impl Launch {
 /// The text for the model in a conversation: the only part of a launch over ACP that depends on the prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Words {
+pub struct PromptText {
     /// The complete text.
     pub text: String,
     /// Warnings for the caller.
     pub warnings: Vec<Notice>,
 }
 
-impl Words {
+impl PromptText {
     /// Creates a text without warnings.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
@@ -193,14 +193,14 @@ impl Words {
 /// If `read` is missing, or `dropped` appears, the rules are not in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Proof {
+pub struct PolicyAck {
     /// The prefix of the line that confirms that the rules were read.
     pub read: String,
     /// The prefix of a line that reports a dropped rule.
     pub dropped: String,
 }
 
-impl Proof {
+impl PolicyAck {
     /// Creates a value from the two prefixes.
     #[must_use]
     pub fn new(read: impl Into<String>, dropped: impl Into<String>) -> Self {

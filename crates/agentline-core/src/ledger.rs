@@ -1,6 +1,6 @@
 //! Tracks which files a run changed: compares the reports of tools, confirmed by their results, with the disk.
 
-use crate::{Change, ChangeSource, Disk, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse};
+use crate::{ChangeSource, DiskReport, FileChangeKind, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse};
 use std::{
     collections::BTreeMap,
     path::{Component, Path, PathBuf},
@@ -29,13 +29,13 @@ struct Call {
 
 /// Collects claims during a run, and compares them with the disk at its end.
 #[derive(Default, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ChangeTracker {
     calls: BTreeMap<String, Call>,
     confirmed: Vec<Claim>,
     shell: bool,
 }
 
-impl Ledger {
+impl ChangeTracker {
     pub(crate) fn used(&mut self, tool: &ToolUse) {
         self.shell |= tool.kind == ToolKind::Shell;
         if matches!(tool.kind, ToolKind::Write | ToolKind::Edit) {
@@ -95,7 +95,7 @@ impl Ledger {
     }
 
     /// Returns the changed files, based on the disk and the confirmed claims.
-    pub(crate) fn settle(&self, cwd: &str, disk: Option<&Disk>) -> Vec<FileRow> {
+    pub(crate) fn settle(&self, cwd: &str, disk: Option<&DiskReport>) -> Vec<FileRow> {
         let cwd = Path::new(cwd);
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
         let mut claims: BTreeMap<String, Vec<&Claim>> = BTreeMap::new();
@@ -120,7 +120,8 @@ impl Ledger {
         for (path, claimed) in &claims {
             if !rows.contains_key(path) {
                 let kind = claimed.first().map_or(ToolKind::Edit, |c| c.kind);
-                let change = if kind == ToolKind::Write { Change::Created } else { Change::Modified };
+                let change =
+                    if kind == ToolKind::Write { FileChangeKind::Created } else { FileChangeKind::Modified };
                 rows.insert(path.clone(), row(path, change, ChangeSource::Tool, Some(claimed)));
             }
         }
@@ -128,7 +129,7 @@ impl Ledger {
     }
 }
 
-fn row(path: &str, change: Change, source: ChangeSource, claimed: Option<&Vec<&Claim>>) -> FileRow {
+fn row(path: &str, change: FileChangeKind, source: ChangeSource, claimed: Option<&Vec<&Claim>>) -> FileRow {
     let last = claimed.and_then(|c| c.last());
     let sum = |of: fn(&Claim) -> Option<u64>| {
         claimed.and_then(|c| c.iter().map(|c| of(c)).try_fold(0u64, |sum, n| Some(sum.saturating_add(n?))))
@@ -178,8 +179,11 @@ mod tests {
         ToolUse { path: Some(path.into()), ..ToolUse::new(id, "Write", "write_file", ToolKind::Write) }
     }
 
-    fn disk(changes: &[(&str, Change)]) -> Disk {
-        Disk { changes: changes.iter().map(|(p, c)| DiskChange::new(*p, *c)).collect(), ..Disk::default() }
+    fn disk(changes: &[(&str, FileChangeKind)]) -> DiskReport {
+        DiskReport {
+            changes: changes.iter().map(|(p, c)| DiskChange::new(*p, *c)).collect(),
+            ..DiskReport::default()
+        }
     }
 
     #[test]
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_confirmed_claims_count_and_the_disk_decides() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChangeTracker::default();
         for id in ["ok", "failed", "stopped", "lied"] {
             ledger.used(&write(id, &format!("/w/{id}.txt")));
         }
@@ -203,8 +207,10 @@ mod tests {
         ledger.result("stopped", ToolStatus::Ok);
         ledger.result("lied", ToolStatus::Ok);
         ledger.learn(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
-        let rows =
-            ledger.settle("/w", Some(&disk(&[("ok.txt", Change::Created), ("side.txt", Change::Modified)])));
+        let rows = ledger.settle(
+            "/w",
+            Some(&disk(&[("ok.txt", FileChangeKind::Created), ("side.txt", FileChangeKind::Modified)])),
+        );
         let told: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
         assert_eq!(
             told,
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_call_may_write_several_files_and_say_so_late() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChangeTracker::default();
         ledger.used(&ToolUse::new("early", "Edit", "patch", ToolKind::Edit));
         let fact = |id: &str, paths: &[&str]| ToolFact {
             paths: paths.iter().map(|p| (*p).to_owned()).collect(),
@@ -239,9 +245,9 @@ mod tests {
 
     #[test]
     fn what_nobody_claimed_is_the_shell_s_unless_others_were_there() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ChangeTracker::default();
         ledger.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
-        let mut disk = disk(&[("made.txt", Change::Created)]);
+        let mut disk = disk(&[("made.txt", FileChangeKind::Created)]);
         assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Shell);
         disk.shared = true;
         assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Unknown);

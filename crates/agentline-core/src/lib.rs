@@ -48,6 +48,7 @@ mod problem;
 mod promptfoo;
 mod raw_json;
 mod redact;
+mod redactor;
 mod request;
 mod rpc;
 mod run;
@@ -58,60 +59,62 @@ mod tool;
 mod tool_table;
 mod transcript;
 mod usage;
-mod veil;
 mod verdict;
 mod view;
 mod wire;
 
 pub use acp::acp_dialogue;
-pub use agent::{Abilities, Agent, Card, Repertoire, SessionSpot, SignIn, Talk};
-pub use cache::{CacheMark, CacheWish};
-pub use change::{Change, ChangeSource, DiskChange, FileRow};
+pub use agent::{Agent, AgentInfo, DialogueConfig, Features, SessionFilePattern, SignIn, SurfaceFeatures};
+pub use cache::{CachePolicy, CacheStatus};
+pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};
 pub use connection::Connection;
-pub use dialogue::{Dialogue, End, Line, Room, Say, ToolFact};
-pub use environment::{Divided, Secrets, divide_environment};
+pub use dialogue::{Concurrency, Dialogue, InputLine, Sink, ToolFact, TurnEnd};
+pub use environment::{FilteredEnv, Secrets, filter_env};
 pub use event::{Event, ModelInfo, Origin, Record, Started, ToolUse, sample};
 pub use extract::{extract_json, extract_json_text, json_candidates};
-pub use failure::{Failure, Kind, Phase};
-pub use id::{AskId, Millis, RunId, Surface, Version};
+pub use failure::{Failure, FailureKind, Phase};
+pub use id::{HostRequestId, Millis, RunId, Surface, Version};
 pub use input::{
-    Answer, Ask, Attachment, AttachmentContent, Clocks, Diff, Disk, Exit, Input, ModeWish, ModelWish, Order,
-    PermissionAsk, Ruling, Side, Stream, Want, What, Who,
+    Attachment, AttachmentContent, Diff, DiskReport, ExitReason, HostRequest, HostResponse, Input, InputKind,
+    PermissionDecision, PermissionRequest, RequestedMode, RequestedModel, RunInfo, SessionTarget,
+    SideChannel, Stream, Timeouts, TurnSpec,
 };
 pub use isolation::Isolation;
-pub use launch::{Ground, Launch, Look, NewFile, Notice, Plan, Program, Proof, Words};
-pub use line::{LineSplitter, Piece};
-pub use line_veil::LineVeil;
-pub use message::{Block, BlockDiff, Content, ImageSource, Lines, Message, Original, Role, View};
+pub use launch::{FileSystem, Launch, LaunchContext, NewFile, Notice, Plan, PolicyAck, Program, PromptText};
+pub use line::{LineSplitter, SplitItem};
+pub use line_veil::LineRedactor;
+pub use message::{Block, BlockDiff, Content, ImageSource, Message, Original, Role, StreamLines, View};
 pub use naming::looks_secret;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
-pub use output::{Output, Rung};
+pub use output::{ConnectionOutput, ShutdownStep};
 pub use permission::Rule;
 pub use policy::{
-    Decision, Explained, OUTSIDE_WORKSPACE, Policy, Prospect, Resolved, Stance, UNDETERMINABLE_COMMAND,
+    Explanation, NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
+    UNDETERMINABLE_COMMAND,
 };
 pub use price::{Charge, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::RawJson;
 pub use redact::SessionRedactor;
+pub use redactor::{MARK, Redactor, SHORTEST_SECRET};
 pub use request::{
     Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
 };
 pub use saved::{
-    ContentStore, Damage, Entry, HELD_CONTENT, Media, Part, ProjectRef, RootForm, SavedDiff, SavedForm,
-    SavedResult, SavedSession, SavedTool, SessionFile, SessionFold, SessionInfo, SessionRoot,
+    ContentStore, Entry, EntryPart, HELD_CONTENT, Media, ProjectRef, ReadError, RootFormat, SavedDiff,
+    SavedResult, SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader,
+    SessionRoot,
 };
 pub use session_ledger::{
-    CostSource, LedgerCell, LedgerFold, LedgerRow, LedgerTurn, SessionLedger, day_of, ledger,
+    CostSource, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, UsageTurn, day_of, session_usage,
 };
-pub use tape::{Act, TAPE_SCHEMA, Tape, TapeHeader, TapePlayer, tape_frame, tape_line};
+pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
-pub use usage::{Count, Source, Span, Spent, Tokens, TurnUsage, Usage, UsageBook};
-pub use veil::{MARK, SHORTEST_SECRET, Veil};
-pub use verdict::{Clock, Limit, Seen, Stop, Verdict, verdict};
+pub use usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals, UsageTracker};
+pub use verdict::{Limit, RunFacts, StopReason, Timeout, Verdict, verdict};
 pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

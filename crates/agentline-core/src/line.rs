@@ -17,7 +17,7 @@ pub struct LineSplitter {
 /// An item emitted by a splitter.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Piece<'a> {
+pub enum SplitItem<'a> {
     /// A complete line. Invalid UTF-8 is replaced with U+FFFD.
     Line(Cow<'a, str>),
     /// A line longer than the limit.
@@ -42,7 +42,7 @@ impl LineSplitter {
     }
 
     /// Processes bytes and emits every line that they complete.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(SplitItem<'_>)) {
         loop {
             // Handle runs of empty lines cheaply.
             while let [b'\n', rest @ ..] = bytes
@@ -50,7 +50,7 @@ impl LineSplitter {
             {
                 self.at_start = false;
                 bytes = rest;
-                each(Piece::Line(Cow::Borrowed("")));
+                each(SplitItem::Line(Cow::Borrowed("")));
             }
             let Some(end) = memchr::memchr(b'\n', bytes) else { break };
             let (body, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -66,7 +66,7 @@ impl LineSplitter {
     }
 
     /// Ends the stream and emits the last line if it has no line ending.
-    pub fn finish(&mut self, mut each: impl FnMut(Piece<'_>)) {
+    pub fn finish(&mut self, mut each: impl FnMut(SplitItem<'_>)) {
         if self.length > 0 {
             self.give(&mut each);
         }
@@ -91,7 +91,7 @@ impl LineSplitter {
         }
     }
 
-    fn give(&mut self, each: &mut impl FnMut(Piece<'_>)) {
+    fn give(&mut self, each: &mut impl FnMut(SplitItem<'_>)) {
         let part = std::mem::take(&mut self.part);
         hand_out(&mut self.at_start, &part, self.length, self.cap, each);
         self.length = 0;
@@ -102,7 +102,13 @@ impl LineSplitter {
     }
 }
 
-fn hand_out(at_start: &mut bool, bytes: &[u8], length: u64, cap: usize, each: &mut impl FnMut(Piece<'_>)) {
+fn hand_out(
+    at_start: &mut bool,
+    bytes: &[u8],
+    length: u64,
+    cap: usize,
+    each: &mut impl FnMut(SplitItem<'_>),
+) {
     let bytes =
         if std::mem::take(at_start) { bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) } else { bytes };
     let too_long = length > cap as u64;
@@ -110,7 +116,7 @@ fn hand_out(at_start: &mut bool, bytes: &[u8], length: u64, cap: usize, each: &m
         if too_long { &bytes[..bytes.len().min(SAMPLE)] } else { bytes.strip_suffix(b"\r").unwrap_or(bytes) };
     // Nearly every line is valid UTF-8, and validating is twice as fast as replacing.
     let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
-    each(if too_long { Piece::TooLong { text, length } } else { Piece::Line(text) });
+    each(if too_long { SplitItem::TooLong { text, length } } else { SplitItem::Line(text) });
 }
 
 #[cfg(test)]
@@ -121,10 +127,10 @@ mod tests {
     fn split(cap: usize, pieces: &[&[u8]]) -> Vec<String> {
         let mut splitter = LineSplitter::new(cap);
         let mut out = Vec::new();
-        let mut take = |piece: Piece<'_>| {
+        let mut take = |piece: SplitItem<'_>| {
             out.push(match piece {
-                Piece::Line(t) => t.into_owned(),
-                Piece::TooLong { text, length } => format!("<{length}>{}", crate::sample(&text)),
+                SplitItem::Line(t) => t.into_owned(),
+                SplitItem::TooLong { text, length } => format!("<{length}>{}", crate::sample(&text)),
             })
         };
         for piece in pieces {
@@ -159,9 +165,9 @@ mod tests {
         splitter.push(b"\nnext\n", |piece| {
             seen += 1;
             if seen == 1 {
-                assert!(matches!(piece, Piece::TooLong { length, .. } if length == 64 << 20));
+                assert!(matches!(piece, SplitItem::TooLong { length, .. } if length == 64 << 20));
             } else {
-                assert_eq!(piece, Piece::Line("next".into()));
+                assert_eq!(piece, SplitItem::Line("next".into()));
             }
         });
         assert_eq!(seen, 2);

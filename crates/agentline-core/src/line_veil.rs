@@ -6,7 +6,7 @@
 
 use crate::{
     redact::{Folded, Followed, Scanner, whole_characters},
-    veil::{MARK, TELLING_PART, Veil},
+    redactor::{MARK, Redactor, TELLING_PART},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -23,8 +23,8 @@ const DEEPEST: usize = 32;
 
 /// Redacts secrets in a stream of lines.
 #[derive(Debug, Default)]
-pub struct LineVeil {
-    veil: Veil,
+pub struct LineRedactor {
+    redactor: Redactor,
     held: VecDeque<Held>,
     /// The number of the first held line.
     first: usize,
@@ -53,17 +53,17 @@ struct Begun {
     places: Vec<(usize, Range<usize>)>,
 }
 
-impl LineVeil {
+impl LineRedactor {
     /// Creates a redactor for the secrets of a veil.
     #[must_use]
-    pub fn new(veil: Veil) -> Self {
-        Self { veil, ..Self::default() }
+    pub fn new(redactor: Redactor) -> Self {
+        Self { redactor, ..Self::default() }
     }
 
     /// Processes a line and emits every line that is safe.
     pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
         let number = self.first + self.held.len();
-        self.held.push_back(Held { text: self.veil.text(line).into_owned(), edits: Vec::new() });
+        self.held.push_back(Held { text: self.redactor.text(line).into_owned(), edits: Vec::new() });
         self.watch(number);
         while self.begun.len() > MOST_HELD {
             self.begun.pop_front();
@@ -94,7 +94,7 @@ impl LineVeil {
 
     /// Searches the strings of the newest line for starts and continuations of secrets.
     fn watch(&mut self, number: usize) {
-        if self.veil.is_empty() {
+        if self.redactor.is_empty() {
             return;
         }
         let Some(text) = self.held.back_mut().map(|held| std::mem::take(&mut held.text)) else { return };
@@ -102,7 +102,7 @@ impl LineVeil {
         for string in strings(&text) {
             let piece = &text[string.place.clone()];
             if self.begun.iter().any(|begun| begun.field == string.opened_in) {
-                let folded = self.veil.patterns().fold_beginning(piece);
+                let folded = self.redactor.patterns().fold_beginning(piece);
                 self.go_on(&folded, number, &string, &mut done, &mut more);
             }
             more.extend(self.beginnings(piece, number, &string));
@@ -143,18 +143,18 @@ impl LineVeil {
         // counts only once it is long enough to be revealing.
         for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
             // Hundreds of partial matches may be tracked and almost none continues, so only those that do are cloned.
-            let (state, end) = match self.veil.patterns().follow(begun.state, folded) {
+            let (state, end) = match self.redactor.patterns().follow(begun.state, folded) {
                 None => continue,
                 Some(Followed::Whole(end)) => (None, string.place.start + end),
                 Some(Followed::Part(state)) => (Some(state), string.place.end),
             };
             let mut next = begun.clone();
-            if state.is_none_or(|state| self.veil.patterns().seen(state) >= TELLING_PART) {
+            if state.is_none_or(|state| self.redactor.patterns().seen(state) >= TELLING_PART) {
                 next.places.push((number, string.place.start..end));
             }
             match state {
                 Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
-                None if whole.is_empty() || self.veil.patterns().seen(begun.state) >= TELLING_PART => {
+                None if whole.is_empty() || self.redactor.patterns().seen(begun.state) >= TELLING_PART => {
                     whole.push(next);
                 }
                 None => {}
@@ -166,7 +166,7 @@ impl LineVeil {
 
     /// Returns the secrets that may start at the end of a string.
     fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<Begun> {
-        let patterns = self.veil.patterns();
+        let patterns = self.redactor.patterns();
         // A character takes at most eight bytes in the encodings that agents use.
         let from = piece.len().saturating_sub(8 * patterns.longest());
         let from = whole_characters(piece, from..piece.len()).start;
@@ -302,12 +302,12 @@ mod tests {
     }
 
     fn hide_in(secret: &str, lines: &[String]) -> Vec<String> {
-        let mut veil = LineVeil::new(Veil::new([secret]));
+        let mut redactor = LineRedactor::new(Redactor::new([secret]));
         let mut out = Vec::new();
         for line in lines {
-            veil.push(line, |l| out.push(l.to_owned()));
+            redactor.push(line, |l| out.push(l.to_owned()));
         }
-        veil.finish(|l| out.push(l.to_owned()));
+        redactor.finish(|l| out.push(l.to_owned()));
         out
     }
 

@@ -1,6 +1,6 @@
 //! An in-memory file system for tests.
 
-use crate::Look;
+use crate::FileSystem;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -8,7 +8,7 @@ use std::{
 
 /// Files and links by path; directories exist implicitly.
 #[derive(Default)]
-pub(crate) struct MapLook {
+pub(crate) struct MemoryFs {
     files: BTreeMap<PathBuf, String>,
     links: BTreeMap<PathBuf, PathBuf>,
     plain: BTreeSet<PathBuf>,
@@ -16,7 +16,7 @@ pub(crate) struct MapLook {
     pub(crate) guarded: bool,
 }
 
-impl MapLook {
+impl MemoryFs {
     /// Adds an executable file.
     pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
         self.files.insert(path.into(), text.into());
@@ -57,7 +57,7 @@ impl MapLook {
     }
 }
 
-impl Look for MapLook {
+impl FileSystem for MemoryFs {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let path = self.real(path);
         if self.unreadable.contains(&path) {

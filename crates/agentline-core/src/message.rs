@@ -10,7 +10,7 @@ mod counts;
 mod hide;
 
 pub use block::{Block, BlockDiff, Content, ImageSource};
-pub(crate) use block::{Said, image_block};
+pub(crate) use block::{ModelBlock, image_block};
 pub(crate) use counts::{ClaudeCounts, UnifiedCounts};
 
 /// The author of a message.
@@ -146,7 +146,7 @@ impl Serialize for Message<'_> {
             None => {}
         }
         if whole {
-            map.serialize_entry("content", &Said(self.blocks()))?;
+            map.serialize_entry("content", &ModelBlock(self.blocks()))?;
             map.serialize_entry("stop_reason", &self.stop_reason)?;
             for key in ["stop_sequence", "stop_details", "container", "context_management", "diagnostics"] {
                 map.serialize_entry(key, &())?;
@@ -184,7 +184,7 @@ pub(crate) const UNKNOWN_MODEL: &str = "unknown";
 #[non_exhaustive]
 pub enum Original {
     /// Lines of one of the agent's streams, as on a tape.
-    Lines(Lines),
+    Lines(StreamLines),
     /// The record that the message was created from.
     Record(RawJson),
     /// The records that the message was created from.
@@ -205,7 +205,7 @@ impl Original {
 /// A range of lines of one of the agent's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Lines {
+pub struct StreamLines {
     /// The stream.
     pub from: Origin,
     /// The first line, from 1.
@@ -214,7 +214,7 @@ pub struct Lines {
     pub last_line: u64,
 }
 
-impl Lines {
+impl StreamLines {
     /// Creates a range of one line.
     #[must_use]
     pub fn one(from: Origin, line: u64) -> Self {

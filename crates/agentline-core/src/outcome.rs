@@ -1,7 +1,8 @@
 //! The outcome of a run, as printed by `--output json`.
 
 use crate::{
-    CacheMark, CostSource, Failure, FileRow, Kind, Millis, Notice, Phase, Surface, Usage, Verdict, Who,
+    CacheStatus, CostSource, Failure, FailureKind, FileRow, Millis, Notice, Phase, RunInfo, Surface, Usage,
+    Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -73,7 +74,7 @@ pub struct Outcome {
     pub tape: Option<String>,
     /// The cache status, if the cache was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheMark>,
+    pub cache: Option<CacheStatus>,
 }
 
 fn schema() -> &'static str {
@@ -83,7 +84,7 @@ fn schema() -> &'static str {
 impl Outcome {
     /// Creates the outcome of a run that could not start.
     #[must_use]
-    pub fn not_begun(who: &Who, verdict: Verdict, failure: Failure) -> Self {
+    pub fn not_begun(who: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
         Self {
             schema: OUTCOME_SCHEMA,
             run_id: who.run_id.clone(),
@@ -129,7 +130,7 @@ impl Outcome {
 #[non_exhaustive]
 pub struct RunError {
     /// The stable kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The part of the run in which the error occurred.
     pub phase: Phase,
     /// A description of the error.
@@ -152,7 +153,7 @@ impl RunError {
         let mut retryable = failure.kind.retryable() && !refused_for_good(failure.status);
         let asked = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
         let asked = retryable.then(asked).flatten();
-        if failure.kind == Kind::RateLimited && asked.is_none() && is_used_up(&failure.message) {
+        if failure.kind == FailureKind::RateLimited && asked.is_none() && is_used_up(&failure.message) {
             retryable = false;
         }
         Self {

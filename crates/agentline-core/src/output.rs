@@ -1,23 +1,23 @@
 //! The outputs of a connection.
 
-use crate::{Ask, AskId, Outcome, Record, RunId, Side};
+use crate::{HostRequest, HostRequestId, Outcome, Record, RunId, SideChannel};
 
 /// An action or report for the shell.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Output {
+pub enum ConnectionOutput {
     /// An event of a run.
     Event(RunId, Record),
     /// A request to the host.
-    Ask(RunId, AskId, Ask),
+    Ask(RunId, HostRequestId, HostRequest),
     /// A request is obsolete: the run was stopped or the timeout expired.
-    Withdraw(AskId),
+    Withdraw(HostRequestId),
     /// A frame for the agent's standard input.
     Frame(String),
     /// Deliver the lines of a side file from now on; the text identifies it (a session id).
-    Follow(RunId, Side, String),
+    Follow(RunId, SideChannel, String),
     /// A step of the shutdown ladder.
-    Close(Rung),
+    Close(ShutdownStep),
     /// The agent is ready for prompts.
     Ready,
     /// A run is over; this is its last output.
@@ -27,7 +27,7 @@ pub enum Output {
 /// The steps of the shutdown ladder, gentlest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Rung {
+pub enum ShutdownStep {
     /// Close standard input.
     CloseStdin,
     /// Send an interrupt signal.

@@ -75,32 +75,32 @@ impl Plan {
     /// Returns all problems together, each with its key.
     pub fn of(mut request: RunRequest, agent: &dyn Agent) -> Result<Self, Problems> {
         let mut problems = check(&request).err().unwrap_or_default().0;
-        let card = agent.card();
-        request.agent = card.id.to_owned();
-        if let Some(most) = card.max_prompt_bytes
+        let info = agent.info();
+        request.agent = info.id.to_owned();
+        if let Some(most) = info.max_prompt_bytes
             && request.prompt.len() > most
         {
             problems.push(
                 Problem::new(
                     "prompt",
-                    format!("is {} bytes long; {} takes at most {most}", request.prompt.len(), card.title),
+                    format!("is {} bytes long; {} takes at most {most}", request.prompt.len(), info.title),
                 )
                 .hint("shorten it, or put the text into a file in the workspace and name the file"),
             );
         }
         let surface = match request.surface {
-            Some(surface) if card.surfaces.contains(&surface) && agent.abilities(surface, None).works => {
+            Some(surface) if info.surfaces.contains(&surface) && agent.abilities(surface, None).works => {
                 Some(surface)
             }
             Some(surface) => {
-                let known: Vec<&str> = card
+                let known: Vec<&str> = info
                     .surfaces
                     .iter()
                     .filter(|s| agent.abilities(**s, None).works)
                     .map(|s| s.name())
                     .collect();
                 problems.push(
-                    Problem::new("surface", format!("`{surface}` does not work with {} here", card.title))
+                    Problem::new("surface", format!("`{surface}` does not work with {} here", info.title))
                         .hint(format!("use one of: auto, {}", known.join(", "))),
                 );
                 None

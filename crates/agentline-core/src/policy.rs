@@ -14,13 +14,15 @@ mod web;
 #[cfg(test)]
 mod tests;
 
-use crate::{PermissionAsk, PermissionMode, Problem, Problems, Rule, Ruling, RunRequest, ToolKind};
-use command::Command;
-pub use explain::{Explained, Prospect, Stance};
-pub use place::Resolved;
-use place::{Places, slashes};
-use rule::{Compiled, Met, Target};
-pub(crate) use rule::{Rank, Says};
+use crate::{
+    PermissionDecision, PermissionMode, PermissionRequest, Problem, Problems, Rule, RunRequest, ToolKind,
+};
+use command::ParsedCommand;
+pub use explain::{Explanation, NativeDecision, ToolUseContext};
+pub use place::ResolvedPath;
+use place::{WorkspaceRoots, slashes};
+use rule::{CompiledRule, RuleMatch, Target};
+pub(crate) use rule::{RuleEffect, Specificity};
 use std::{collections::BTreeSet, path::Path};
 
 /// The reason for denying access to a file outside the workspace and the included directories.
@@ -32,8 +34,8 @@ pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 #[derive(Clone, Debug)]
 pub struct Policy {
     mode: PermissionMode,
-    rules: Vec<Compiled>,
-    places: Places,
+    rules: Vec<CompiledRule>,
+    places: WorkspaceRoots,
     /// MCP servers whose tools belong to the host.
     own: Vec<String>,
     /// All other MCP servers.
@@ -43,19 +45,19 @@ pub struct Policy {
 /// The decision of a policy about one tool use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Decision {
+pub enum PolicyDecision {
     /// The tool may run.
-    Allow(Ruling),
+    Allow(PermissionDecision),
     /// The tool must not run.
-    Deny(Ruling),
+    Deny(PermissionDecision),
     /// The user must be asked. The ruling is the denial that applies if no user can be asked.
-    Ask(Ruling),
+    Ask(PermissionDecision),
 }
 
-impl Decision {
+impl PolicyDecision {
     /// Returns the ruling. For `Ask`, this is the denial that applies if no user can be asked.
     #[must_use]
-    pub fn ruling(&self) -> &Ruling {
+    pub fn ruling(&self) -> &PermissionDecision {
         match self {
             Self::Allow(ruling) | Self::Deny(ruling) | Self::Ask(ruling) => ruling,
         }
@@ -80,7 +82,7 @@ impl Policy {
     /// Returns a problem for each invalid rule.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         let spelled = |path: &Path| place::absolute("", &path.to_string_lossy());
-        let places = Places {
+        let places = WorkspaceRoots {
             workspace: vec![spelled(cwd)],
             included: request.include_directories.iter().map(|dir| spelled(&cwd.join(dir))).collect(),
         };
@@ -95,7 +97,7 @@ impl Policy {
             self.places.workspace.push(spelling);
             // Absolute paths in rules may refer to the new path. Each rule was parsed before, so none can fail here.
             for rule in &mut self.rules {
-                if let Ok(again) = Compiled::read(rule.says, "", &rule.text, &self.places) {
+                if let Ok(again) = CompiledRule::read(rule.says, "", &rule.text, &self.places) {
                     *rule = again;
                 }
             }
@@ -121,29 +123,32 @@ impl Policy {
     /// Returns whether any rule applies only to certain paths.
     #[must_use]
     pub fn has_path_patterns(&self) -> bool {
-        self.rules.iter().any(Compiled::has_path_pattern)
+        self.rules.iter().any(CompiledRule::has_path_pattern)
     }
 
     /// Resolves a path without following links, for callers without access to the file system.
     #[must_use]
-    pub fn resolve(&self, path: &str) -> Resolved {
+    pub fn resolve(&self, path: &str) -> ResolvedPath {
         self.places.resolve(path)
     }
 
     /// Returns the files that a tool use would change, as the agent wrote them, or nothing if it changes none.
     #[must_use]
-    pub fn changed_files(ask: &PermissionAsk) -> Vec<&str> {
+    pub fn changed_files(ask: &PermissionRequest) -> Vec<&str> {
         if changes_files(ask) { files(ask) } else { Vec::new() }
     }
 
     /// Decides on one tool use. `resolve` returns the real location of a path.
     #[must_use]
-    pub fn decide(&self, ask: &PermissionAsk, resolve: &dyn Fn(&str) -> Resolved) -> Decision {
+    pub fn decide(&self, ask: &PermissionRequest, resolve: &dyn Fn(&str) -> ResolvedPath) -> PolicyDecision {
         if self.is_own(ask) && !self.refuses_own(ask) {
-            return Decision::Allow(Ruling { reason: Some("own_tool".into()), ..Ruling::allow("agentline") });
+            return PolicyDecision::Allow(PermissionDecision {
+                reason: Some("own_tool".into()),
+                ..PermissionDecision::allow("agentline")
+            });
         }
         let paths = |path: &str| vec![resolve(path).program(), self.places.resolve(path).program()];
-        let command = ask.command.as_deref().map(|text| Command::read(text, &paths));
+        let command = ask.command.as_deref().map(|text| ParsedCommand::read(text, &paths));
         let targets = self.targets(ask, command.as_ref(), resolve);
         // Which rules match the tool is the same for every target.
         let rules: Vec<_> =
@@ -153,56 +158,59 @@ impl Policy {
                 rules.iter().filter_map(|(rule, tool)| Some((rule.meets_target(ask, *tool, target)?, *rule)));
             met.max_by_key(|(met, _)| met.rank)
         };
-        let found: Vec<Option<(Met, &Compiled)>> = targets.iter().map(best).collect();
-        let said = |says: Says| found.iter().flatten().find(|(met, _)| met.rank.says == says);
-        let refusal = |(met, rule): &(Met, &Compiled)| {
+        let found: Vec<Option<(RuleMatch, &CompiledRule)>> = targets.iter().map(best).collect();
+        let said = |says: RuleEffect| found.iter().flatten().find(|(met, _)| met.rank.says == says);
+        let refusal = |(met, rule): &(RuleMatch, &CompiledRule)| {
             let reason = if met.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
-            Ruling::deny("rule", reason).rule(&rule.text)
+            PermissionDecision::deny("rule", reason).rule(&rule.text)
         };
-        if let Some(met) = said(Says::Deny) {
-            return Decision::Deny(refusal(met));
+        if let Some(met) = said(RuleEffect::Deny) {
+            return PolicyDecision::Deny(refusal(met));
         }
         let changes = changes_files(ask);
-        let escapes = |(target, met): (&Target<'_>, &Option<(Met, &Compiled)>)| {
+        let escapes = |(target, met): (&Target<'_>, &Option<(RuleMatch, &CompiledRule)>)| {
             let outside = matches!(target, Target::Path { at, .. } if !at.inside);
             outside && !met.is_some_and(|(_, rule)| rule.names_a_place_outside())
         };
         if changes && targets.iter().zip(&found).any(escapes) {
-            return Decision::Deny(Ruling::deny("agentline", OUTSIDE_WORKSPACE));
+            return PolicyDecision::Deny(PermissionDecision::deny("agentline", OUTSIDE_WORKSPACE));
         }
         if self.mode == PermissionMode::Plan && !only_looks(ask) {
-            return Decision::Deny(Ruling::deny("mode", "mode"));
+            return PolicyDecision::Deny(PermissionDecision::deny("mode", "mode"));
         }
-        if let Some(met) = said(Says::Ask) {
-            return Decision::Ask(refusal(met));
+        if let Some(met) = said(RuleEffect::Ask) {
+            return PolicyDecision::Ask(refusal(met));
         }
-        if let Some((_, rule)) = said(Says::Allow).filter(|_| found.iter().all(Option::is_some)) {
-            return Decision::Allow(Ruling::allow("rule").rule(&rule.text));
+        if let Some((_, rule)) = said(RuleEffect::Allow).filter(|_| found.iter().all(Option::is_some)) {
+            return PolicyDecision::Allow(PermissionDecision::allow("rule").rule(&rule.text));
         }
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
     }
 
     /// Returns the mode's decision, for uses that no rule decides. `edits` means that the use only changes known files.
-    fn by_mode(&self, edits: bool) -> Decision {
-        let refusal = Ruling::deny("mode", "mode");
-        let permission = || Ruling { reason: Some(self.mode.name().into()), ..Ruling::allow("mode") };
+    fn by_mode(&self, edits: bool) -> PolicyDecision {
+        let refusal = PermissionDecision::deny("mode", "mode");
+        let permission = || PermissionDecision {
+            reason: Some(self.mode.name().into()),
+            ..PermissionDecision::allow("mode")
+        };
         match self.mode {
-            PermissionMode::Bypass | PermissionMode::Auto => Decision::Allow(permission()),
-            PermissionMode::AcceptEdits if edits => Decision::Allow(permission()),
-            PermissionMode::Deny => Decision::Deny(refusal),
+            PermissionMode::Bypass | PermissionMode::Auto => PolicyDecision::Allow(permission()),
+            PermissionMode::AcceptEdits if edits => PolicyDecision::Allow(permission()),
+            PermissionMode::Deny => PolicyDecision::Deny(refusal),
             PermissionMode::Default
             | PermissionMode::AcceptEdits
             | PermissionMode::Plan
-            | PermissionMode::Prompt => Decision::Ask(refusal),
+            | PermissionMode::Prompt => PolicyDecision::Ask(refusal),
         }
     }
 
     /// Returns everything that a tool use touches. The list is never empty.
     fn targets<'a>(
         &self,
-        ask: &'a PermissionAsk,
-        command: Option<&'a Command>,
-        resolve: &dyn Fn(&str) -> Resolved,
+        ask: &'a PermissionRequest,
+        command: Option<&'a ParsedCommand>,
+        resolve: &dyn Fn(&str) -> ResolvedPath,
     ) -> Vec<Target<'a>> {
         let mut targets = Vec::new();
         if let Some(whole) = command {
@@ -220,7 +228,7 @@ impl Policy {
         targets
     }
 
-    fn is_own(&self, ask: &PermissionAsk) -> bool {
+    fn is_own(&self, ask: &PermissionRequest) -> bool {
         if let Some(server) = &ask.server {
             return self.own.contains(server);
         }
@@ -229,21 +237,21 @@ impl Policy {
     }
 
     /// Returns whether a rule denies a tool of the host by name.
-    fn refuses_own(&self, ask: &PermissionAsk) -> bool {
-        let refuses = |rule: &&Compiled| rule.says == Says::Deny && rule.is_by_name();
+    fn refuses_own(&self, ask: &PermissionRequest) -> bool {
+        let refuses = |rule: &&CompiledRule| rule.says == RuleEffect::Deny && rule.is_by_name();
         self.rules.iter().filter(refuses).any(|rule| rule.meets(ask, &Target::Unknown).is_some())
     }
 
-    fn with_places(request: &RunRequest, places: Places) -> Result<Self, Problems> {
+    fn with_places(request: &RunRequest, places: WorkspaceRoots) -> Result<Self, Problems> {
         let lists = [
-            (Says::Deny, "deny", &request.deny),
-            (Says::Ask, "ask", &request.ask),
-            (Says::Allow, "allow", &request.allow),
+            (RuleEffect::Deny, "deny", &request.deny),
+            (RuleEffect::Ask, "ask", &request.ask),
+            (RuleEffect::Allow, "allow", &request.allow),
         ];
         let (mut rules, mut problems) = (Vec::new(), Vec::<Problem>::new());
         for (says, key, list) in lists {
             for text in list {
-                match Compiled::read(says, key, text, &places) {
+                match CompiledRule::read(says, key, text, &places) {
                     Ok(rule) => rules.push(rule),
                     Err(problem) => problems.push(problem),
                 }
@@ -258,15 +266,20 @@ impl Policy {
 }
 
 /// Returns how specific a rule is, in the order that [`Policy::decide`] uses. `key` is the list that the rule is in.
-pub(crate) fn rank(key: &str, text: &str, workspace: &[&str], is_command: bool) -> Result<Rank, Problem> {
+pub(crate) fn rank(
+    key: &str,
+    text: &str,
+    workspace: &[&str],
+    is_command: bool,
+) -> Result<Specificity, Problem> {
     let says = match key {
-        "allow" => Says::Allow,
-        "ask" => Says::Ask,
-        _ => Says::Deny,
+        "allow" => RuleEffect::Allow,
+        "ask" => RuleEffect::Ask,
+        _ => RuleEffect::Deny,
     };
     let workspace = workspace.iter().map(|root| place::absolute("", root)).collect();
-    let places = Places { workspace, included: Vec::new() };
-    Ok(Compiled::read(says, key, text, &places)?.rank(is_command))
+    let places = WorkspaceRoots { workspace, included: Vec::new() };
+    Ok(CompiledRule::read(says, key, text, &places)?.rank(is_command))
 }
 
 /// The `allow` and `ask` rules that can outrank a `deny` rule for a whole tool or server.
@@ -304,7 +317,7 @@ impl Exceptions {
 }
 
 /// Returns the files that a tool use names. Paths next to a command are left out: they only say where it runs.
-fn files(ask: &PermissionAsk) -> Vec<&str> {
+fn files(ask: &PermissionRequest) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
     if ask.command.is_none() {
         files.extend(ask.paths.iter().map(String::as_str));
@@ -320,13 +333,13 @@ fn files(ask: &PermissionAsk) -> Vec<&str> {
 }
 
 /// Returns whether a tool use is known to change files. What a command changes is not known.
-fn changes_files(ask: &PermissionAsk) -> bool {
+fn changes_files(ask: &PermissionRequest) -> bool {
     let by_name = matches!(ask.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
     by_name || matches!(ask.kind, ToolKind::Write | ToolKind::Edit) || !ask.diffs.is_empty()
 }
 
 /// Returns whether a tool use neither changes nor runs anything.
-fn only_looks(ask: &PermissionAsk) -> bool {
+fn only_looks(ask: &PermissionRequest) -> bool {
     let looks = matches!(ask.kind, ToolKind::Read | ToolKind::Search | ToolKind::Web);
     looks && ask.command.is_none() && !changes_files(ask)
 }

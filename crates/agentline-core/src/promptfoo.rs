@@ -1,6 +1,6 @@
 //! Converts an outcome to the result of a promptfoo provider.
 
-use crate::{Kind, Outcome, Verdict, agents};
+use crate::{FailureKind, Outcome, Verdict, agents};
 use serde_json::{Value, json};
 
 /// Returns the result of a promptfoo provider: the answer or an error, with usage, cost and metadata.
@@ -43,16 +43,19 @@ fn answer(outcome: &Outcome) -> Value {
 /// - `<agent> error: …` if the agent did not start, has no exit code, or was stopped by agentline
 fn promptfoo_error(outcome: &Outcome) -> String {
     let Some(error) = &outcome.error else { return String::new() };
-    let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.card().title);
+    let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.info().title);
     let word = serde_json::to_value(error.kind).unwrap_or_default();
     let word = word.as_str().unwrap_or("error");
     match (error.kind, outcome.agent_exit_code) {
-        (Kind::NoResult | Kind::Crashed, Some(code)) => {
+        (FailureKind::NoResult | FailureKind::Crashed, Some(code)) => {
             let said = [outcome.stderr_tail.as_str(), outcome.text.as_str(), error.message.as_str()];
             let said = said.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
             format!("{title} error: Exit code {code}: {said}")
         }
-        (Kind::NoResult | Kind::Crashed | Kind::NotInstalled | Kind::Spawn, _) => {
+        (
+            FailureKind::NoResult | FailureKind::Crashed | FailureKind::NotInstalled | FailureKind::Spawn,
+            _,
+        ) => {
             format!("{title} error: {}", error.message)
         }
         _ if matches!(
@@ -69,15 +72,15 @@ fn promptfoo_error(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Failure, Tokens, Usage, Who};
+    use crate::{Failure, RunInfo, Tokens, Usage};
 
-    fn failed(kind: Kind, verdict: Verdict, message: &str) -> Outcome {
-        let who = Who { agent: "gemini".into(), ..Who::default() };
+    fn failed(kind: FailureKind, verdict: Verdict, message: &str) -> Outcome {
+        let who = RunInfo { agent: "gemini".into(), ..RunInfo::default() };
         Outcome::not_begun(&who, verdict, Failure::new(kind, message))
     }
 
     fn done() -> Outcome {
-        let mut outcome = failed(Kind::Empty, Verdict::Done, "");
+        let mut outcome = failed(FailureKind::Empty, Verdict::Done, "");
         outcome.error = None;
         outcome.text = "All done. 4".into();
         outcome
@@ -104,16 +107,17 @@ mod tests {
     #[test]
     fn promptfoo_hears_who_reported_an_error() {
         let error = |outcome: &Outcome| promptfoo_view(outcome)["error"].as_str().unwrap().to_owned();
-        let reported = failed(Kind::UnknownModel, Verdict::Failed, "no such model");
+        let reported = failed(FailureKind::UnknownModel, Verdict::Failed, "no such model");
         assert_eq!(error(&reported), "unknown_model: no such model");
-        let mut crashed = failed(Kind::NoResult, Verdict::Failed, "the agent ended without its final word");
+        let mut crashed =
+            failed(FailureKind::NoResult, Verdict::Failed, "the agent ended without its final word");
         crashed.agent_exit_code = Some(3);
         crashed.stderr_tail = "boom".into();
         assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: boom");
         crashed.stderr_tail.clear();
         crashed.text = "half an answer".into();
         assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: half an answer");
-        let late = failed(Kind::TimeoutRun, Verdict::TimedOut, "no end after 5 s");
+        let late = failed(FailureKind::TimeoutRun, Verdict::TimedOut, "no end after 5 s");
         assert_eq!(error(&late), "Gemini CLI error: no end after 5 s");
         assert_eq!(promptfoo_view(&late).get("output"), None);
     }

@@ -1,6 +1,6 @@
 //! A typed run request. `plan` checks later whether an agent supports it.
 
-use crate::{CacheWish, Notice, Problems, Surface, config::redacted};
+use crate::{CachePolicy, Notice, Problems, Surface, config::redacted};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -129,7 +129,7 @@ pub struct RunRequest {
     /// The maximum length of a line in bytes. Longer lines are reported as unreadable.
     pub max_line_bytes: usize,
     /// Whether the result of an identical earlier run may be reused.
-    pub cache: CacheWish,
+    pub cache: CachePolicy,
     /// Warnings about the settings behind this request. The outcome repeats them.
     #[serde(skip)]
     pub notices: Vec<Notice>,
@@ -227,7 +227,7 @@ impl Default for RunRequest {
             temporary_workspace: false,
             record: None,
             max_line_bytes: 256 << 20,
-            cache: CacheWish::default(),
+            cache: CachePolicy::default(),
             notices: Vec::new(),
         }
     }
@@ -305,7 +305,7 @@ setters! {
     /// Sets the file to which the tape is written.
     record: impl Into<PathBuf> => |v| Some(v.into());
     /// Sets whether the result of an identical earlier run may be reused.
-    cache: CacheWish => |v| v;
+    cache: CachePolicy => |v| v;
 }
 
 impl RunRequest {

@@ -41,7 +41,7 @@ wire! { struct WireError<'a> { code: Code = "code", message: Str<'a> = "message"
 
 /// An error that the other side reports.
 #[derive(Debug, Default)]
-pub(crate) struct RpcError<'a> {
+pub(crate) struct JsonRpcError<'a> {
     /// The error code, or 0 if there is none.
     pub(crate) code: i64,
     /// The error message.
@@ -51,32 +51,32 @@ pub(crate) struct RpcError<'a> {
 }
 
 /// The result of a request.
-pub(crate) type Outcome<'a> = Result<&'a RawValue, RpcError<'a>>;
+pub(crate) type RpcResult<'a> = Result<&'a RawValue, JsonRpcError<'a>>;
 
 /// One message.
 #[derive(Debug)]
-pub(crate) enum Message<'a> {
+pub(crate) enum RpcMessage<'a> {
     /// A request, which expects a reply.
     Request { id: &'a RawValue, method: Str<'a>, params: &'a RawValue },
     /// A notification, which expects no reply.
     Notice { method: Str<'a>, params: &'a RawValue },
     /// A reply to a request.
-    Reply { id: &'a RawValue, result: Outcome<'a> },
+    Reply { id: &'a RawValue, result: RpcResult<'a> },
 }
 
 /// Parses one message. Returns `None` if the text is not a message.
-pub(crate) fn read(text: &str) -> Option<Message<'_>> {
+pub(crate) fn read(text: &str) -> Option<RpcMessage<'_>> {
     let wire = serde_json::from_str::<Wire<'_>>(text).ok().filter(|wire| wire.is_object())?;
     let params = wire.params.0.unwrap_or(RawValue::NULL);
     match (wire.id.0, wire.method) {
-        (Some(id), Some(method)) => Some(Message::Request { id, method, params }),
-        (None, Some(method)) => Some(Message::Notice { method, params }),
+        (Some(id), Some(method)) => Some(RpcMessage::Request { id, method, params }),
+        (None, Some(method)) => Some(RpcMessage::Notice { method, params }),
         (Some(id), None) => {
             let error = wire.error.0.filter(|raw| raw.get() != "null");
             let result = match (error, wire.result.0) {
                 (Some(raw), _) => {
                     let error = serde_json::from_str::<WireError<'_>>(raw.get()).unwrap_or_default();
-                    Err(RpcError {
+                    Err(JsonRpcError {
                         code: error.code.0.unwrap_or(0),
                         message: error.message,
                         data: error.data.0,
@@ -85,7 +85,7 @@ pub(crate) fn read(text: &str) -> Option<Message<'_>> {
                 (None, Some(result)) => Ok(result),
                 (None, None) => return None,
             };
-            Some(Message::Reply { id, result })
+            Some(RpcMessage::Reply { id, result })
         }
         (None, None) => None,
     }
@@ -124,7 +124,9 @@ mod tests {
     fn ids_are_numbers_strings_or_null_and_go_back_as_they_came() {
         for id in ["7", "\"a\\u0062\"", "null", "1.5"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"a":1}}}}"#);
-            let Some(Message::Request { id: read, method, params }) = read(&text) else { panic!("{text}") };
+            let Some(RpcMessage::Request { id: read, method, params }) = read(&text) else {
+                panic!("{text}")
+            };
             assert_eq!((read.get(), &*method, params.get()), (id, "m", r#"{"a":1}"#));
             assert_eq!(
                 reply(read, &json!({})),
@@ -135,15 +137,15 @@ mod tests {
 
     #[test]
     fn a_result_of_null_is_a_result_and_an_error_of_null_is_none() {
-        let Some(Message::Reply { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
+        let Some(RpcMessage::Reply { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
             panic!()
         };
         assert_eq!(result.get(), "null");
         assert!(matches!(
             read(r#"{"id":1,"result":{},"error":null}"#),
-            Some(Message::Reply { result: Ok(_), .. })
+            Some(RpcMessage::Reply { result: Ok(_), .. })
         ));
-        let Some(Message::Reply { result: Err(error), .. }) =
+        let Some(RpcMessage::Reply { result: Err(error), .. }) =
             read(r#"{"id":1,"error":{"code":-32000,"message":"no","data":{"a":1}}}"#)
         else {
             panic!()
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!((error.code, &*error.message, error.data.unwrap().get()), (-32000, "no", r#"{"a":1}"#));
         assert!(matches!(
             read(r#"{"id":1,"error":"broken"}"#),
-            Some(Message::Reply { result: Err(RpcError { code: 0, .. }), .. })
+            Some(RpcMessage::Reply { result: Err(JsonRpcError { code: 0, .. }), .. })
         ));
     }
 
@@ -161,7 +163,7 @@ mod tests {
             assert!(read(text).is_none(), "{text}");
         }
         assert!(
-            matches!(read(r#"{"method":"m"}"#), Some(Message::Notice { params, .. }) if params.get() == "null")
+            matches!(read(r#"{"method":"m"}"#), Some(RpcMessage::Notice { params, .. }) if params.get() == "null")
         );
     }
 }

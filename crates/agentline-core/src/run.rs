@@ -3,15 +3,15 @@
 mod clocks;
 
 use crate::{
-    Charge, CostSource, Denial, Disk, Event, Kind, Limit, Millis, Notice, OUTCOME_SCHEMA, Order, Origin,
-    Outcome, RunError, RunId, Seen, Stop, ToolFact, ToolStatus, ToolUse, UsageBook, Verdict, ledger::Ledger,
-    redact::StreamRedactor, verdict,
+    Charge, CostSource, Denial, DiskReport, Event, FailureKind, Limit, Millis, Notice, OUTCOME_SCHEMA,
+    Origin, Outcome, RunError, RunFacts, RunId, StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec,
+    UsageTracker, Verdict, ledger::ChangeTracker, redact::StreamRedactor, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Stage {
+pub(crate) enum RunStage {
     /// The agent has sent nothing yet.
     Starting,
     /// The agent has started.
@@ -53,13 +53,13 @@ struct OpenTool {
 }
 
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunState {
     pub(crate) id: RunId,
-    pub(crate) order: Order,
-    pub(crate) stage: Stage,
-    pub(crate) seen: Seen,
-    pub(crate) book: UsageBook,
-    pub(crate) ledger: Ledger,
+    pub(crate) order: TurnSpec,
+    pub(crate) stage: RunStage,
+    pub(crate) seen: RunFacts,
+    pub(crate) book: UsageTracker,
+    pub(crate) ledger: ChangeTracker,
     pub(crate) held_text: StreamRedactor,
     pub(crate) held_thought: StreamRedactor,
     /// Held outputs and everything after them, in the order in which they are emitted.
@@ -68,9 +68,9 @@ pub(crate) struct Run {
     pub(crate) held_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
-    pub(crate) asks: BTreeSet<crate::AskId>,
+    pub(crate) asks: BTreeSet<crate::HostRequestId>,
     pub(crate) session: Option<String>,
-    pub(crate) disk: Option<Disk>,
+    pub(crate) disk: Option<DiskReport>,
     pub(crate) value: Option<Box<serde_json::value::RawValue>>,
     /// Whether the agent reports nothing before its end.
     pub(crate) silent: bool,
@@ -103,29 +103,29 @@ pub(crate) struct Run {
     last_unreadable: Option<(Origin, Option<u64>)>,
     warnings: Vec<Notice>,
     stderr: String,
-    last: Last,
+    last: LastActivity,
 }
 
 /// The last activity, for the message of an expired timeout.
 #[derive(Debug, Default)]
-struct Last {
+struct LastActivity {
     what: &'static str,
     tool: String,
     at: Millis,
 }
 
-impl Run {
-    pub(crate) fn new(id: RunId, order: Order, at: Millis) -> Self {
-        let mut book = UsageBook::default();
+impl RunState {
+    pub(crate) fn new(id: RunId, order: TurnSpec, at: Millis) -> Self {
+        let mut book = UsageTracker::default();
         book.start_from(order.before);
         Self {
             id,
-            stage: Stage::Starting,
+            stage: RunStage::Starting,
             // Such a run only opens a session, so it needs no answer.
-            seen: Seen { answer: order.only_open, ..Seen::default() },
+            seen: RunFacts { answer: order.only_open, ..RunFacts::default() },
             order,
             book,
-            ledger: Ledger::default(),
+            ledger: ChangeTracker::default(),
             held_text: StreamRedactor::default(),
             held_thought: StreamRedactor::default(),
             waiting: VecDeque::new(),
@@ -160,7 +160,7 @@ impl Run {
             last_unreadable: None,
             warnings: Vec::new(),
             stderr: String::new(),
-            last: Last::default(),
+            last: LastActivity::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl Run {
 
     /// Returns whether the agent is working and was not told to stop.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.stage, Stage::Starting | Stage::Going)
+        matches!(self.stage, RunStage::Starting | RunStage::Going)
     }
 
     /// Returns whether the agent ended its turn successfully and the host has yet to review the answer.
@@ -183,14 +183,14 @@ impl Run {
         self.seen.end = None;
         self.turn_is_over = true;
         self.value = None;
-        self.stage = Stage::Going;
+        self.stage = RunStage::Going;
         self.touched = at;
     }
 
     /// Ends the run with an answer that the host accepts.
     pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
         self.order.review = false;
-        self.stage = Stage::Ended(at);
+        self.stage = RunStage::Ended(at);
         if let Some(value) = value.and_then(|v| serde_json::value::RawValue::from_string(v.to_owned()).ok()) {
             self.value = Some(value);
             self.seen.answer = true;
@@ -201,8 +201,8 @@ impl Run {
     /// Ends the run with an answer that the host rejects.
     pub(crate) fn reject(&mut self, failure: crate::Failure, at: Millis) {
         self.order.review = false;
-        self.stage = Stage::Ended(at);
-        self.seen.end = Some(crate::End::failed(Some(failure)));
+        self.stage = RunStage::Ended(at);
+        self.seen.end = Some(crate::TurnEnd::failed(Some(failure)));
     }
 
     /// Returns the text so far of the last turn with text.
@@ -229,8 +229,8 @@ impl Run {
         if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
             self.first.get_or_insert(since);
             self.seen.spoke = true;
-            if self.stage == Stage::Starting {
-                self.stage = Stage::Going;
+            if self.stage == RunStage::Starting {
+                self.stage = RunStage::Going;
             }
         }
         match event {
@@ -406,18 +406,18 @@ impl Run {
         }
     }
 
-    pub(crate) fn asked(&mut self, id: crate::AskId, at: Millis) {
+    pub(crate) fn asked(&mut self, id: crate::HostRequestId, at: Millis) {
         self.asks.insert(id);
         self.asked_at.get_or_insert(at);
     }
 
     /// Removes and returns the open requests, which no longer need an answer.
-    pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::AskId> {
+    pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::HostRequestId> {
         self.asked_at = None;
         std::mem::take(&mut self.asks)
     }
 
-    pub(crate) fn answered(&mut self, id: crate::AskId, at: Millis) {
+    pub(crate) fn answered(&mut self, id: crate::HostRequestId, at: Millis) {
         self.asks.remove(&id);
         if self.asks.is_empty()
             && let Some(since) = self.asked_at.take()
@@ -428,10 +428,10 @@ impl Run {
     }
 
     /// Returns the limit that is exceeded, with the allowed and the used amount.
-    pub(crate) fn over_limit(&self) -> Option<Stop> {
+    pub(crate) fn over_limit(&self) -> Option<StopReason> {
         let limits = &self.order.limits;
         let stop = |limit, what: &str, used: String, most: String| {
-            Some(Stop::Limit(limit, format!("{what} {used} is over the limit of {most}")))
+            Some(StopReason::Limit(limit, format!("{what} {used} is over the limit of {most}")))
         };
         if let Some(most) = limits.max_turns.filter(|m| self.turns > *m) {
             return stop(Limit::Turns, "turn", self.turns.to_string(), most.to_string());
@@ -511,17 +511,19 @@ impl Run {
             self.seen.fits_schema = Some(false);
         }
         let (verdict, mut failure) = verdict(&self.seen);
-        if let Some(failure) = failure.as_mut().filter(|f| holds_no_value && f.kind == Kind::InvalidOutput) {
+        if let Some(failure) =
+            failure.as_mut().filter(|f| holds_no_value && f.kind == FailureKind::InvalidOutput)
+        {
             failure.message = "there is no JSON value in the answer".into();
             failure.hint = Some("look at `text`, and ask for JSON and nothing else".into());
         }
         if let (Some(failure), Some(most)) = (&mut failure, self.order.limits.max_turns)
-            && failure.kind == crate::Kind::AgentTurns
+            && failure.kind == crate::FailureKind::AgentTurns
             && self.turns >= most
         {
             // The agent received our limit and enforced it.
             *failure = crate::Failure::new(
-                crate::Kind::MaxTurns,
+                crate::FailureKind::MaxTurns,
                 format!("the agent was stopped after turn {}, at the limit of {most}", self.turns),
             );
         }
@@ -531,7 +533,7 @@ impl Run {
             failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
                 f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, who.sign_in_hint.as_deref()));
                 // The missing result may have been in an unreadable line.
-                if self.unreadable > 0 && matches!(f.kind, Kind::Empty | Kind::NoResult) {
+                if self.unreadable > 0 && matches!(f.kind, FailureKind::Empty | FailureKind::NoResult) {
                     f.message.push_str(&format!("; lines that could not be read: {}", self.unreadable));
                 }
                 RunError::new(f, tail.clone())

@@ -24,7 +24,7 @@ pub struct SavedSession {
     /// but their tokens were used.
     pub abandoned: Vec<Entry>,
     /// The parts that could not be read.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<ReadError>,
 }
 
 /// The metadata of a session.
@@ -67,7 +67,7 @@ pub struct Entry {
     /// The model that answered.
     pub model: Option<String>,
     /// The content, in its original order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<EntryPart>,
     /// The tokens of the requests behind this answer.
     pub usage: Option<Tokens>,
     /// The number of these requests, if known.
@@ -116,7 +116,7 @@ impl Entry {
     #[must_use]
     pub fn text(&self) -> String {
         let pieces = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
+            EntryPart::Text { text } => Some(text.as_str()),
             _ => None,
         });
         pieces.collect::<Vec<_>>().join("\n")
@@ -125,7 +125,7 @@ impl Entry {
     /// Returns the tool calls.
     pub fn tools(&self) -> impl Iterator<Item = &SavedTool> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Tool(tool) => Some(&**tool),
+            EntryPart::Tool(tool) => Some(&**tool),
             _ => None,
         })
     }
@@ -140,7 +140,7 @@ impl Entry {
 /// One part of an entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Part {
+pub enum EntryPart {
     /// Plain text.
     Text {
         /// The text.
@@ -159,7 +159,7 @@ pub enum Part {
     Media(Media),
 }
 
-impl Part {
+impl EntryPart {
     /// Creates a plain-text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
@@ -265,14 +265,14 @@ pub struct SavedDiff {
 /// A part of a session that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Damage {
+pub struct ReadError {
     /// The line number, starting at 1, or `None` for the whole session.
     pub line: Option<u64>,
     /// What is wrong.
     pub message: String,
 }
 
-impl Damage {
+impl ReadError {
     /// Creates a description of a damaged line, or of the whole session.
     #[must_use]
     pub fn new(line: Option<u64>, message: impl Into<String>) -> Self {
@@ -283,7 +283,7 @@ impl Damage {
 /// How a session is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SavedForm {
+pub enum SessionFormat {
     /// A file that grows by one line per record.
     Lines,
     /// A single JSON value that is rewritten as a whole.
@@ -295,7 +295,7 @@ pub enum SavedForm {
 /// Builds a session from an agent's records.
 ///
 /// A file that is read at once and one that is followed while it grows use the same calls and give the same session.
-pub trait SessionFold: Send {
+pub trait SessionReader: Send {
     /// Adds one record: a line without its line break, the value of a whole file, or a row of a database as the agent's
     /// reader defines it. Unreadable records are noted as damage.
     fn take(&mut self, record: RawJson);
@@ -322,13 +322,13 @@ pub struct SessionRoot {
     /// The directory to walk, or the database file.
     pub path: PathBuf,
     /// What the path contains.
-    pub form: RootForm,
+    pub form: RootFormat,
 }
 
 /// What a session root contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RootForm {
+pub enum RootFormat {
     /// Files in nested directories. [`Agent::session_file`](crate::Agent::session_file) determines which are sessions.
     Files {
         /// The maximum directory depth below the root.
@@ -342,13 +342,13 @@ impl SessionRoot {
     /// Creates a root for files below a directory.
     #[must_use]
     pub fn files(path: PathBuf, depth: usize) -> Self {
-        Self { path, form: RootForm::Files { depth } }
+        Self { path, form: RootFormat::Files { depth } }
     }
 
     /// Creates a root for a database.
     #[must_use]
     pub fn database(path: PathBuf) -> Self {
-        Self { path, form: RootForm::Database }
+        Self { path, form: RootFormat::Database }
     }
 }
 
@@ -357,7 +357,7 @@ impl SessionRoot {
 #[non_exhaustive]
 pub struct SessionFile {
     /// How it is stored, or `None` if the name does not tell.
-    pub form: Option<SavedForm>,
+    pub form: Option<SessionFormat>,
     /// The id of the session or a prefix of it, as far as the name contains it.
     pub id: Option<String>,
     /// The session that started this one, if it belongs to a sub-agent.

@@ -29,7 +29,7 @@ impl CostSource {
 /// Usage and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct LedgerRow {
+pub struct UsageEntry {
     /// The number of requests to the model, as far as known.
     pub requests: u64,
     /// The tokens.
@@ -50,7 +50,7 @@ pub struct LedgerRow {
     used: bool,
 }
 
-impl LedgerRow {
+impl UsageEntry {
     /// Returns the usage of one answer.
     ///
     /// The user's own price takes precedence over the cost that the agent reports, which takes precedence over a list
@@ -113,7 +113,7 @@ impl LedgerRow {
 /// The usage of one prompt and everything that followed from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct LedgerTurn {
+pub struct UsageTurn {
     /// The number of the prompt, starting at 1. 0 stands for usage before the first prompt or on abandoned branches.
     pub turn: u32,
     /// The id of the prompt's entry.
@@ -122,39 +122,39 @@ pub struct LedgerTurn {
     pub started: Option<Millis>,
     /// The sum over all models.
     #[serde(flatten)]
-    pub row: LedgerRow,
+    pub row: UsageEntry,
     /// The usage by model.
-    pub by_model: BTreeMap<String, LedgerRow>,
+    pub by_model: BTreeMap<String, UsageEntry>,
 }
 
 /// The usage of one model on one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct LedgerCell {
+pub struct UsageCell {
     /// The day, such as `2026-11-15`. Empty if no time is known.
     pub day: String,
     /// The model.
     pub model: String,
     /// The usage.
     #[serde(flatten)]
-    pub row: LedgerRow,
+    pub row: UsageEntry,
 }
 
 /// The usage and cost of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct SessionLedger {
+pub struct SessionUsage {
     /// The total.
     #[serde(flatten)]
-    pub total: LedgerRow,
+    pub total: UsageEntry,
     /// The usage by prompt.
-    pub turns: Vec<LedgerTurn>,
+    pub turns: Vec<UsageTurn>,
     /// The usage by model.
-    pub by_model: BTreeMap<String, LedgerRow>,
+    pub by_model: BTreeMap<String, UsageEntry>,
     /// The usage by day.
-    pub by_day: BTreeMap<String, LedgerRow>,
+    pub by_day: BTreeMap<String, UsageEntry>,
     /// The usage by day and model, from which the other sums can be calculated.
-    pub cells: Vec<LedgerCell>,
+    pub cells: Vec<UsageCell>,
     /// Models whose price is not known.
     pub unpriced: Vec<String>,
     /// Warnings about differences between the cost that the agent reports and the sum of its parts.
@@ -163,8 +163,8 @@ pub struct SessionLedger {
 
 /// Calculates the usage and cost of a session, with days in UTC.
 #[must_use]
-pub fn ledger(session: &SavedSession, prices: &PriceTable) -> SessionLedger {
-    let mut fold = LedgerFold::new(prices);
+pub fn session_usage(session: &SavedSession, prices: &PriceTable) -> SessionUsage {
+    let mut fold = SessionUsageReader::new(prices);
     session.entries.iter().for_each(|entry| fold.take(entry));
     session.abandoned.iter().for_each(|entry| fold.take_abandoned(entry));
     fold.finish(&session.info)
@@ -174,16 +174,16 @@ pub fn ledger(session: &SavedSession, prices: &PriceTable) -> SessionLedger {
 ///
 /// Requests with the same id are counted once. The caller leaves out those that were counted in another session.
 #[derive(Debug)]
-pub struct LedgerFold<'a> {
+pub struct SessionUsageReader<'a> {
     prices: &'a PriceTable,
     east: i64,
-    turns: Vec<LedgerTurn>,
-    cells: BTreeMap<i64, BTreeMap<String, LedgerRow>>,
+    turns: Vec<UsageTurn>,
+    cells: BTreeMap<i64, BTreeMap<String, UsageEntry>>,
     last: Option<Millis>,
     counted: HashSet<String>,
 }
 
-impl<'a> LedgerFold<'a> {
+impl<'a> SessionUsageReader<'a> {
     /// Creates an empty ledger with days in UTC.
     #[must_use]
     pub fn new(prices: &'a PriceTable) -> Self {
@@ -209,17 +209,17 @@ impl<'a> LedgerFold<'a> {
         self.last = entry.timestamp.or(self.last);
         if entry.is_prompt() {
             let turn = self.turns.last().map_or(1, |turn| turn.turn + 1);
-            self.turns.push(LedgerTurn {
+            self.turns.push(UsageTurn {
                 turn,
                 prompt: Some(entry.id.clone()),
                 started: entry.timestamp,
-                ..LedgerTurn::default()
+                ..UsageTurn::default()
             });
         }
         let at = self.last;
         self.count(entry, at, |turns| {
             if turns.is_empty() {
-                turns.push(LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
+                turns.push(UsageTurn { started: entry.timestamp, ..UsageTurn::default() });
             }
             turns.len() - 1
         });
@@ -231,20 +231,20 @@ impl<'a> LedgerFold<'a> {
         let at = entry.timestamp.or(self.last);
         self.count(entry, at, |turns| {
             if turns.first().is_none_or(|first| first.turn != 0) {
-                turns.insert(0, LedgerTurn { started: entry.timestamp, ..LedgerTurn::default() });
+                turns.insert(0, UsageTurn { started: entry.timestamp, ..UsageTurn::default() });
             }
             0
         });
     }
 
     /// Counts the usage of an entry, once, for its turn.
-    fn count(&mut self, entry: &Entry, at: Option<Millis>, turn: impl FnOnce(&mut Vec<LedgerTurn>) -> usize) {
+    fn count(&mut self, entry: &Entry, at: Option<Millis>, turn: impl FnOnce(&mut Vec<UsageTurn>) -> usize) {
         let Some(tokens) = entry.usage.filter(|tokens| *tokens != Tokens::default()) else { return };
         if entry.counted_as.as_ref().is_some_and(|name| !self.counted.insert(name.clone())) {
             return;
         }
         let model = entry.model.as_deref().unwrap_or(UNNAMED);
-        let row = LedgerRow::of(self.prices, Some(model), tokens, entry.requests, entry.cost_usd);
+        let row = UsageEntry::of(self.prices, Some(model), tokens, entry.requests, entry.cost_usd);
         let turn = turn(&mut self.turns);
         self.turns[turn].row.add(&row);
         add_to(&mut self.turns[turn].by_model, model, &row);
@@ -252,27 +252,27 @@ impl<'a> LedgerFold<'a> {
         add_to(self.cells.entry(day).or_default(), model, &row);
     }
 
-    /// Returns the complete ledger. The agent's cost of the whole session is used if prices are missing.
+    /// Returns the complete session_usage. The agent's cost of the whole session is used if prices are missing.
     #[must_use]
-    pub fn finish(self, info: &SessionInfo) -> SessionLedger {
-        let mut ledger = SessionLedger { turns: self.turns, ..SessionLedger::default() };
+    pub fn finish(self, info: &SessionInfo) -> SessionUsage {
+        let mut session_usage = SessionUsage { turns: self.turns, ..SessionUsage::default() };
         for (day, models) in self.cells {
             let day = if day == i64::MIN { String::new() } else { crate::moment::date(day) };
             for (model, row) in models {
-                ledger.total.add(&row);
-                add_to(&mut ledger.by_day, &day, &row);
-                add_to(&mut ledger.by_model, &model, &row);
-                ledger.cells.push(LedgerCell { day: day.clone(), model, row });
+                session_usage.total.add(&row);
+                add_to(&mut session_usage.by_day, &day, &row);
+                add_to(&mut session_usage.by_model, &model, &row);
+                session_usage.cells.push(UsageCell { day: day.clone(), model, row });
             }
         }
-        let unpriced = ledger.by_model.iter().filter(|(_, row)| row.cost_usd.is_none());
-        ledger.unpriced = unpriced.map(|(model, _)| model.clone()).collect();
-        ledger.trust_the_agent(info.cost_usd);
-        ledger
+        let unpriced = session_usage.by_model.iter().filter(|(_, row)| row.cost_usd.is_none());
+        session_usage.unpriced = unpriced.map(|(model, _)| model.clone()).collect();
+        session_usage.trust_the_agent(info.cost_usd);
+        session_usage
     }
 }
 
-impl SessionLedger {
+impl SessionUsage {
     /// Uses the agent's cost of the session if the total is unknown, and otherwise compares it with the sum of its
     /// parts.
     fn trust_the_agent(&mut self, said: Option<f64>) {
@@ -309,7 +309,7 @@ fn differ(a: f64, b: f64) -> bool {
     (a - b).abs() > 0.0001 + 0.001 * a.abs().max(b.abs())
 }
 
-fn add_to(rows: &mut BTreeMap<String, LedgerRow>, key: &str, row: &LedgerRow) {
+fn add_to(rows: &mut BTreeMap<String, UsageEntry>, key: &str, row: &UsageEntry) {
     match rows.get_mut(key) {
         Some(sum) => sum.add(row),
         None => _ = rows.insert(key.to_owned(), *row),

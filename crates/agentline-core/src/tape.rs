@@ -3,8 +3,9 @@
 //! Replaying it through the same state machine gives the same events and outcome.
 
 use crate::{
-    Answer, AskId, Clocks, Connection, Disk, Exit, Input, Millis, Notice, Order, Output, Problem, Record,
-    RunId, Side, Stream, Surface, Talk, Version, What, acp_dialogue, agents,
+    Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId, HostResponse, Input,
+    InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Stream, Surface, Timeouts, TurnSpec,
+    Version, acp_dialogue, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -29,7 +30,7 @@ pub struct TapeHeader {
     pub surface: Option<Surface>,
     /// The configuration of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub talk: Option<Talk>,
+    pub talk: Option<DialogueConfig>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The workspace.
@@ -55,19 +56,19 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    order: Option<Box<Order>>,
+    order: Option<Box<TurnSpec>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ask: Option<AskId>,
+    ask: Option<HostRequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<Answer>,
+    answer: Option<HostResponse>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    disk: Option<Disk>,
+    disk: Option<DiskReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<Notice>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    exit: Option<Exit>,
+    exit: Option<ExitReason>,
 }
 
 impl TapeHeader {
@@ -91,8 +92,8 @@ impl TapeHeader {
     }
 
     /// Creates the state machine that replays the tape.
-    fn machine(&self, clocks: Clocks) -> Result<Connection, Problem> {
-        let before = || Talk::new(self.surface.unwrap_or_default(), self.agent_version);
+    fn machine(&self, clocks: Timeouts) -> Result<Connection, Problem> {
+        let before = || DialogueConfig::new(self.surface.unwrap_or_default(), self.agent_version);
         let talk = self.talk.clone().unwrap_or_else(before);
         let dialogue = match agents::find(&self.agent) {
             Ok(agent) => agent.dialogue(&talk),
@@ -115,46 +116,46 @@ impl TapeHeader {
 pub fn tape_line(input: &Input<'_>) -> String {
     let mut entry = Entry { at: input.at, ..Entry::default() };
     match &input.what {
-        What::Up => entry.ch = "up".into(),
-        What::Line { stream, text } => {
+        InputKind::Up => entry.ch = "up".into(),
+        InputKind::Line { stream, text } => {
             (entry.ch, entry.run) = channel(*stream);
             entry.text = Some(Cow::Borrowed(text));
         }
-        What::TooLong { stream, text, length } => {
+        InputKind::TooLong { stream, text, length } => {
             (entry.ch, entry.run) = channel(*stream);
             entry.text = Some(Cow::Borrowed(text));
             entry.length = Some(*length);
         }
-        What::Pulse { stream } => (entry.ch, entry.run) = channel(*stream),
-        What::Prompt { run, order } => {
+        InputKind::Pulse { stream } => (entry.ch, entry.run) = channel(*stream),
+        InputKind::Prompt { run, order } => {
             entry.ch = "prompt".into();
             entry.run = Some(*run);
             entry.order = Some(order.clone());
         }
-        What::Answer { ask, answer: Answer::Settled(disk) } => {
+        InputKind::Answer { ask, answer: HostResponse::Settled(disk) } => {
             entry.ch = "disk".into();
             entry.ask = Some(*ask);
             entry.disk = Some(disk.clone());
         }
-        What::Answer { ask, answer } => {
+        InputKind::Answer { ask, answer } => {
             entry.ch = "answer".into();
             entry.ask = Some(*ask);
             entry.answer = Some(answer.clone());
         }
-        What::Cancel { run, signal } => {
+        InputKind::Cancel { run, signal } => {
             entry.ch = "cancel".into();
             entry.run = Some(*run);
             entry.signal = Some(*signal);
         }
-        What::Notice { run, notice } => {
+        InputKind::Notice { run, notice } => {
             entry.ch = "notice".into();
             entry.run = Some(*run);
             entry.notice = Some(notice.clone());
         }
-        What::Mute => entry.ch = "mute".into(),
-        What::Retire => entry.ch = "retire".into(),
-        What::Tick => entry.ch = "clock".into(),
-        What::Exit(exit) => {
+        InputKind::Mute => entry.ch = "mute".into(),
+        InputKind::Retire => entry.ch = "retire".into(),
+        InputKind::Tick => entry.ch = "clock".into(),
+        InputKind::Exit(exit) => {
             entry.ch = "exit".into();
             entry.exit = Some(*exit);
         }
@@ -173,8 +174,8 @@ fn channel(stream: Stream) -> (Cow<'static, str>, Option<RunId>) {
     match stream {
         Stream::Stdout => ("out".into(), None),
         Stream::Stderr => ("err".into(), None),
-        Stream::Side(run, Side::SessionFile) => ("session".into(), Some(run)),
-        Stream::Side(run, Side::ToolHost) => ("tools".into(), Some(run)),
+        Stream::Side(run, SideChannel::SessionFile) => ("session".into(), Some(run)),
+        Stream::Side(run, SideChannel::ToolHost) => ("tools".into(), Some(run)),
     }
 }
 
@@ -207,9 +208,9 @@ impl Tape {
     /// # Errors
     ///
     /// Returns a problem if the agent of the tape is not known.
-    pub fn play(&self, mut each: impl FnMut(Output)) -> Result<(), Problem> {
+    pub fn play(&self, mut each: impl FnMut(ConnectionOutput)) -> Result<(), Problem> {
         let clocks = self.inputs.iter().find_map(|input| match &input.what {
-            What::Prompt { order, .. } => Some(order.clocks),
+            InputKind::Prompt { order, .. } => Some(order.clocks),
             _ => None,
         });
         let mut connection = self.header.machine(clocks.unwrap_or_default())?;
@@ -222,7 +223,7 @@ impl Tape {
         while !connection.gone()
             && let Some(at) = connection.deadline()
         {
-            connection.take(&Input { at, what: What::Tick }, &mut out);
+            connection.take(&Input { at, what: InputKind::Tick }, &mut out);
             out.drain(..).for_each(&mut each);
         }
         Ok(())
@@ -236,11 +237,11 @@ impl Tape {
     pub fn records(&self, mut each: impl FnMut(Record)) -> Result<(), Problem> {
         let mut last = (0, 0);
         self.play(|output| match output {
-            Output::Event(_, record) => {
+            ConnectionOutput::Event(_, record) => {
                 last = (record.seq, record.at_ms);
                 each(record);
             }
-            Output::Done(_, outcome) => each(Record::last(last, outcome)),
+            ConnectionOutput::Done(_, outcome) => each(Record::last(last, outcome)),
             _ => {}
         })
     }
@@ -249,7 +250,7 @@ impl Tape {
     #[must_use]
     pub fn cancelled_by(&self) -> Option<i32> {
         self.inputs.iter().find_map(|input| match input.what {
-            What::Cancel { signal, .. } => Some(signal),
+            InputKind::Cancel { signal, .. } => Some(signal),
             _ => None,
         })
     }
@@ -294,13 +295,13 @@ impl TapePlayer {
     pub fn line(&mut self, line: &str) -> Result<Vec<Record>, Problem> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok().and_then(Entry::into_input);
         let Some(input) = input else { return Ok(Vec::new()) };
-        if let What::Cancel { signal, .. } = input.what {
+        if let InputKind::Cancel { signal, .. } = input.what {
             self.cancelled_by.get_or_insert(signal);
         }
         let Some(connection) = &mut self.connection else {
             let clocks = match &input.what {
-                What::Prompt { order, .. } => Some(order.clocks),
-                _ if self.early.len() >= MOST_EARLY => Some(Clocks::default()),
+                InputKind::Prompt { order, .. } => Some(order.clocks),
+                _ if self.early.len() >= MOST_EARLY => Some(Timeouts::default()),
                 _ => None,
             };
             self.early.push(input);
@@ -319,21 +320,21 @@ impl TapePlayer {
     pub fn finish(mut self) -> Result<Vec<Record>, Problem> {
         let mut records = match &self.connection {
             Some(_) => Vec::new(),
-            None => self.begin(Clocks::default())?,
+            None => self.begin(Timeouts::default())?,
         };
         let mut out = Vec::new();
         if let Some(connection) = &mut self.connection {
             while !connection.gone()
                 && let Some(at) = connection.deadline()
             {
-                connection.take(&Input { at, what: What::Tick }, &mut out);
+                connection.take(&Input { at, what: InputKind::Tick }, &mut out);
             }
         }
         records.extend(self.records(out));
         Ok(records)
     }
 
-    fn begin(&mut self, clocks: Clocks) -> Result<Vec<Record>, Problem> {
+    fn begin(&mut self, clocks: Timeouts) -> Result<Vec<Record>, Problem> {
         let mut connection = self.header.machine(clocks)?;
         let mut out = Vec::new();
         for input in std::mem::take(&mut self.early) {
@@ -343,15 +344,15 @@ impl TapePlayer {
         Ok(self.records(out))
     }
 
-    fn records(&mut self, out: Vec<Output>) -> Vec<Record> {
+    fn records(&mut self, out: Vec<ConnectionOutput>) -> Vec<Record> {
         let mut records = Vec::new();
         for output in out {
             match output {
-                Output::Event(_, record) => {
+                ConnectionOutput::Event(_, record) => {
                     self.last = (record.seq, record.at_ms);
                     records.push(record);
                 }
-                Output::Done(_, outcome) => records.push(Record::last(self.last, outcome)),
+                ConnectionOutput::Done(_, outcome) => records.push(Record::last(self.last, outcome)),
                 _ => {}
             }
         }
@@ -362,24 +363,24 @@ impl TapePlayer {
 /// One observable action of an agent. The actions on a tape are enough to simulate the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Act {
+pub enum TapeAction {
     /// A line on standard output, with its time.
     Out(Millis, String),
     /// A line on standard error, with its time.
     Err(Millis, String),
     /// The exit of the process.
-    Exit(Exit),
+    Exit(ExitReason),
 }
 
-impl Act {
+impl TapeAction {
     /// Parses a line of a tape. Returns `None` if it records something else or is invalid.
     #[must_use]
     pub fn read(line: &str) -> Option<Self> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()?;
         match input.what {
-            What::Line { stream: Stream::Stdout, text } => Some(Self::Out(input.at, text.into_owned())),
-            What::Line { stream: Stream::Stderr, text } => Some(Self::Err(input.at, text.into_owned())),
-            What::Exit(exit) => Some(Self::Exit(exit)),
+            InputKind::Line { stream: Stream::Stdout, text } => Some(Self::Out(input.at, text.into_owned())),
+            InputKind::Line { stream: Stream::Stderr, text } => Some(Self::Err(input.at, text.into_owned())),
+            InputKind::Exit(exit) => Some(Self::Exit(exit)),
             _ => None,
         }
     }
@@ -391,27 +392,27 @@ impl Entry<'_> {
         let stream = match &*self.ch {
             "out" => Some(Stream::Stdout),
             "err" => Some(Stream::Stderr),
-            "session" => side(self.run, Side::SessionFile),
-            "tools" => side(self.run, Side::ToolHost),
+            "session" => side(self.run, SideChannel::SessionFile),
+            "tools" => side(self.run, SideChannel::ToolHost),
             _ => None,
         };
         let text = self.text.map(|t| Cow::Owned(t.into_owned()));
         let what = match (stream, &*self.ch) {
             (Some(stream), _) => match (text, self.length) {
-                (Some(text), Some(length)) => What::TooLong { stream, text, length },
-                (Some(text), None) => What::Line { stream, text },
-                (None, _) => What::Pulse { stream },
+                (Some(text), Some(length)) => InputKind::TooLong { stream, text, length },
+                (Some(text), None) => InputKind::Line { stream, text },
+                (None, _) => InputKind::Pulse { stream },
             },
-            (None, "up") => What::Up,
-            (None, "prompt") => What::Prompt { run: self.run?, order: self.order? },
-            (None, "disk") => What::Answer { ask: self.ask?, answer: Answer::Settled(self.disk?) },
-            (None, "answer") => What::Answer { ask: self.ask?, answer: self.answer? },
-            (None, "cancel") => What::Cancel { run: self.run?, signal: self.signal? },
-            (None, "notice") => What::Notice { run: self.run?, notice: self.notice? },
-            (None, "mute") => What::Mute,
-            (None, "retire") => What::Retire,
-            (None, "clock") => What::Tick,
-            (None, "exit") => What::Exit(self.exit?),
+            (None, "up") => InputKind::Up,
+            (None, "prompt") => InputKind::Prompt { run: self.run?, order: self.order? },
+            (None, "disk") => InputKind::Answer { ask: self.ask?, answer: HostResponse::Settled(self.disk?) },
+            (None, "answer") => InputKind::Answer { ask: self.ask?, answer: self.answer? },
+            (None, "cancel") => InputKind::Cancel { run: self.run?, signal: self.signal? },
+            (None, "notice") => InputKind::Notice { run: self.run?, notice: self.notice? },
+            (None, "mute") => InputKind::Mute,
+            (None, "retire") => InputKind::Retire,
+            (None, "clock") => InputKind::Tick,
+            (None, "exit") => InputKind::Exit(self.exit?),
             _ => return None,
         };
         Some(Input { at: self.at, what })
@@ -426,19 +427,25 @@ mod tests {
     fn every_input_survives_its_line() {
         let run = RunId(1);
         let whats = [
-            What::Up,
-            What::Line { stream: Stream::Stdout, text: "{\"a\":\"\u{fffd}\\n\"}".into() },
-            What::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
-            What::Pulse { stream: Stream::Side(run, Side::SessionFile) },
-            What::Prompt { run, order: Box::new(Order { prompt: "p".into(), ..Order::default() }) },
-            What::Answer { ask: AskId(3), answer: Answer::Ruled(crate::Ruling::deny("rule", "no")) },
-            What::Answer { ask: AskId(3), answer: Answer::Settled(Disk::default()) },
-            What::Cancel { run, signal: 2 },
-            What::Notice { run, notice: Notice::new("a", "b") },
-            What::Mute,
-            What::Retire,
-            What::Tick,
-            What::Exit(Exit::Signal(9)),
+            InputKind::Up,
+            InputKind::Line { stream: Stream::Stdout, text: "{\"a\":\"\u{fffd}\\n\"}".into() },
+            InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
+            InputKind::Pulse { stream: Stream::Side(run, SideChannel::SessionFile) },
+            InputKind::Prompt {
+                run,
+                order: Box::new(TurnSpec { prompt: "p".into(), ..TurnSpec::default() }),
+            },
+            InputKind::Answer {
+                ask: HostRequestId(3),
+                answer: HostResponse::Ruled(crate::PermissionDecision::deny("rule", "no")),
+            },
+            InputKind::Answer { ask: HostRequestId(3), answer: HostResponse::Settled(DiskReport::default()) },
+            InputKind::Cancel { run, signal: 2 },
+            InputKind::Notice { run, notice: Notice::new("a", "b") },
+            InputKind::Mute,
+            InputKind::Retire,
+            InputKind::Tick,
+            InputKind::Exit(ExitReason::Signal(9)),
         ];
         for what in whats {
             let line = tape_line(&Input { at: 5, what });

@@ -1,7 +1,7 @@
 //! Builds complete Claude-compatible messages from the events of a run, block by block.
 
 use crate::{
-    Event, Lines, Millis, Original, Record, Role,
+    Event, Millis, Original, Record, Role, StreamLines,
     message::{self, Block, Content, Message, View, image_block},
     wire::{Str, wire},
 };
@@ -12,14 +12,14 @@ wire! { struct Media<'a> { mime_type: Str<'a> = "mimeType", data: Option<Str<'a>
 /// Joins pieces of text into blocks. A block is complete when another one starts.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    open: Option<(Block<'static>, Option<Lines>, Millis)>,
+    open: Option<(Block<'static>, Option<StreamLines>, Millis)>,
 }
 
 impl Blocks {
     /// Adds one event and passes on the blocks that it completes, each with its lines and start time.
-    pub fn take(&mut self, record: &Record, mut each: impl FnMut(Block<'_>, Option<Lines>, Millis)) {
+    pub fn take(&mut self, record: &Record, mut each: impl FnMut(Block<'_>, Option<StreamLines>, Millis)) {
         let now = record.at_ms;
-        let at = record.line.map(|line| Lines::one(record.from, line));
+        let at = record.line.map(|line| StreamLines::one(record.from, line));
         match &record.event {
             Event::Text { text } => {
                 if let Some((Block::Text { text: so_far }, lines, _)) = &mut self.open {
@@ -63,7 +63,7 @@ impl Blocks {
         }
     }
 
-    fn finish(&mut self, each: &mut impl FnMut(Block<'_>, Option<Lines>, Millis)) {
+    fn finish(&mut self, each: &mut impl FnMut(Block<'_>, Option<StreamLines>, Millis)) {
         if let Some((block, lines, began)) = self.open.take() {
             each(block, lines, began);
         }
@@ -128,7 +128,7 @@ impl Transcript {
     }
 
     /// Adds a block to the last message if it has the same role, or to a new message.
-    fn add(&mut self, block: Block<'_>, at: Option<Lines>, at_ms: Millis) {
+    fn add(&mut self, block: Block<'_>, at: Option<StreamLines>, at_ms: Millis) {
         let (role, block) = (block.role(), block.into_owned());
         let calls = matches!(block, Block::ToolUse { .. });
         if self.messages.last().is_none_or(|last| last.role != role) {
@@ -158,7 +158,7 @@ impl Transcript {
 }
 
 /// Extends a range of lines. Lines of another stream are ignored.
-fn stretch(lines: &mut Option<Lines>, at: Option<Lines>) {
+fn stretch(lines: &mut Option<StreamLines>, at: Option<StreamLines>) {
     match (lines.as_mut(), at) {
         (Some(have), Some(more)) if have.from == more.from => {
             have.first_line = have.first_line.min(more.first_line);
@@ -190,8 +190,8 @@ mod tests {
         for (i, event) in (1..).zip(events) {
             transcript.take(&Record::new(i, u64::from(i), Origin::Stdout, Some(u64::from(i)), event));
         }
-        let who = crate::Who::default();
-        let failure = crate::Failure::new(crate::Kind::NoResult, "");
+        let who = crate::RunInfo::default();
+        let failure = crate::Failure::new(crate::FailureKind::NoResult, "");
         let outcome = Box::new(crate::Outcome::not_begun(&who, crate::Verdict::Failed, failure));
         transcript.take(&Record::last((6, 0), outcome));
         let messages = serde_json::to_value(transcript.messages()).unwrap();

@@ -2,7 +2,7 @@
 
 mod book;
 
-pub use book::UsageBook;
+pub use book::UsageTracker;
 
 use crate::Outcome;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ impl Tokens {
 /// What a reported number covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Span {
+pub enum CountScope {
     /// The whole run.
     Run,
     /// The part of the run that used one model.
@@ -133,7 +133,7 @@ pub enum Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Source {
+pub enum UsageSource {
     /// The agent's output.
     Stream,
     /// The session file.
@@ -144,11 +144,11 @@ pub enum Source {
 
 /// A token count that the agent reported.
 #[derive(Clone, Debug)]
-pub struct Count {
+pub struct TokenCount {
     /// The source of the report.
-    pub source: Source,
+    pub source: UsageSource,
     /// What it covers.
-    pub span: Span,
+    pub span: CountScope,
     /// The model, for a call.
     pub model: Option<String>,
     /// The tokens.
@@ -157,10 +157,10 @@ pub struct Count {
     pub requests: Option<u64>,
 }
 
-impl Count {
+impl TokenCount {
     /// Creates a count without a model.
     #[must_use]
-    pub fn new(source: Source, span: Span, tokens: Tokens) -> Self {
+    pub fn new(source: UsageSource, span: CountScope, tokens: Tokens) -> Self {
         Self { source, span, model: None, tokens, requests: None }
     }
 }
@@ -177,7 +177,7 @@ pub struct TurnUsage {
     #[serde(flatten)]
     pub tokens: Tokens,
     /// The source of the numbers.
-    pub source: Source,
+    pub source: UsageSource,
 }
 
 /// The token usage in an outcome.
@@ -192,10 +192,10 @@ pub struct Usage {
     /// The tokens by model.
     pub by_model: BTreeMap<String, Tokens>,
     /// The sources of the numbers.
-    pub sources: Vec<Source>,
+    pub sources: Vec<UsageSource>,
     /// The source of each number, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub origins: BTreeMap<String, Source>,
+    pub origins: BTreeMap<String, UsageSource>,
     /// The usage of each answer, if the agent reports answers separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<TurnUsage>,
@@ -204,7 +204,7 @@ pub struct Usage {
 /// The total usage and cost of the runs of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Spent {
+pub struct UsageTotals {
     /// The number of runs.
     pub runs: u32,
     /// The number of requests to the model, as far as known.
@@ -220,7 +220,7 @@ pub struct Spent {
     pub known_cost_usd: f64,
 }
 
-impl Spent {
+impl UsageTotals {
     /// Adds one run.
     pub fn add(&mut self, outcome: &Outcome) {
         let usage = &outcome.usage;

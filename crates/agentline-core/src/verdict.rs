@@ -1,6 +1,6 @@
 //! Decides the verdict of a run from a few facts, for every agent and surface.
 
-use crate::{End, Failure, Kind};
+use crate::{Failure, FailureKind, TurnEnd};
 use serde::{Deserialize, Serialize};
 
 /// The result of a run in one word.
@@ -58,7 +58,7 @@ impl Verdict {
 /// The kinds of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Clock {
+pub enum Timeout {
     /// The time until the agent's first response.
     Startup,
     /// Silence while nothing is pending.
@@ -100,11 +100,11 @@ pub enum Limit {
 /// Why agentline stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stop {
+pub enum StopReason {
     /// The caller cancelled it, with this signal.
     Cancel(i32),
     /// A timeout expired. The text has its length and the last activity.
-    Clock(Clock, String),
+    Clock(Timeout, String),
     /// A limit was exceeded. The text has the limit and the used amount.
     Limit(Limit, String),
 }
@@ -112,11 +112,11 @@ pub enum Stop {
 /// The facts that the verdict depends on. Every surface fills the same fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Seen {
+pub struct RunFacts {
     /// Whether the agent has sent any output.
     pub spoke: bool,
     /// The result that the agent reported.
-    pub end: Option<End>,
+    pub end: Option<TurnEnd>,
     /// The most specific failure seen during the run.
     pub hint: Option<Failure>,
     /// The failure after which the agent is retrying, if there was no progress since.
@@ -132,7 +132,7 @@ pub struct Seen {
     /// Whether the exit status is unknown because the supervisor was killed.
     pub is_lost: bool,
     /// Why the run was stopped.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// Whether the value matches the schema.
     pub fits_schema: Option<bool>,
     /// A change, made during the run, to a file that enforces the policy.
@@ -141,26 +141,26 @@ pub struct Seen {
 
 /// Decides the verdict of a run. No other code does.
 #[must_use]
-pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
+pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
     match &seen.stop {
-        Some(Stop::Cancel(signal)) => {
+        Some(StopReason::Cancel(signal)) => {
             let by = if *signal == 15 { "SIGTERM" } else { "SIGINT" };
             return (
                 Verdict::Cancelled,
-                Some(Failure::new(Kind::Cancelled, format!("stopped by the caller ({by})"))),
+                Some(Failure::new(FailureKind::Cancelled, format!("stopped by the caller ({by})"))),
             );
         }
-        Some(Stop::Limit(limit, why)) => {
+        Some(StopReason::Limit(limit, why)) => {
             let kind = match limit {
-                Limit::Turns => Kind::MaxTurns,
-                Limit::ToolCalls => Kind::MaxToolCalls,
-                Limit::Tokens => Kind::MaxTokens,
-                Limit::OutputTokens => Kind::MaxOutputTokens,
-                Limit::Cost => Kind::MaxCost,
+                Limit::Turns => FailureKind::MaxTurns,
+                Limit::ToolCalls => FailureKind::MaxToolCalls,
+                Limit::Tokens => FailureKind::MaxTokens,
+                Limit::OutputTokens => FailureKind::MaxOutputTokens,
+                Limit::Cost => FailureKind::MaxCost,
             };
             return (Verdict::LimitReached, Some(Failure::new(kind, why.clone())));
         }
-        Some(Stop::Clock(clock, why)) => return on_clock(seen, *clock, why),
+        Some(StopReason::Clock(clock, why)) => return on_clock(seen, *clock, why),
         None => {}
     }
     if let Some(change) = &seen.tampered {
@@ -177,12 +177,15 @@ pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
         };
         let failure = match verdict {
             Verdict::Empty if seen.denied > 0 => Some(
-                Failure::new(Kind::Empty, "the agent finished without an answer after a tool was refused")
-                    .hint(crate::hint::PERMIT),
+                Failure::new(
+                    FailureKind::Empty,
+                    "the agent finished without an answer after a tool was refused",
+                )
+                .hint(crate::hint::PERMIT),
             ),
-            Verdict::Empty => Some(Failure::new(Kind::Empty, "the agent finished without an answer")),
+            Verdict::Empty => Some(Failure::new(FailureKind::Empty, "the agent finished without an answer")),
             Verdict::InvalidOutput => {
-                Some(Failure::new(Kind::InvalidOutput, "the value does not fit the schema"))
+                Some(Failure::new(FailureKind::InvalidOutput, "the value does not fit the schema"))
             }
             _ => None,
         };
@@ -193,22 +196,22 @@ pub fn verdict(seen: &Seen) -> (Verdict, Option<Failure>) {
 }
 
 /// Decides the verdict after a timeout. If the service was refusing requests, that is the reason, not the silence.
-fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) {
+fn on_clock(seen: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Failure>) {
     if let Some(retrying) = &seen.retrying
-        && (clock == Clock::Patience || retrying.kind == Kind::RateLimited)
+        && (clock == Timeout::Patience || retrying.kind == FailureKind::RateLimited)
     {
         let failure = Failure { message: format!("{}; {why}", retrying.message), ..retrying.clone() };
         return (verdict_of(failure.kind), Some(failure));
     }
     let kind = match clock {
-        Clock::Startup => Kind::TimeoutStartup,
-        Clock::Run | Clock::Deadline => Kind::TimeoutRun,
-        _ => Kind::TimeoutIdle,
+        Timeout::Startup => FailureKind::TimeoutStartup,
+        Timeout::Run | Timeout::Deadline => FailureKind::TimeoutRun,
+        _ => FailureKind::TimeoutIdle,
     };
     // A failure before the silence may be more specific: an agent that reports a missing sign-in and then hangs is not
     // signed in.
     match &seen.hint {
-        Some(hint) if matches!(hint.kind, Kind::NotAuthenticated | Kind::Untrusted) => {
+        Some(hint) if matches!(hint.kind, FailureKind::NotAuthenticated | FailureKind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))
         }
         _ => (Verdict::TimedOut, Some(Failure::new(kind, why))),
@@ -216,7 +219,7 @@ fn on_clock(seen: &Seen, clock: Clock, why: &str) -> (Verdict, Option<Failure>) 
 }
 
 /// Returns the failure of a run: the more specific of the agent's own report and the failures seen before.
-fn most_telling(seen: &Seen) -> Failure {
+fn most_telling(seen: &RunFacts) -> Failure {
     let own = seen.end.as_ref().and_then(|end| end.failure.clone());
     // A failure that the agent was retrying counts only if the agent reported no failure of its own.
     let hint = match (seen.hint.clone(), seen.retrying.clone().filter(|_| own.is_none())) {
@@ -227,38 +230,38 @@ fn most_telling(seen: &Seen) -> Failure {
         (Some(own), Some(hint)) => own.or_more_telling(hint),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) if seen.end.is_some() => {
-            Failure::new(Kind::ApiError, "the agent said that it failed, but not why")
+            Failure::new(FailureKind::ApiError, "the agent said that it failed, but not why")
         }
         (None, None) if seen.is_lost => Failure::new(
-            Kind::Crashed,
+            FailureKind::Crashed,
             "lost the agent: its supervisor was killed, and the agent was killed with it",
         ),
         (None, None) => match (seen.signal, seen.exit) {
             (Some(signal), _) => {
-                Failure::new(Kind::Crashed, format!("the agent was ended by signal {signal}"))
+                Failure::new(FailureKind::Crashed, format!("the agent was ended by signal {signal}"))
             }
             (None, Some(code)) => Failure::new(
-                Kind::NoResult,
+                FailureKind::NoResult,
                 format!(
                     "the agent ended without its final word (exit code {code}); its output may be cut off"
                 ),
             ),
-            (None, None) => Failure::new(Kind::NoResult, "the agent ended without its final word"),
+            (None, None) => Failure::new(FailureKind::NoResult, "the agent ended without its final word"),
         },
     }
 }
 
-fn verdict_of(kind: Kind) -> Verdict {
+fn verdict_of(kind: FailureKind) -> Verdict {
     match kind {
-        Kind::NotAuthenticated => Verdict::NotAuthenticated,
-        Kind::NotInstalled => Verdict::NotInstalled,
-        Kind::RateLimited => Verdict::RateLimited,
-        Kind::Untrusted => Verdict::Untrusted,
-        Kind::AgentTurns | Kind::MaxRounds => Verdict::LimitReached,
-        Kind::Empty | Kind::Blocked => Verdict::Empty,
-        Kind::TimeoutIdle | Kind::TimeoutRun | Kind::TimeoutStartup => Verdict::TimedOut,
-        Kind::Cancelled => Verdict::Cancelled,
-        Kind::InvalidOutput => Verdict::InvalidOutput,
+        FailureKind::NotAuthenticated => Verdict::NotAuthenticated,
+        FailureKind::NotInstalled => Verdict::NotInstalled,
+        FailureKind::RateLimited => Verdict::RateLimited,
+        FailureKind::Untrusted => Verdict::Untrusted,
+        FailureKind::AgentTurns | FailureKind::MaxRounds => Verdict::LimitReached,
+        FailureKind::Empty | FailureKind::Blocked => Verdict::Empty,
+        FailureKind::TimeoutIdle | FailureKind::TimeoutRun | FailureKind::TimeoutStartup => Verdict::TimedOut,
+        FailureKind::Cancelled => Verdict::Cancelled,
+        FailureKind::InvalidOutput => Verdict::InvalidOutput,
         _ => Verdict::Failed,
     }
 }

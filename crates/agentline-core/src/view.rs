@@ -8,7 +8,7 @@
 //!   messages.
 
 use crate::{
-    Entry, Original, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionInfo,
+    Entry, EntryPart, Original, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionInfo,
     message::{self, Block, BlockDiff, Content, Message, View, image_block},
 };
 use std::borrow::Cow;
@@ -72,11 +72,11 @@ pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Messa
     let mut messages = Vec::with_capacity(2);
     let mut turn = Turn::default();
     for part in &entry.parts {
-        if !matches!(part, Part::Tool(_)) && !turn.results.is_empty() {
+        if !matches!(part, EntryPart::Tool(_)) && !turn.results.is_empty() {
             turn.end(&mut messages, info, entry);
         }
         match part {
-            Part::Tool(tool) => turn.tool(tool),
+            EntryPart::Tool(tool) => turn.tool(tool),
             other => add(&mut turn.said, other),
         }
     }
@@ -156,28 +156,28 @@ enum Group {
 }
 
 impl Group {
-    fn of(part: &Part) -> Self {
+    fn of(part: &EntryPart) -> Self {
         match part {
-            Part::Thinking { .. } => Self::Thinking,
-            Part::Tool(_) => Self::Tools,
-            Part::Text { .. } | Part::Media(_) => Self::Said,
+            EntryPart::Thinking { .. } => Self::Thinking,
+            EntryPart::Tool(_) => Self::Tools,
+            EntryPart::Text { .. } | EntryPart::Media(_) => Self::Said,
         }
     }
 }
 
 /// Adds the blocks of a part. Blank text adds none.
-fn add<'a>(blocks: &mut Vec<Block<'a>>, part: &'a Part) {
+fn add<'a>(blocks: &mut Vec<Block<'a>>, part: &'a EntryPart) {
     match part {
-        Part::Text { text } if text.trim().is_empty() => {}
-        Part::Text { text } => blocks.push(Block::Text { text: Cow::Borrowed(text) }),
-        Part::Thinking { text, signature } => blocks.push(Block::Thinking {
+        EntryPart::Text { text } if text.trim().is_empty() => {}
+        EntryPart::Text { text } => blocks.push(Block::Text { text: Cow::Borrowed(text) }),
+        EntryPart::Thinking { text, signature } => blocks.push(Block::Thinking {
             thinking: Cow::Borrowed(text),
             signature: Cow::Borrowed(signature.as_deref().unwrap_or_default()),
         }),
-        Part::Media(media) => {
+        EntryPart::Media(media) => {
             blocks.push(image_block(&media.mime_type, media.data.as_deref(), media.uri.as_deref()));
         }
-        Part::Tool(tool) => {
+        EntryPart::Tool(tool) => {
             blocks.push(message::tool_use(&tool.call));
             blocks.extend(tool.result.as_ref().map(|result| tool_result(tool, result)));
         }
@@ -209,7 +209,7 @@ fn tool_result<'a>(tool: &'a SavedTool, result: &'a SavedResult) -> Block<'a> {
 /// Returns the text of an entry without blocks, as the agent wrote it, even if it is blank or empty.
 fn only_text(entry: &Entry) -> Cow<'_, str> {
     match entry.parts.as_slice() {
-        [Part::Text { text }] => Cow::Borrowed(text),
+        [EntryPart::Text { text }] => Cow::Borrowed(text),
         _ => Cow::Owned(entry.text()),
     }
 }

@@ -266,7 +266,7 @@ pub(crate) fn on_one_line(value: &RawValue) -> Box<RawValue> {
 
 /// A part of a line that contains more than one JSON object.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part<'a> {
+pub(crate) enum LinePart<'a> {
     /// A JSON object.
     Object(&'a str),
     /// Any other text that is not blank.
@@ -277,7 +277,7 @@ pub(crate) enum Part<'a> {
 const MOST_BROKEN: u32 = 8;
 
 /// Finds the JSON objects in a line that also contains other text, several values or truncated ones.
-pub(crate) fn parts(line: &str) -> Vec<Part<'_>> {
+pub(crate) fn parts(line: &str) -> Vec<LinePart<'_>> {
     let mut parts = Vec::new();
     let mut noise_from = 0;
     let mut at = 0;
@@ -291,7 +291,7 @@ pub(crate) fn parts(line: &str) -> Vec<Part<'_>> {
             Some(Ok(_)) => {
                 let end = from + values.byte_offset();
                 push_noise(&mut parts, &line[noise_from..from]);
-                parts.push(Part::Object(&line[from..end]));
+                parts.push(LinePart::Object(&line[from..end]));
                 noise_from = end;
                 at = end;
             }
@@ -306,9 +306,9 @@ pub(crate) fn parts(line: &str) -> Vec<Part<'_>> {
     parts
 }
 
-fn push_noise<'a>(parts: &mut Vec<Part<'a>>, text: &'a str) {
+fn push_noise<'a>(parts: &mut Vec<LinePart<'a>>, text: &'a str) {
     if !text.trim().is_empty() {
-        parts.push(Part::Noise(text));
+        parts.push(LinePart::Noise(text));
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn objects_are_found_in_noise() {
-        use Part::{Noise, Object};
+        use LinePart::{Noise, Object};
         assert_eq!(
             parts(r#"log: {"a":1} {"b":{}}end"#),
             [Noise("log: "), Object(r#"{"a":1}"#), Object(r#"{"b":{}}"#), Noise("end")]

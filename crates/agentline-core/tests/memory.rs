@@ -4,7 +4,9 @@
 //! This is a separate test binary, because it measures the memory of the whole process.
 #![cfg(target_os = "linux")]
 
-use agentline_core::{Clocks, Connection, Exit, Input, Order, Output, RunId, Stream, What, agents};
+use agentline_core::{
+    Connection, ConnectionOutput, ExitReason, Input, InputKind, RunId, Stream, Timeouts, TurnSpec, agents,
+};
 
 const RUN: RunId = RunId(1);
 const PIECES: usize = 1_000_000;
@@ -17,7 +19,7 @@ fn resident() -> usize {
     kib * 1024
 }
 
-fn take(conn: &mut Connection, what: What<'_>) -> Vec<Output> {
+fn take(conn: &mut Connection, what: InputKind<'_>) -> Vec<ConnectionOutput> {
     let mut out = Vec::new();
     conn.take(&Input { at: 0, what }, &mut out);
     out
@@ -26,10 +28,11 @@ fn take(conn: &mut Connection, what: What<'_>) -> Vec<Output> {
 #[test]
 fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
     let agent = agents::find("gemini").expect("it is listed");
-    let mut conn = Connection::new(agent.dialogue(&agentline_core::Talk::default()), Clocks::default());
-    take(&mut conn, What::Up);
-    take(&mut conn, What::Prompt { run: RUN, order: Box::new(Order::default()) });
-    let line = |text: &'static str| What::Line { stream: Stream::Stdout, text: text.into() };
+    let mut conn =
+        Connection::new(agent.dialogue(&agentline_core::DialogueConfig::default()), Timeouts::default());
+    take(&mut conn, InputKind::Up);
+    take(&mut conn, InputKind::Prompt { run: RUN, order: Box::new(TurnSpec::default()) });
+    let line = |text: &'static str| InputKind::Line { stream: Stream::Stdout, text: text.into() };
     let tool = r#"{"type":"tool_use","tool_name":"list_directory","tool_id":"t","parameters":{}}"#;
     let result = r#"{"type":"tool_result","tool_id":"t","status":"success"}"#;
     let text = r#"{"type":"message","timestamp":"2026-11-15T04:28:24.844Z","role":"assistant","content":"a few words ","delta":true}"#;
@@ -52,12 +55,12 @@ fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
         take(&mut conn, line("not JSON at all"));
         take(
             &mut conn,
-            What::Line { stream: Stream::Stderr, text: "Attempt 1 failed with status 429.".into() },
+            InputKind::Line { stream: Stream::Stderr, text: "Attempt 1 failed with status 429.".into() },
         );
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 8 << 20, "warnings and noise made memory grow by {grown} bytes");
     take(&mut conn, line(r#"{"type":"result","status":"success"}"#));
-    let out = take(&mut conn, What::Exit(Exit::Code(0)));
-    assert!(matches!(out.last(), Some(Output::Done(..))), "{out:?}");
+    let out = take(&mut conn, InputKind::Exit(ExitReason::Code(0)));
+    assert!(matches!(out.last(), Some(ConnectionOutput::Done(..))), "{out:?}");
 }

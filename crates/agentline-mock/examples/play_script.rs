@@ -2,14 +2,14 @@
 
 use std::io::{self, Read, Write};
 
-use agentline_mock::gemini::{self, Script, ScriptedModel};
+use agentline_mock::gemini::{self, GeminiModel, Script};
 
 fn main() -> io::Result<()> {
     let script = match std::env::args().nth(1).as_deref() {
         None | Some("demo") => gemini::demo_script(),
         Some(file) => serde_json::from_slice::<Script>(&std::fs::read(file)?)?,
     };
-    let model = ScriptedModel::start(script)?;
+    let model = GeminiModel::start(script)?;
     let mut out = io::stdout();
     writeln!(out, "{}", model.url())?;
     out.flush()?;

@@ -6,13 +6,13 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::scripted::{Part, Request, ScriptedModel, Step, Wire, event, items, texts};
+use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, texts};
 
 /// A model that answers with these steps, in order.
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel> {
+pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
@@ -20,7 +20,9 @@ pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel>
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<ScriptedModel> {
+pub fn model_by(
+    respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
+) -> io::Result<ScriptedModel> {
     ScriptedModel::by_prompt(&WIRE, respond)
 }
 
@@ -65,7 +67,7 @@ fn error(status: u16, message: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}})
 }
 
-fn events(step: &Step, model: &str, number: u64) -> String {
+fn events(step: &ModelStep, model: &str, number: u64) -> String {
     let tokens = step.usage;
     let input = json!({
         "input_tokens": tokens.input - tokens.cached.min(tokens.input), "cache_read_input_tokens": tokens.cached,
@@ -97,20 +99,20 @@ fn events(step: &Step, model: &str, number: u64) -> String {
 }
 
 /// A block as it begins, and what is added to it.
-fn block(part: &Part, id: &str) -> (Value, Vec<Value>) {
+fn block(part: &ModelPart, id: &str) -> (Value, Vec<Value>) {
     match part {
-        Part::Text(text) => {
+        ModelPart::Text(text) => {
             (json!({"type": "text", "text": ""}), vec![json!({"type": "text_delta", "text": text})])
         }
-        Part::Thought(text) => (
+        ModelPart::Thought(text) => (
             json!({"type": "thinking", "thinking": "", "signature": ""}),
             vec![
                 json!({"type": "thinking_delta", "thinking": text}),
                 json!({"type": "signature_delta", "signature": "c2lnbmVk"}),
             ],
         ),
-        Part::Call { name, args, .. } => tool(id, name, &args.to_string()),
-        Part::Plain { name, input } => tool(id, name, input),
+        ModelPart::Call { name, args, .. } => tool(id, name, &args.to_string()),
+        ModelPart::Plain { name, input } => tool(id, name, input),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The demo as one thing: which agent, what it is asked, and the model and home that it needs for it.
 
-use crate::gemini::{SETTINGS, Script, ScriptedModel, Step, demo_script};
+use crate::gemini::{GeminiModel, GeminiStep, SETTINGS, Script, demo_script};
 use std::{fs, io, path::Path};
 
 /// The agent of the demo.
@@ -15,7 +15,7 @@ pub const PROMPT: &str = "Write a program that prints the primes below 50, and l
 /// The scripted model of the demo. It serves until it is dropped.
 #[derive(Debug)]
 pub struct Demo {
-    model: ScriptedModel,
+    model: GeminiModel,
 }
 
 impl Demo {
@@ -25,7 +25,7 @@ impl Demo {
     /// The home cannot be written, or there is no free port on loopback.
     pub fn start(home: &Path) -> io::Result<Self> {
         accept(home)?;
-        Ok(Self { model: ScriptedModel::start(demo_script())? })
+        Ok(Self { model: GeminiModel::start(demo_script())? })
     }
 
     /// The same for programs that run as often as they like: every prompt is answered from the first step of this script. Without
@@ -35,13 +35,16 @@ impl Demo {
     /// The home cannot be written, or there is no free port on loopback.
     pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
         accept(home)?;
-        let other =
-            || Script::always(Step::text("I am a scripted model. I can write a program that prints primes."));
+        let other = || {
+            Script::always(GeminiStep::text(
+                "I am a scripted model. I can write a program that prints primes.",
+            ))
+        };
         let scripts = match script {
             Some(script) => vec![("", script)],
             None => vec![("primes", demo_script()), ("", other())],
         };
-        Ok(Self { model: ScriptedModel::matching(scripts)? })
+        Ok(Self { model: GeminiModel::matching(scripts)? })
     }
 
     /// Where the model is.

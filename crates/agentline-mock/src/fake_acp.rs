@@ -40,19 +40,19 @@ mod words;
 use std::env;
 use std::io::{self, Write};
 
-use agent::Agent;
-use faults::{Active, Flag};
+use agent::FakeAcpAgent;
+use faults::{ActiveFaults, FaultFlag};
 
-pub use faults::Fault;
+pub use faults::AcpFault;
 pub use table::FAULTS;
-pub use words::{WORDS, Word};
+pub use words::{ScriptWord, WORDS};
 
 /// The version that the agent claims unless `FAKE_ACP_VERSION` says another.
 pub const VERSION: &str = "1.2.3";
 
 /// The fault with this name.
 #[must_use]
-pub fn fault(name: &str) -> Option<&'static Fault> {
+pub fn fault(name: &str) -> Option<&'static AcpFault> {
     FAULTS.iter().find(|fault| fault.name == name)
 }
 
@@ -83,15 +83,15 @@ fn run(args: &[String]) -> io::Result<u8> {
         }
         _ => {}
     }
-    let faults = Active::from_env().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
-    if let Some(code) = faults.number(Flag::ExitAtStart, 3) {
+    let faults = ActiveFaults::from_env().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+    if let Some(code) = faults.number(FaultFlag::ExitAtStart, 3) {
         writeln!(io::stderr(), "fake-acp: cannot start, as asked")?;
         return Ok(u8::try_from(code).unwrap_or(3));
     }
-    if faults.has(Flag::IgnoresSignals) {
+    if faults.has(FaultFlag::IgnoresSignals) {
         crate::os::ignore_signals()?;
     }
-    Agent::new(faults).serve()
+    FakeAcpAgent::new(faults).serve()
 }
 
 fn list(rows: impl Iterator<Item = (&'static str, &'static str)>) -> io::Result<u8> {

@@ -31,7 +31,7 @@ mod workspace;
 use std::env;
 use std::io::{self, Write};
 
-use agent::Agent;
+use agent::FakeAgent;
 use serde_json::Value;
 
 pub use ends::EXIT_CODES;
@@ -40,7 +40,7 @@ pub use table::FAULTS;
 /// One way to misbehave.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct AgentFault {
     /// What `FAKE_AGENT_FAULT` is set to.
     pub name: &'static str,
     /// The parameters that it understands.
@@ -51,10 +51,10 @@ pub struct Fault {
 }
 
 /// Plays a fault and says with which code to exit.
-type Play = fn(&mut Agent) -> io::Result<u8>;
+type Play = fn(&mut FakeAgent) -> io::Result<u8>;
 
 /// The fault with this name.
-pub fn fault(name: &str) -> Option<&'static Fault> {
+pub fn fault(name: &str) -> Option<&'static AgentFault> {
     FAULTS.iter().find(|fault| fault.name == name)
 }
 
@@ -97,11 +97,11 @@ fn run(args: &[String]) -> io::Result<u8> {
         writeln!(io::stdout(), "{}", agent::VERSION)?;
         return Ok(0);
     }
-    (fault.play)(&mut Agent::new(args, params, asks_version))
+    (fault.play)(&mut FakeAgent::new(args, params, asks_version))
 }
 
 /// The parameters, all of which the fault must know: a misspelt one would make a test prove nothing.
-fn params(fault: &Fault) -> io::Result<Value> {
+fn params(fault: &AgentFault) -> io::Result<Value> {
     let text = env::var("FAKE_AGENT_ARGS").unwrap_or_else(|_| "{}".to_owned());
     let params: Value =
         serde_json::from_str(&text).map_err(|why| wrong(format!("FAKE_AGENT_ARGS is not JSON: {why}")))?;

@@ -24,13 +24,13 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::http::{Connection, Incoming};
-use crate::server::{After, Server, lock};
+use crate::http::{HttpConnection, Incoming};
+use crate::server::{After, LoopbackServer, lock};
 
 pub use demo::demo_script;
-pub use request::{Purpose, Request};
+pub use request::{GeminiRequest, Purpose};
 pub use script::Script;
-pub use step::{Part, Step, Tokens};
+pub use step::{GeminiPart, GeminiStep, GeminiTokens};
 
 /// The `settings.json` with which Gemini CLI accepts a model at an address of one's own.
 pub const SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
@@ -45,12 +45,12 @@ pub fn refused_url() -> io::Result<String> {
 }
 
 /// A model that answers by script. It serves from [`ScriptedModel::start`] until it is dropped.
-pub struct ScriptedModel {
-    server: Server,
-    requests: Arc<Mutex<Vec<Request>>>,
+pub struct GeminiModel {
+    server: LoopbackServer,
+    requests: Arc<Mutex<Vec<GeminiRequest>>>,
 }
 
-impl ScriptedModel {
+impl GeminiModel {
     /// Plays one script. Several agents may talk to the model at once; they then share its steps.
     pub fn start(script: Script) -> io::Result<Self> {
         let asked = Mutex::new(0_usize);
@@ -73,10 +73,12 @@ impl ScriptedModel {
     /// })?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn by_prompt(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn by_prompt(
+        respond: impl Fn(&GeminiRequest) -> GeminiStep + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let started = Instant::now();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let server = Server::start({
+        let server = LoopbackServer::start({
             let requests = Arc::clone(&requests);
             move |incoming, connection, wait| {
                 let (request, streams) = read(incoming, started);
@@ -99,7 +101,7 @@ impl ScriptedModel {
                 Some((_, script)) => script.at(request.turn_in_prompt()),
                 None => {
                     let message = format!("no script fits the prompt `{prompt}`");
-                    Step::api_error(500, "INTERNAL", &message, Value::Null)
+                    GeminiStep::api_error(500, "INTERNAL", &message, Value::Null)
                 }
             }
         })
@@ -119,28 +121,28 @@ impl ScriptedModel {
     }
 
     /// Every request so far, in the order in which they came.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<GeminiRequest> {
         lock(&self.requests).clone()
     }
 
     /// The requests that used up a step.
-    pub fn requests_to_main(&self) -> Vec<Request> {
+    pub fn requests_to_main(&self) -> Vec<GeminiRequest> {
         let requests = lock(&self.requests);
         requests.iter().filter(|request| request.purpose == Purpose::Main).cloned().collect()
     }
 }
 
-impl fmt::Debug for ScriptedModel {
+impl fmt::Debug for GeminiModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScriptedModel").field("address", &self.server.address).finish_non_exhaustive()
     }
 }
 
 fn answer(
-    request: &Request,
+    request: &GeminiRequest,
     streams: bool,
-    respond: &dyn Fn(&Request) -> Step,
-    connection: &mut Connection,
+    respond: &dyn Fn(&GeminiRequest) -> GeminiStep,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     match request.purpose {
@@ -149,7 +151,7 @@ fn answer(
             wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility if streams => {
-            let step = Step::text(utility::answer(&request.body));
+            let step = GeminiStep::text(utility::answer(&request.body));
             wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility => {
@@ -161,7 +163,8 @@ fn answer(
             wire::send_json(&json!({"totalTokens": tokens}), connection)
         }
         Purpose::Unknown => {
-            let step = Step::api_error(404, "NOT_FOUND", "the scripted model has no such path", Value::Null);
+            let step =
+                GeminiStep::api_error(404, "NOT_FOUND", "the scripted model has no such path", Value::Null);
             wire::send(&step, "", false, connection, wait)
         }
     }
@@ -171,7 +174,7 @@ fn answer(
 const MODELS: &[&str] = &["/v1beta/models/", "/v1beta1/publishers/google/models/"];
 
 /// Takes a request apart, and says whether its answer is an event stream.
-fn read(incoming: Incoming, started: Instant) -> (Request, bool) {
+fn read(incoming: Incoming, started: Instant) -> (GeminiRequest, bool) {
     let body: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
     let path = incoming.target.split('?').next().unwrap_or_default();
     let (model, verb) = MODELS
@@ -185,7 +188,7 @@ fn read(incoming: Incoming, started: Instant) -> (Request, bool) {
         "countTokens" => Purpose::Count,
         _ => Purpose::Unknown,
     };
-    let request = Request {
+    let request = GeminiRequest {
         model: model.to_owned(),
         headers: incoming.headers,
         body,

@@ -27,12 +27,12 @@ impl Incoming {
 
 /// One connection of a client, with its reading and its writing half.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     reader: BufReader<TcpStream>,
     writer: BufWriter<TcpStream>,
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let reader = BufReader::new(stream.try_clone()?);

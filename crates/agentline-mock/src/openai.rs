@@ -6,13 +6,13 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::scripted::{Part, Request, ScriptedModel, Step, Wire, items, openai_error, texts};
+use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, items, openai_error, texts};
 
 /// A model that answers with these steps, in order.
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel> {
+pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
@@ -20,7 +20,9 @@ pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel>
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<ScriptedModel> {
+pub fn model_by(
+    respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
+) -> io::Result<ScriptedModel> {
     ScriptedModel::by_prompt(&WIRE, respond)
 }
 
@@ -42,7 +44,7 @@ fn messages<'a>(body: &'a Value, role: &'a str) -> impl Iterator<Item = &'a Valu
     items(&body["messages"]).filter(move |message| message["role"] == role)
 }
 
-fn events(step: &Step, model: &str, number: u64) -> String {
+fn events(step: &ModelStep, model: &str, number: u64) -> String {
     let frame = |choices: Value| {
         json!({
             "id": format!("chatcmpl-{number}"), "object": "chat.completion.chunk", "created": 1_700_000_000,
@@ -55,10 +57,10 @@ fn events(step: &Step, model: &str, number: u64) -> String {
     let mut frames = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
     for part in &step.parts {
         let piece = match part {
-            Part::Text(text) => json!({"content": text}),
-            Part::Thought(text) => json!({"reasoning_content": text}),
-            Part::Call { name, args, .. } => call(&mut calls, number, name, &args.to_string()),
-            Part::Plain { name, input } => call(&mut calls, number, name, input),
+            ModelPart::Text(text) => json!({"content": text}),
+            ModelPart::Thought(text) => json!({"reasoning_content": text}),
+            ModelPart::Call { name, args, .. } => call(&mut calls, number, name, &args.to_string()),
+            ModelPart::Plain { name, input } => call(&mut calls, number, name, input),
         };
         frames.push(delta(piece, Value::Null));
     }

@@ -6,13 +6,15 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::scripted::{Part, Request, ScriptedModel, Step, Wire, event, items, openai_error, texts};
+use crate::scripted::{
+    ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, openai_error, texts,
+};
 
 /// A model that answers with these steps, in order.
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel> {
+pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
@@ -20,7 +22,9 @@ pub fn model(steps: impl IntoIterator<Item = Step>) -> io::Result<ScriptedModel>
 ///
 /// # Errors
 /// There is no free port on loopback.
-pub fn model_by(respond: impl Fn(&Request) -> Step + Send + Sync + 'static) -> io::Result<ScriptedModel> {
+pub fn model_by(
+    respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
+) -> io::Result<ScriptedModel> {
     ScriptedModel::by_prompt(&WIRE, respond)
 }
 
@@ -78,7 +82,7 @@ fn turn(body: &Value) -> usize {
     begins.count()
 }
 
-fn events(step: &Step, model: &str, number: u64) -> String {
+fn events(step: &ModelStep, model: &str, number: u64) -> String {
     let id = format!("resp_{number}");
     let created =
         json!({"id": id, "object": "response", "model": model, "status": "in_progress", "output": []});
@@ -114,9 +118,9 @@ fn events(step: &Step, model: &str, number: u64) -> String {
 }
 
 /// An item as it begins, what is told meanwhile, and the whole.
-fn item(part: &Part, own: &str) -> (Value, Vec<Value>, Value) {
+fn item(part: &ModelPart, own: &str) -> (Value, Vec<Value>, Value) {
     match part {
-        Part::Text(text) => {
+        ModelPart::Text(text) => {
             let id = format!("msg_{own}");
             let whole = |content: Value| json!({"type": "message", "id": id, "role": "assistant", "status": "completed", "content": content});
             let delta = json!({
@@ -125,7 +129,7 @@ fn item(part: &Part, own: &str) -> (Value, Vec<Value>, Value) {
             let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
             (whole(json!([])), vec![delta], whole(content))
         }
-        Part::Thought(text) => {
+        ModelPart::Thought(text) => {
             let id = format!("rs_{own}");
             let whole = |summary: Value| json!({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": "eA=="});
             let part = json!({"type": "summary_text", "text": ""});
@@ -137,7 +141,7 @@ fn item(part: &Part, own: &str) -> (Value, Vec<Value>, Value) {
             });
             (whole(json!([])), vec![begins, delta], whole(json!([{"type": "summary_text", "text": text}])))
         }
-        Part::Call { namespace, name, args } => {
+        ModelPart::Call { namespace, name, args } => {
             let mut call = json!({
                 "type": "function_call", "id": format!("fc_{own}"), "call_id": format!("call_{own}"), "name": name,
                 "arguments": args.to_string(), "status": "completed",
@@ -147,7 +151,7 @@ fn item(part: &Part, own: &str) -> (Value, Vec<Value>, Value) {
             }
             (call.clone(), Vec::new(), call)
         }
-        Part::Plain { name, input } => {
+        ModelPart::Plain { name, input } => {
             let call = json!({
                 "type": "custom_tool_call", "id": format!("ctc_{own}"), "call_id": format!("call_{own}"),
                 "name": name, "input": input, "status": "completed",

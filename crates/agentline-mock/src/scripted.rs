@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::http::{Connection, Incoming};
-use crate::server::{After, Server, lock};
+use crate::http::{HttpConnection, Incoming};
+use crate::server::{After, LoopbackServer, lock};
 
 /// The text with which a helper request is answered.
 const HELPED: &str = "A scripted session";
@@ -30,9 +30,9 @@ const HELPED: &str = "A scripted session";
 ///     .and_call("write", json!({"filePath": "/tmp/a.txt", "content": "a\n"}));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    pub(crate) parts: Vec<Part>,
-    pub(crate) usage: Tokens,
+pub struct ModelStep {
+    pub(crate) parts: Vec<ModelPart>,
+    pub(crate) usage: ModelTokens,
     pub(crate) cut: bool,
     refusal: Option<(u16, String)>,
     hangs: bool,
@@ -40,7 +40,7 @@ pub struct Step {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum ModelPart {
     Text(String),
     Thought(String),
     Call {
@@ -57,7 +57,7 @@ pub(crate) enum Part {
 
 /// Token counts that an answer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tokens {
+pub struct ModelTokens {
     /// Tokens of the prompt, cached ones included.
     pub input: u64,
     /// Tokens of the prompt that came from a cache.
@@ -68,13 +68,13 @@ pub struct Tokens {
     pub reasoning: u64,
 }
 
-impl Default for Tokens {
+impl Default for ModelTokens {
     fn default() -> Self {
         Self { input: 100, cached: 20, output: 30, reasoning: 5 }
     }
 }
 
-impl Step {
+impl ModelStep {
     /// A text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::of([]).and_text(text)
@@ -82,7 +82,7 @@ impl Step {
 
     /// Reasoning.
     pub fn thought(text: impl Into<String>) -> Self {
-        Self::of([Part::Thought(text.into())])
+        Self::of([ModelPart::Thought(text.into())])
     }
 
     /// A call of a tool.
@@ -92,12 +92,12 @@ impl Step {
 
     /// A call of a tool in a namespace, as Codex has those of MCP servers (`mcp__server`).
     pub fn call_in(namespace: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
-        Self::of([Part::Call { namespace: Some(namespace.into()), name: name.into(), args }])
+        Self::of([ModelPart::Call { namespace: Some(namespace.into()), name: name.into(), args }])
     }
 
     /// A call of a tool whose input is plain text, as that of Codex for patches.
     pub fn plain_call(name: impl Into<String>, input: impl Into<String>) -> Self {
-        Self::of([Part::Plain { name: name.into(), input: input.into() }])
+        Self::of([ModelPart::Plain { name: name.into(), input: input.into() }])
     }
 
     /// An HTTP status with an error in the shape of the API.
@@ -114,20 +114,20 @@ impl Step {
     /// Adds a text.
     #[must_use]
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push(Part::Text(text.into()));
+        self.parts.push(ModelPart::Text(text.into()));
         self
     }
 
     /// Adds a call of a tool.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, args: Value) -> Self {
-        self.parts.push(Part::Call { namespace: None, name: name.into(), args });
+        self.parts.push(ModelPart::Call { namespace: None, name: name.into(), args });
         self
     }
 
     /// The token counts to report.
     #[must_use]
-    pub fn usage(mut self, tokens: Tokens) -> Self {
+    pub fn usage(mut self, tokens: ModelTokens) -> Self {
         self.usage = tokens;
         self
     }
@@ -148,13 +148,13 @@ impl Step {
 
     /// Whether it calls a tool.
     pub(crate) fn calls(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Call { .. } | Part::Plain { .. }))
+        self.parts.iter().any(|part| matches!(part, ModelPart::Call { .. } | ModelPart::Plain { .. }))
     }
 
-    fn of(parts: impl IntoIterator<Item = Part>) -> Self {
+    fn of(parts: impl IntoIterator<Item = ModelPart>) -> Self {
         Self {
             parts: parts.into_iter().collect(),
-            usage: Tokens::default(),
+            usage: ModelTokens::default(),
             cut: false,
             refusal: None,
             hangs: false,
@@ -169,7 +169,7 @@ pub(crate) struct Wire {
     /// The end of the path of a prompt.
     pub(crate) path: &'static str,
     /// The whole event stream of an answer; the number is different for each request.
-    pub(crate) events: fn(step: &Step, model: &str, number: u64) -> String,
+    pub(crate) events: fn(step: &ModelStep, model: &str, number: u64) -> String,
     /// The answer to a request that offers tools and is still one that the agent makes for itself.
     pub(crate) helped: fn(body: &Value) -> Option<&'static str>,
     pub(crate) error: fn(status: u16, message: &str) -> Value,
@@ -183,7 +183,7 @@ pub(crate) struct Wire {
 /// One request that reached a scripted model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Request {
+pub struct ModelRequest {
     /// The path with its query.
     pub path: String,
     /// Header names are in lower case.
@@ -197,7 +197,7 @@ pub struct Request {
     wire: &'static Wire,
 }
 
-impl Request {
+impl ModelRequest {
     /// The names of the tools that the agent offered, in its order.
     #[must_use]
     pub fn offered_tools(&self) -> Vec<String> {
@@ -225,19 +225,19 @@ impl Request {
 
 /// A model that answers by script. It serves until it is dropped.
 pub struct ScriptedModel {
-    server: Server,
-    requests: Arc<Mutex<Vec<Request>>>,
+    server: LoopbackServer,
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
 impl ScriptedModel {
-    pub(crate) fn in_order(wire: &'static Wire, steps: Vec<Step>) -> io::Result<Self> {
+    pub(crate) fn in_order(wire: &'static Wire, steps: Vec<ModelStep>) -> io::Result<Self> {
         let asked = AtomicU64::new(0);
         Self::by_prompt(wire, move |_| {
             let index = asked.fetch_add(1, Ordering::SeqCst);
             let step = usize::try_from(index).ok().and_then(|index| steps.get(index));
             step.cloned().unwrap_or_else(|| {
                 let length = steps.len();
-                Step::error(
+                ModelStep::error(
                     500,
                     format!("script ran out: request {} to a script of {length} answers", index + 1),
                 )
@@ -247,12 +247,12 @@ impl ScriptedModel {
 
     pub(crate) fn by_prompt(
         wire: &'static Wire,
-        respond: impl Fn(&Request) -> Step + Send + Sync + 'static,
+        respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let started = Instant::now();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let next = AtomicU64::new(1);
-        let server = Server::start({
+        let server = LoopbackServer::start({
             let requests = Arc::clone(&requests);
             move |incoming, connection, wait| {
                 let is_post = incoming.method == "POST";
@@ -270,7 +270,7 @@ impl ScriptedModel {
                         &(wire.error)(404, "the scripted model has no such path"),
                     );
                 }
-                let helped = || Step::text((wire.helped)(&request.body).unwrap_or(HELPED));
+                let helped = || ModelStep::text((wire.helped)(&request.body).unwrap_or(HELPED));
                 let step = if request.is_turn { respond(&request) } else { helped() };
                 let model = request.body["model"].as_str().unwrap_or_default();
                 send(wire, &step, model, next.fetch_add(1, Ordering::SeqCst), connection, wait)
@@ -287,13 +287,13 @@ impl ScriptedModel {
 
     /// Every request so far, in the order in which they came.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ModelRequest> {
         lock(&self.requests).clone()
     }
 
     /// The requests that used up a step.
     #[must_use]
-    pub fn turns(&self) -> Vec<Request> {
+    pub fn turns(&self) -> Vec<ModelRequest> {
         lock(&self.requests).iter().filter(|request| request.is_turn).cloned().collect()
     }
 }
@@ -304,11 +304,11 @@ impl fmt::Debug for ScriptedModel {
     }
 }
 
-fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> Request {
+fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> ModelRequest {
     let body: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
     let path = incoming.target.split('?').next().unwrap_or_default();
     let offers_tools = items(&body["tools"]).next().is_some();
-    Request {
+    ModelRequest {
         is_turn: path.ends_with(wire.path) && offers_tools && (wire.helped)(&body).is_none(),
         path: incoming.target,
         headers: incoming.headers,
@@ -320,10 +320,10 @@ fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> Request {
 
 fn send(
     wire: &Wire,
-    step: &Step,
+    step: &ModelStep,
     model: &str,
     number: u64,
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     if step.delay_ms > 0 && !wait(step.delay_ms) {
@@ -342,7 +342,7 @@ fn send(
     Ok(After::Open)
 }
 
-fn send_json(connection: &mut Connection, status: u16, body: &Value) -> io::Result<After> {
+fn send_json(connection: &mut HttpConnection, status: u16, body: &Value) -> io::Result<After> {
     connection.answer(status, "application/json", body.to_string().as_bytes())?;
     Ok(After::Open)
 }

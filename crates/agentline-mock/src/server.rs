@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::http::{Connection, Incoming};
+use crate::http::{HttpConnection, Incoming};
 
 /// Whether the connection can serve one more request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +18,11 @@ pub(crate) enum After {
 }
 
 /// Answers one request. The last argument sleeps, and answers `false` when the server is being stopped.
-type Answer = Box<dyn Fn(Incoming, &mut Connection, &dyn Fn(u64) -> bool) -> io::Result<After> + Send + Sync>;
+type Answer =
+    Box<dyn Fn(Incoming, &mut HttpConnection, &dyn Fn(u64) -> bool) -> io::Result<After> + Send + Sync>;
 
 /// A server that serves until it is dropped.
-pub(crate) struct Server {
+pub(crate) struct LoopbackServer {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
@@ -41,10 +42,10 @@ struct Open {
     connections: HashMap<u64, (TcpStream, Option<JoinHandle<()>>)>,
 }
 
-impl Server {
+impl LoopbackServer {
     /// Serves on a free port.
     pub(crate) fn start(
-        answer: impl Fn(Incoming, &mut Connection, &dyn Fn(u64) -> bool) -> io::Result<After>
+        answer: impl Fn(Incoming, &mut HttpConnection, &dyn Fn(u64) -> bool) -> io::Result<After>
         + Send
         + Sync
         + 'static,
@@ -66,7 +67,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LoopbackServer {
     fn drop(&mut self) {
         lock(&self.shared.open).stopped = true;
         self.shared.stopping.notify_all();
@@ -92,7 +93,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(stream) = stream else { continue };
-        let (Ok(kept), Ok(connection)) = (stream.try_clone(), Connection::new(stream)) else { continue };
+        let (Ok(kept), Ok(connection)) = (stream.try_clone(), HttpConnection::new(stream)) else { continue };
         open.next_id += 1;
         let id = open.next_id;
         open.connections.insert(id, (kept, None));
@@ -113,7 +114,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Serves the requests of one connection until either side has enough.
-fn serve(mut connection: Connection, shared: &Shared) {
+fn serve(mut connection: HttpConnection, shared: &Shared) {
     let wait = |millis| shared.wait(millis);
     while let Ok(Some(incoming)) = connection.next_request() {
         let wants_close = incoming.wants_close();

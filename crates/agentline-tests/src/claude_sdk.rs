@@ -1,4 +1,4 @@
-//! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions: the judge of what we call compatible.
+//! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions, which check what we call compatible.
 
 use crate::{npm::Package, real::left_out};
 use agentline::{Agentline, install::find_node};

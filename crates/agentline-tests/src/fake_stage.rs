@@ -1,7 +1,7 @@
 //! A stage for the fake ACP agent, which stands where an agent of ours would: a home, a workspace, and a mark on all that
 //! is started.
 
-use agentline::{Agentline, PermissionMode, RunRequest, detect::Here};
+use agentline::{Agentline, PermissionMode, RunRequest, detect::HostEnv};
 use std::{
     collections::BTreeMap,
     fs,
@@ -67,7 +67,7 @@ impl FakeStage {
     /// The library for this stage's user.
     #[must_use]
     pub fn agentline(&self) -> Agentline {
-        Agentline::new(Here::new(self.variables(), self.dir.path().join("home"), self.workspace()))
+        Agentline::new(HostEnv::new(self.variables(), self.dir.path().join("home"), self.workspace()))
     }
 
     /// A run whose turn plays this script. It may start commands, so it is alone on its process.

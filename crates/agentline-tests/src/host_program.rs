@@ -36,18 +36,18 @@ pub struct HostProgram {
 #[derive(Debug, Default)]
 struct Gate {
     closed: Mutex<bool>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 impl Gate {
     fn set(&self, closed: bool) {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     fn pass(&self) {
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.bell.wait_while(closed, |closed| *closed).unwrap_or_else(PoisonError::into_inner));
+        drop(self.wakeup.wait_while(closed, |closed| *closed).unwrap_or_else(PoisonError::into_inner));
     }
 }
 

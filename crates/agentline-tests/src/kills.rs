@@ -55,7 +55,7 @@ pub enum Victim {
 
 /// Where the agent runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surface {
+pub enum KillSurface {
     /// A cold run on `json`.
     Json,
     /// A cold run on `stream-json`.
@@ -70,7 +70,7 @@ pub enum Surface {
 
 /// When the kill happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
+pub enum KillMoment {
     /// While the agent starts.
     Start,
     /// While the agent has the prompt and has started nothing yet.
@@ -85,7 +85,7 @@ pub enum Moment {
 
 /// A kind of process that an agent leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum LeftoverKind {
     /// The agent, its supervisor, or its init.
     Agent,
     /// The command that the agent waits for.
@@ -104,11 +104,17 @@ pub enum Kind {
 
 const VICTIMS: [Victim; 5] =
     [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::WithStoppedSupervisor, Victim::All];
-const SURFACES: [Surface; 5] =
-    [Surface::Json, Surface::StreamJson, Surface::Acp, Surface::Warm, Surface::Host];
-const MOMENTS: [Moment; 5] = [Moment::Start, Moment::Prompt, Moment::Tool, Moment::Daemons, Moment::Closing];
-const STARTED: [Kind; 5] =
-    [Kind::Command, Kind::OwnSession, Kind::Daemon, Kind::EmptyEnvironment, Kind::BackgroundShell];
+const SURFACES: [KillSurface; 5] =
+    [KillSurface::Json, KillSurface::StreamJson, KillSurface::Acp, KillSurface::Warm, KillSurface::Host];
+const MOMENTS: [KillMoment; 5] =
+    [KillMoment::Start, KillMoment::Prompt, KillMoment::Tool, KillMoment::Daemons, KillMoment::Closing];
+const STARTED: [LeftoverKind; 5] = [
+    LeftoverKind::Command,
+    LeftoverKind::OwnSession,
+    LeftoverKind::Daemon,
+    LeftoverKind::EmptyEnvironment,
+    LeftoverKind::BackgroundShell,
+];
 
 /// One kill.
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +122,9 @@ pub struct Kill {
     /// Who is killed.
     pub victim: Victim,
     /// When.
-    pub moment: Moment,
+    pub moment: KillMoment,
     /// Where the agent runs.
-    pub surface: Surface,
+    pub surface: KillSurface,
     /// Whether the agent is in a pid namespace.
     pub isolation: Isolation,
     /// Varies the exact time.
@@ -143,19 +149,19 @@ pub fn plan(count: usize, isolation: &[Isolation]) -> Vec<Kill> {
 /// What the kills came to.
 #[derive(Debug, Default)]
 pub struct Tally {
-    cells: BTreeMap<(&'static str, Victim, Moment), Cell>,
+    cells: BTreeMap<(&'static str, Victim, KillMoment), Cell>,
 }
 
 #[derive(Debug, Default)]
 struct Cell {
     kills: usize,
     runs_with_survivors: usize,
-    kinds: BTreeMap<Kind, usize>,
+    kinds: BTreeMap<LeftoverKind, usize>,
     slowest: Duration,
 }
 
 impl Tally {
-    fn add(&mut self, kill: Kill, survivors: &[Kind], took: Duration) {
+    fn add(&mut self, kill: Kill, survivors: &[LeftoverKind], took: Duration) {
         let cell = self.cells.entry((kill.isolation.name(), kill.victim, kill.moment)).or_default();
         cell.kills += 1;
         cell.runs_with_survivors += usize::from(!survivors.is_empty());
@@ -268,7 +274,7 @@ impl Scene {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let tag = format!("{:08}{count:05}", std::process::id());
         let program = match kill.surface {
-            Surface::Json | Surface::StreamJson => &programs.fake_gemini,
+            KillSurface::Json | KillSurface::StreamJson => &programs.fake_gemini,
             _ => &programs.fake_acp,
         };
         let stage = Arc::new(FakeStage::new(program));
@@ -282,7 +288,7 @@ impl Scene {
 
     /// A command that starts one process of each kind and then waits.
     fn command(&self) -> String {
-        if self.kill.moment == Moment::Prompt {
+        if self.kill.moment == KillMoment::Prompt {
             return String::new();
         }
         let [session, daemon, empty, shell] = [1, 2, 3, 4].map(|kind| self.time(kind));
@@ -292,7 +298,7 @@ impl Scene {
         )
     }
 
-    fn carry_out(&self) -> (Vec<Kind>, Duration) {
+    fn carry_out(&self) -> (Vec<LeftoverKind>, Duration) {
         let mut host = self.start();
         self.wait_for_moment(&host);
         let victims = self.victims(&host);
@@ -327,12 +333,13 @@ impl Scene {
         let marked = survivors(&self.stage.mark());
         marked.into_iter().chain(running_with(&self.tag)).for_each(signal);
         let directories = directories || self.stays_after_the_next_run();
-        let kinds = left.into_iter().map(|(_, kind)| kind).chain(directories.then_some(Kind::Directory));
+        let kinds =
+            left.into_iter().map(|(_, kind)| kind).chain(directories.then_some(LeftoverKind::Directory));
         (kinds.collect(), took)
     }
 
     /// Waits until nothing is left, and returns what does not die.
-    fn await_death(&self, host: &Host) -> Vec<(u32, Kind)> {
+    fn await_death(&self, host: &Host) -> Vec<(u32, LeftoverKind)> {
         let until = Instant::now() + DEATH;
         let mut empty_looks = 0;
         loop {
@@ -349,7 +356,7 @@ impl Scene {
     /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
     fn await_removal(&self, took: Duration) -> bool {
         // A run that starts has no supervisor yet, and one that is being cancelled may have none any more.
-        let has_supervisor = !matches!(self.kill.moment, Moment::Start | Moment::Closing);
+        let has_supervisor = !matches!(self.kill.moment, KillMoment::Start | KillMoment::Closing);
         let is_host_alone = matches!(self.kill.victim, Victim::Agentline | Victim::WithStoppedSupervisor);
         if !is_host_alone || !has_supervisor || took >= DEATH {
             return false;
@@ -387,8 +394,8 @@ impl Scene {
 
     fn start(&self) -> Host {
         let surface = match self.kill.surface {
-            Surface::Json => "json",
-            Surface::StreamJson => "stream-json",
+            KillSurface::Json => "json",
+            KillSurface::StreamJson => "stream-json",
             _ => "acp",
         };
         let prompt = match self.command() {
@@ -399,14 +406,14 @@ impl Scene {
         run.args(["run", "--permission-mode", "bypass", "--surface", surface, &prompt]);
         run.stdout(Stdio::null()).stderr(Stdio::null());
         match self.kill.surface {
-            Surface::Host => {
+            KillSurface::Host => {
                 let settings = json!({"defaults": {"isolation": self.kill.isolation.name()}});
                 let mut program =
                     HostProgram::start(&self.programs.agentline, Arc::clone(&self.stage), &settings);
                 program.send("run", json!({"prompt": prompt, "run": "r"}));
                 Host::Program(Box::new(program))
             }
-            Surface::Warm => {
+            KillSurface::Warm => {
                 let started = self.agentline().args(["pool", "start"]).output().unwrap();
                 assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
                 let status = self.agentline().args(["pool", "status", "-o", "json"]).output().unwrap();
@@ -428,7 +435,7 @@ impl Scene {
             .env("FAKE_AGENT_FAULT", "hang_with_tool")
             .current_dir(self.stage.workspace())
             .stdin(Stdio::null());
-        if matches!(self.kill.surface, Surface::Json | Surface::StreamJson) {
+        if matches!(self.kill.surface, KillSurface::Json | KillSurface::StreamJson) {
             command.env("GEMINI_CLI_PATH", self.wrapper());
         }
         command
@@ -457,19 +464,19 @@ impl Scene {
             std::thread::sleep(Duration::from_micros(u64::from(self.kill.jitter % (most * 1000))));
         };
         match self.kill.moment {
-            Moment::Start if self.kill.victim == Victim::Agentline => pause(120),
-            Moment::Start => {
+            KillMoment::Start if self.kill.victim == Victim::Agentline => pause(120),
+            KillMoment::Start => {
                 self.until(|| named(host.pid(), "agentline-super").is_some());
                 pause(20);
             }
-            Moment::Prompt => {
+            KillMoment::Prompt => {
                 self.until(|| init_of(host.pid()).is_some_and(|init| !children(init).is_empty()));
                 pause(200);
             }
-            Moment::Tool => self.until(|| self.is_up(0)),
-            Moment::Daemons | Moment::Closing => {
+            KillMoment::Tool => self.until(|| self.is_up(0)),
+            KillMoment::Daemons | KillMoment::Closing => {
                 self.until(|| [0, 1, 2, 3, 4].iter().all(|kind| self.is_up(*kind)));
-                if self.kill.moment == Moment::Closing {
+                if self.kill.moment == KillMoment::Closing {
                     drop(Command::new("kill").args(["-TERM", &host.caller().to_string()]).output());
                     pause(80);
                 }
@@ -508,10 +515,10 @@ impl Scene {
     }
 
     /// What is left, with its kind. The programs that may live on are not counted.
-    fn left(&self, host: &Host) -> Vec<(u32, Kind)> {
-        let mut left: BTreeMap<u32, Kind> = BTreeMap::new();
+    fn left(&self, host: &Host) -> Vec<(u32, LeftoverKind)> {
+        let mut left: BTreeMap<u32, LeftoverKind> = BTreeMap::new();
         for pid in survivors(&self.stage.mark()) {
-            left.insert(pid, Kind::Agent);
+            left.insert(pid, LeftoverKind::Agent);
         }
         for (kind, number) in STARTED.into_iter().zip(0..) {
             left.extend(running_with(&self.time(number)).into_iter().map(|pid| (pid, kind)));

@@ -36,12 +36,12 @@ pub use host_program::{HostProgram, common, kill_amid_runs};
 #[cfg(target_os = "linux")]
 pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]
-pub use promptfoo::{Evaluated, PROVIDER, Promptfoo};
+pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
 pub use real::{real_gemini, skipped};
 pub use signals::{ignore_interrupts, restore_signals};
-pub use stage::{MODEL, Stage};
-pub use told::Told;
+pub use stage::{MODEL, TestStage};
+pub use told::RunRecord;
 pub use typescript::TypeScript;
 
 /// An outcome as a failed assertion shows it.

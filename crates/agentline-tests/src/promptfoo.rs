@@ -1,7 +1,7 @@
 //! The real promptfoo at a fixed version, with the Node.js that it needs: an evaluation as a user starts it, with a clean
 //! environment, a home of its own, and nothing that leaves the machine.
 
-use crate::{Stage, npm::Package, real::left_out, real_gemini};
+use crate::{TestStage, npm::Package, real::left_out, real_gemini};
 use serde_json::Value;
 use std::{
     fs,
@@ -24,7 +24,7 @@ pub const PROVIDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrati
 
 /// promptfoo, installed.
 #[derive(Clone, Debug)]
-pub struct Promptfoo {
+pub struct InstalledPromptfoo {
     modules: PathBuf,
     agentline: PathBuf,
 }
@@ -40,7 +40,7 @@ pub struct Evaluated {
     pub said: String,
 }
 
-impl Promptfoo {
+impl InstalledPromptfoo {
     /// promptfoo for this build of agentline, or `None` where real agents are left out.
     ///
     /// # Panics
@@ -72,7 +72,7 @@ impl Promptfoo {
     ///
     /// # Panics
     /// Real agents are left out; ask [`Promptfoo::find`] first.
-    pub fn set_environment(&self, command: &mut Command, stage: &Stage) {
+    pub fn set_environment(&self, command: &mut Command, stage: &TestStage) {
         let gemini = real_gemini().expect("real agents are not left out");
         command.env_clear().envs(stage.variables());
         command.env("GEMINI_CLI_PATH", gemini.path).env("AGENTLINE_BIN", &self.agentline);
@@ -87,7 +87,7 @@ impl Promptfoo {
     /// # Panics
     /// The file cannot be written.
     #[must_use]
-    pub fn command(&self, stage: &Stage, config: &Value, args: &[&str]) -> Command {
+    pub fn command(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Command {
         let file = stage.outside().join("promptfooconfig.json");
         fs::write(&file, config.to_string()).expect("a configuration");
         let mut command = Command::new(self.node());
@@ -102,7 +102,7 @@ impl Promptfoo {
     /// # Panics
     /// It wrote no results.
     #[must_use]
-    pub fn eval(&self, stage: &Stage, config: &Value, args: &[&str]) -> Evaluated {
+    pub fn eval(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Evaluated {
         let done = self.command(stage, config, args).output().expect("promptfoo starts");
         let said =
             format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -114,7 +114,7 @@ impl Promptfoo {
     /// # Panics
     /// It does not start.
     #[must_use]
-    pub fn begin(&self, stage: &Stage, config: &Value, args: &[&str]) -> Child {
+    pub fn begin(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Child {
         let mut command = self.command(stage, config, args);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("promptfoo starts")
     }
@@ -149,6 +149,6 @@ impl Evaluated {
 }
 
 /// Where the results are written.
-fn output(stage: &Stage) -> PathBuf {
+fn output(stage: &TestStage) -> PathBuf {
     stage.outside().join("results.json")
 }

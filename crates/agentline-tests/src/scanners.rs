@@ -1,9 +1,10 @@
 //! Everything that reads text which an agent, a model or a workspace made, with texts that are made to be slow.
 
 use agentline::{
-    Connection, Input, LineSplitter, LineVeil, Order, Output, PermissionAsk, Piece, Policy, RunId,
-    RunRequest, Schema, Stream, ToolKind, Veil, What, agents, extract_json_text, json_candidates,
-    look::DiskLook,
+    Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, PermissionRequest, Policy,
+    Redactor, RunId, RunRequest, Schema, SplitItem, Stream, ToolKind, TurnSpec, agents, extract_json_text,
+    json_candidates,
+    look::DiskFs,
     snapshot::{Snapshot, SnapshotOptions},
 };
 use std::{collections::BTreeMap, fs, hint::black_box, path::Path, time::Instant};
@@ -76,7 +77,7 @@ enum Work {
 
 /// One scanner and how it is used.
 #[derive(Clone, Copy, Debug)]
-pub struct Scanner {
+pub struct ScannerUnderTest {
     /// What it is.
     pub name: &'static str,
     /// How many times less of the text it gets: it does more for each byte, or starts with files.
@@ -86,12 +87,12 @@ pub struct Scanner {
     work: Work,
 }
 
-const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: Work) -> Scanner {
-    Scanner { name, share: 1, scan, plain, work }
+const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: Work) -> ScannerUnderTest {
+    ScannerUnderTest { name, share: 1, scan, plain, work }
 }
 
 /// The scanners that read what an agent says.
-pub const SCANNERS: &[Scanner] = &[
+pub const SCANNERS: &[ScannerUnderTest] = &[
     scanner("redactor", redact, PLAIN, Work::Bytes),
     scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
     scanner("line splitter", split, PLAIN, Work::Lines),
@@ -103,15 +104,18 @@ pub const SCANNERS: &[Scanner] = &[
 ];
 
 /// The scanners that read rules, requests and files of a workspace. The benchmark measures them; the test does not.
-pub const WORKSPACE_SCANNERS: &[Scanner] = &[
+pub const WORKSPACE_SCANNERS: &[ScannerUnderTest] = &[
     scanner("rules about paths", judge_path, PLAIN_PATH, Work::Bytes),
-    Scanner { share: 64, ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Lines) },
-    Scanner { share: 16, ..scanner("ignore file", ignore, PLAIN_IGNORE, Work::Lines) },
+    ScannerUnderTest {
+        share: 64,
+        ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Lines)
+    },
+    ScannerUnderTest { share: 16, ..scanner("ignore file", ignore, PLAIN_IGNORE, Work::Lines) },
     scanner("count of changed lines", change, PLAIN, Work::Lines),
     scanner("`.env` file", sign_in, PLAIN_ENV, Work::Lines),
 ];
 
-impl Scanner {
+impl ScannerUnderTest {
     /// How long a text takes, in seconds: the least of several runs, so that a busy machine counts little.
     #[must_use]
     pub fn time(&self, text: &str, runs: usize) -> f64 {
@@ -151,11 +155,11 @@ pub fn hostile_texts(bytes: usize) -> impl Iterator<Item = (&'static str, String
 }
 
 fn redact(text: &str) {
-    black_box(Veil::new(SECRETS).text(text));
+    black_box(Redactor::new(SECRETS).text(text));
 }
 
 fn redact_lines(text: &str) {
-    let mut veil = LineVeil::new(Veil::new(SECRETS));
+    let mut redactor = LineRedactor::new(Redactor::new(SECRETS));
     // As many bytes of a tape as the text has, in lines of one answer, and one line that is as long as all.
     let mut bytes = 0;
     for piece in pieces(text, 200) {
@@ -165,18 +169,18 @@ fn redact_lines(text: &str) {
         let line = serde_json::json!({"ch": "out", "text": format!("{{\"content\":{}}}", quoted(piece))});
         let line = line.to_string();
         bytes += line.len();
-        veil.push(&line, |line| _ = black_box(line.len()));
+        redactor.push(&line, |line| _ = black_box(line.len()));
     }
-    veil.push(text, |line| _ = black_box(line.len()));
-    veil.finish(|line| _ = black_box(line.len()));
+    redactor.push(text, |line| _ = black_box(line.len()));
+    redactor.finish(|line| _ = black_box(line.len()));
 }
 
 fn split(text: &str) {
     let mut splitter = LineSplitter::new(1 << 20);
     for chunk in text.as_bytes().chunks(100) {
-        splitter.push(chunk, |piece| _ = black_box(matches!(piece, Piece::Line(_))));
+        splitter.push(chunk, |piece| _ = black_box(matches!(piece, SplitItem::Line(_))));
     }
-    splitter.finish(|piece| _ = black_box(matches!(piece, Piece::Line(_))));
+    splitter.finish(|piece| _ = black_box(matches!(piece, SplitItem::Line(_))));
 }
 
 fn find_json(text: &str) {
@@ -218,34 +222,35 @@ fn junk(text: &str) {
 /// Plays lines of the agent on a connection.
 fn play(lines: impl IntoIterator<Item = String>) {
     let Ok(agent) = agents::find("gemini") else { return };
-    let talk = agent.dialogue(&agentline::Talk::default());
-    let mut connection = Connection::new(talk, agentline::Clocks::default()).with_veil(Veil::new(SECRETS));
-    let mut out: Vec<Output> = Vec::new();
-    let mut feed = |what: What<'_>| {
+    let talk = agent.dialogue(&agentline::DialogueConfig::default());
+    let mut connection =
+        Connection::new(talk, agentline::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
+    let mut out: Vec<ConnectionOutput> = Vec::new();
+    let mut feed = |what: InputKind<'_>| {
         connection.take(&Input { at: 1, what }, &mut out);
         black_box(out.len());
         out.clear();
     };
-    feed(What::Up);
-    feed(What::Prompt { run: RunId(1), order: Box::new(Order::default()) });
+    feed(InputKind::Up);
+    feed(InputKind::Prompt { run: RunId(1), order: Box::new(TurnSpec::default()) });
     for text in lines {
-        feed(What::Line { stream: Stream::Stdout, text: text.into() });
+        feed(InputKind::Line { stream: Stream::Stdout, text: text.into() });
     }
 }
 
 fn judge_path(text: &str) {
-    let mut ask = PermissionAsk::default();
+    let mut ask = PermissionRequest::default();
     (ask.tool, ask.kind, ask.paths) = ("Read".into(), ToolKind::Read, vec![text.into()]);
-    judge(&ask);
+    decide(&ask);
 }
 
 fn judge_command(text: &str) {
-    let mut ask = PermissionAsk::default();
+    let mut ask = PermissionRequest::default();
     (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(text.into()));
-    judge(&ask);
+    decide(&ask);
 }
 
-fn judge(ask: &PermissionAsk) {
+fn decide(ask: &PermissionRequest) {
     let mut request = RunRequest::default();
     request.allow = ["Read(src/**/*.rs)", "Bash(cargo *)"].map(Into::into).into();
     request.deny =
@@ -281,7 +286,7 @@ fn change(text: &str) {
 fn sign_in(text: &str) {
     let (Ok(agent), Ok(home)) = (agents::find("gemini"), tempfile::tempdir()) else { return };
     if fs::write(home.path().join(".env"), text).is_ok() {
-        black_box(agent.sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskLook).len());
+        black_box(agent.sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskFs).len());
     }
 }
 

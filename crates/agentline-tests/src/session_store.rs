@@ -13,7 +13,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use words::Words;
+use words::WordSource;
 
 /// A word that only some sessions hold, where people read it.
 pub const RARE: &str = "zyzzyva";
@@ -22,7 +22,7 @@ pub const UNSAID: &str = "quokkabranch";
 
 /// What kind of store is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct StoreWish {
+pub struct StoreSpec {
     /// How many sessions.
     pub sessions: usize,
     /// How many bytes all of them take, about.
@@ -81,7 +81,7 @@ impl MadeStore {
     ///
     /// # Errors
     /// Files cannot be written.
-    pub fn make(home: &Path, wish: StoreWish) -> io::Result<Self> {
+    pub fn make(home: &Path, wish: StoreSpec) -> io::Result<Self> {
         let note = home.join(format!("made-{FORMAT}-{}-{}-{:?}.json", wish.sessions, wish.bytes, wish.big));
         if let Some(made) = fs::read(&note).ok().and_then(|json| serde_json::from_slice(&json).ok()) {
             return Ok(made);
@@ -91,7 +91,7 @@ impl MadeStore {
         }
         fs::create_dir_all(home)?;
         let mut made = Self { home: home.to_owned(), ..Self::default() };
-        let mut words = Words::new(7);
+        let mut words = WordSource::new(7);
         let mut registry = BTreeMap::new();
         let mut database = opencode::Writer::create(home)?;
         for number in 0..wish.sessions {
@@ -137,7 +137,7 @@ impl MadeStore {
         Ok(made)
     }
 
-    fn plan<'a>(&self, home: &'a Path, number: usize, wish: StoreWish, words: &mut Words) -> Plan<'a> {
+    fn plan<'a>(&self, home: &'a Path, number: usize, wish: StoreSpec, words: &mut WordSource) -> Plan<'a> {
         let mean = wish.bytes / wish.sessions.max(1) as u64;
         // Most sessions are short and some are long, as people have them.
         let bytes = mean * [20, 30, 40, 60, 80, 100, 120, 150, 200, 200][words.below(10)] / 100;
@@ -173,7 +173,7 @@ fn agent_of(number: usize) -> &'static str {
 /// The turns of a session, until it is as long as it should be.
 fn turns(
     plan: &Plan<'_>,
-    words: &mut Words,
+    words: &mut WordSource,
     mut write: impl FnMut(usize, Turn) -> io::Result<u64>,
 ) -> io::Result<()> {
     let mut written = 0;

@@ -1,8 +1,8 @@
 //! A stage for one run of the real agent: a home, a workspace and a scripted model of its own.
 
 use crate::real::real_gemini;
-use agentline::{Agentline, Event, Outcome, PermissionMode, Record, RunRequest, blocking, detect::Here};
-use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel};
+use agentline::{Agentline, Event, Outcome, PermissionMode, Record, RunRequest, blocking, detect::HostEnv};
+use agentline_mock::gemini::{GeminiModel, SETTINGS, Script};
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 /// A model that needs no router request and has a price.
@@ -10,21 +10,21 @@ pub const MODEL: &str = "gemini-2.5-flash";
 
 /// Everything that one test needs; removed with it.
 #[derive(Debug)]
-pub struct Stage {
+pub struct TestStage {
     dir: tempfile::TempDir,
     /// What the agent talks to.
-    pub model: ScriptedModel,
+    pub model: GeminiModel,
     env: BTreeMap<String, String>,
 }
 
-impl Stage {
+impl TestStage {
     /// A stage on which the real agent meets this script.
     ///
     /// # Panics
     /// The machine has no room for a stage.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self::with_model(ScriptedModel::start(script).expect("a free port on loopback"))
+        Self::with_model(GeminiModel::start(script).expect("a free port on loopback"))
     }
 
     /// A stage with a model that was started elsewhere.
@@ -32,7 +32,7 @@ impl Stage {
     /// # Panics
     /// The machine has no room for a stage.
     #[must_use]
-    pub fn with_model(model: ScriptedModel) -> Self {
+    pub fn with_model(model: GeminiModel) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-test-").tempdir().expect("a temporary folder");
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         env.insert("PATH".into(), std::env::var("PATH").unwrap_or_default());
@@ -113,7 +113,7 @@ impl Stage {
     #[must_use]
     pub fn agentline(&self) -> Agentline {
         let program = real_gemini().expect("real agents are not left out");
-        let here = Here::new(self.env.clone(), self.home(), self.workspace());
+        let here = HostEnv::new(self.env.clone(), self.home(), self.workspace());
         Agentline::new(here).program("gemini", program.path)
     }
 

@@ -5,14 +5,14 @@ use agentline::{Event, Outcome, Record, Run, ToolStatus, ToolUse};
 
 /// All that a run told.
 #[derive(Debug)]
-pub struct Told {
+pub struct RunRecord {
     /// Its events, without the outcome.
     pub records: Vec<Record>,
     /// What it came to.
     pub outcome: Outcome,
 }
 
-impl Told {
+impl RunRecord {
     /// Reads a run to its end.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! The TypeScript compiler and the types of Node.js, at fixed versions: the judge of our package for Node.js.
+//! The TypeScript compiler and the types of Node.js, at fixed versions, which check our package for Node.js.
 
 use crate::{npm::Package, real::left_out};
 use agentline::{Agentline, install::find_node};

@@ -4,7 +4,7 @@
 mod stage;
 
 use agentline::{PermissionMode, RunRequest, tools::schemars::JsonSchema};
-use agentline_mock::gemini::{Script, Step};
+use agentline_mock::gemini::{GeminiStep, Script};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -22,11 +22,11 @@ struct CodeReview {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The model of this stage first hands in a value that does not fit, is told why, and mends it.
-    let hand_in = |value| Step::call("mcp_agentline_structured_output", json!({ "data": value }));
+    let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));
     let stage = stage::set(Script::new([
         hand_in(json!({"summary": "Small and clear.", "issues": "none", "score": 9})),
         hand_in(json!({"summary": "Small and clear.", "issues": ["no test"], "score": 9})),
-        Step::text("I have handed in my review."),
+        GeminiStep::text("I have handed in my review."),
     ]))?;
     let request = RunRequest::new("Review the code changes")
         .model("gemini-2.5-pro")

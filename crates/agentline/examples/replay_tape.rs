@@ -3,7 +3,7 @@
 
 mod stage;
 
-use agentline::{Output, PermissionMode, RunRequest, Tape, blocking};
+use agentline::{ConnectionOutput, PermissionMode, RunRequest, Tape, blocking};
 use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tape = Tape::read(&std::fs::read_to_string(&file)?)?;
     let mut again = None;
     tape.play(|output| {
-        if let Output::Done(_, outcome) = output {
+        if let ConnectionOutput::Done(_, outcome) = output {
             again = Some(outcome);
         }
     })?;

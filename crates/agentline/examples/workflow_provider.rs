@@ -3,7 +3,7 @@
 
 mod stage;
 
-use agentline::provider::{Context, Provider};
+use agentline::provider::{CallContext, Provider};
 use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = serde_json::json!({ "model": "gemini-2.5-pro", "timeout": 120 });
     let provider = Provider::new(stage.agentline.clone(), config.as_object().cloned().unwrap_or_default())?;
     provider.validate()?;
-    let mut context = Context::default();
+    let mut context = CallContext::default();
     context.project_root = Some(stage.workspace.clone());
     let result = provider.generate("Write a program that prints the primes below 50", &context, None)?;
     println!("{}", serde_json::to_string_pretty(&result)?);

@@ -17,10 +17,10 @@
 mod capabilities;
 mod execute;
 
-pub use capabilities::{Capabilities, CapabilitySource, capabilities};
+pub use capabilities::{CapabilitySource, CliCapabilities, capabilities};
 pub use execute::{Execute, Executed, execute};
 
-use crate::{Agentline, Error, sessions::Filter};
+use crate::{Agentline, Error, sessions::SessionFilter};
 use agentline_core::{Agent, BlockOrder, Message, Problems, unified_view};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub enum LoadError {
 /// milliseconds.
 #[must_use]
 pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
-    let agent = agentline.roster().find(agent).ok()?;
+    let agent = agentline.registry().find(agent).ok()?;
     agentline.detect(agent).program.map(|program| program.path)
 }
 
@@ -70,15 +70,15 @@ pub fn load_messages(
     session_id: Option<&str>,
 ) -> Result<Vec<Message<'static>>, LoadError> {
     let known = known(agentline, agent)?;
-    let card = known.card();
+    let info = known.info();
     let cwd = &agentline.here().cwd;
     let project = project.map_or_else(|| cwd.clone(), |project| cwd.join(project));
     let store = agentline.sessions();
-    let filter = Filter::new().agent(card.id);
+    let filter = SessionFilter::new().agent(info.id);
     let found =
         store.find_of(session_id.unwrap_or("latest"), &project, &filter).map_err(|error| match error {
             Error::NoSession(_) => {
-                let agent = card.title.strip_suffix(" CLI").unwrap_or(card.title).to_owned();
+                let agent = info.title.strip_suffix(" CLI").unwrap_or(info.title).to_owned();
                 LoadError::NoSession { agent, project: project.clone() }
             }
             other => LoadError::Other(other),
@@ -107,5 +107,5 @@ pub fn load_messages_or_none(
 }
 
 fn known(agentline: &Agentline, agent: &str) -> Result<&'static dyn Agent, Error> {
-    agentline.roster().find(agent).map_err(|problem| Error::Usage(Problems::from(problem)))
+    agentline.registry().find(agent).map_err(|problem| Error::Usage(Problems::from(problem)))
 }

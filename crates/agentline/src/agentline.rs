@@ -1,19 +1,21 @@
 //! The entry point of the library: describes the caller's machine and starts runs.
 
 use crate::{
-    cache::{self, Looked, Memory},
-    detect::{Detection, Here},
+    active_run::CompletionTiming,
+    cache::{self, CacheMemory, Lookup},
+    detect::{Detection, HostEnv},
     error::Error,
-    link::{Bell, link},
-    live::LiveHandle,
+    link::{Wakeup, link},
+    live::ProcessHandle,
     options::RunOptions,
     process::{Isolation, Supervisor},
     ready::{not_ready_in_time, not_started, preparation_time, stopped_before},
     run::{Launched, Run},
-    seat::Tell,
     typed::{Typed, TypedError, run_typed},
 };
-use agentline_core::{Agent, Millis, PriceTable, Problem, Problems, RunRequest, Veil, agents::Roster};
+use agentline_core::{
+    Agent, Millis, PriceTable, Problem, Problems, Redactor, RunRequest, agents::AgentRegistry,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::{
@@ -31,14 +33,14 @@ pub struct Agentline {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
-    pub(crate) here: Here,
+    pub(crate) here: HostEnv,
     pub(crate) programs: BTreeMap<String, PathBuf>,
-    pub(crate) roster: Roster,
+    pub(crate) registry: AgentRegistry,
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
     pub(crate) isolation: Isolation,
     /// Caches that are shared between runs.
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<CacheMemory>,
 }
 
 impl Agentline {
@@ -57,16 +59,16 @@ impl Agentline {
             Error::Usage(Problems::from(problem.hint("set HOME to a folder that you may write to")))
         })?;
         let cwd = std::env::current_dir().map_err(Error::io("read", "the current directory"))?;
-        Ok(Self::new(Here::new(env, home, cwd)))
+        Ok(Self::new(HostEnv::new(env, home, cwd)))
     }
 
     /// Creates an instance for an explicit environment, home and working directory. Reads no process state.
     #[must_use]
-    pub fn new(here: Here) -> Self {
+    pub fn new(here: HostEnv) -> Self {
         let inner = Inner {
             here,
             programs: BTreeMap::new(),
-            roster: Roster::default(),
+            registry: AgentRegistry::default(),
             prices: Arc::new(PriceTable::built_in()),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
@@ -105,20 +107,20 @@ impl Agentline {
 
     /// Sets the agents that are available: the built-in ones and those of the configuration.
     #[must_use]
-    pub fn agents(mut self, roster: Roster) -> Self {
-        Arc::make_mut(&mut self.inner).roster = roster;
+    pub fn agents(mut self, registry: AgentRegistry) -> Self {
+        Arc::make_mut(&mut self.inner).registry = registry;
         self
     }
 
     /// Returns the available agents.
     #[must_use]
-    pub fn roster(&self) -> &Roster {
-        &self.inner.roster
+    pub fn registry(&self) -> &AgentRegistry {
+        &self.inner.registry
     }
 
     /// Returns the environment and directories of the caller.
     #[must_use]
-    pub fn here(&self) -> &Here {
+    pub fn here(&self) -> &HostEnv {
         &self.inner.here
     }
 
@@ -151,15 +153,15 @@ impl Agentline {
         request.needs_live |= options.needs_live();
         let notices = std::mem::take(&mut request.notices);
         let run = match self.look_up(&request, &options).await {
-            Some(Looked::Hit(run)) => *run,
-            Some(Looked::Miss(keeper)) => keeper.keep(self.make(request, options).await?),
-            Some(Looked::Unclear) | None => self.make(request, options).await?,
+            Some(Lookup::Hit(run)) => *run,
+            Some(Lookup::Miss(recorder)) => recorder.keep(self.make(request, options).await?),
+            Some(Lookup::Unclear) | None => self.make(request, options).await?,
         };
         Ok(run.with_notices(notices))
     }
 
     /// Looks up the run in the cache; `None` if the request does not use the cache.
-    pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Looked> {
+    pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Lookup> {
         if !request.cache.on {
             return None;
         }
@@ -182,37 +184,38 @@ impl Agentline {
                 Err(outcome) => return Ok(Run::over(*outcome)),
             },
         };
-        ready.trip.order.clocks.spent = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        ready.prepared_run.order.clocks.spent =
+            Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         let wait = match ready.must_wait() {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        let (who, agent) = (ready.trip.order.who.clone(), ready.start.agent);
+        let (who, agent) = (ready.prepared_run.order.who.clone(), ready.start.agent);
         if wait.is_zero() {
-            return Ok(match LiveHandle::start(&self.inner, ready.start, &who.run_id, begun) {
+            return Ok(match ProcessHandle::start(&self.inner, ready.start, &who.run_id, begun) {
                 // The handle is dropped after this call, so no other run can share the process.
-                Ok(live) => live.run(ready.trip, Tell::WhenGone),
+                Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
                 Err(error) => Run::over(not_started(&who, agent, &error)),
             });
         }
         // Return the run before the wait is over, so that the caller can cancel it.
-        let bell = Bell::default();
-        let (driven, held) = link(Bell::clone(&bell));
-        let veil = Veil::new(&ready.start.launch.secrets);
-        let launched = Launched::of(&ready.start.launch, &veil);
-        let run = Run::new(who.run_id.clone(), held, launched).veiled(veil);
+        let wakeup = Wakeup::default();
+        let (driven, held) = link(Wakeup::clone(&wakeup));
+        let redactor = Redactor::new(&ready.start.launch.secrets);
+        let launched = Launched::of(&ready.start.launch, &redactor);
+        let run = Run::new(who.run_id.clone(), held, launched).redacted(redactor);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let stopped = tokio::select! {
                 () = tokio::time::sleep(wait) => None,
-                signal = driven.stopped(&bell) => Some(signal),
+                signal = driven.stopped(&wakeup) => Some(signal),
             };
             if let Some(signal) = stopped {
                 drop(ready);
                 return driven.finish(stopped_before(&who, signal));
             }
-            match LiveHandle::start_by(bell, &inner, ready.start, &who.run_id, begun) {
-                Ok(live) => live.take(ready.trip.board(driven, Tell::WhenGone)),
+            match ProcessHandle::start_by(wakeup, &inner, ready.start, &who.run_id, begun) {
+                Ok(live) => live.take(ready.prepared_run.board(driven, CompletionTiming::WhenGone)),
                 Err(error) => driven.finish(not_started(&who, agent, &error)),
             }
         });

@@ -11,32 +11,32 @@
 //! | `place.rs` | locates agentline's cache directory |
 
 mod entry;
-mod keeper;
 mod key;
 mod place;
+mod recorder;
 mod restore;
 mod store;
 
-pub(crate) use keeper::Keeper;
 pub use place::cache_dir;
+pub(crate) use recorder::Recorder;
 pub use store::CacheStats;
 
 use crate::{
     agentline::{Agentline, Inner},
-    finds::Finds,
+    finds::DetectCache,
     options::RunOptions,
     run::Run,
-    snapshot::{again::Snapshots, prints::Remembered},
+    snapshot::{again::SnapshotMemo, prints::PrintMemo},
 };
-use agentline_core::{CacheMark, CacheWish, Event, Notice, Record, RunRequest};
-use entry::Entry;
-use key::Question;
+use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record, RunRequest};
+use entry::CacheEntry;
+use key::CacheKey;
 use std::{
     io,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
-use store::{Room, Store};
+use store::{CacheStore, RemainingSpace};
 
 /// A cache directory.
 ///
@@ -49,13 +49,13 @@ use store::{Room, Store};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cache {
-    store: Store,
+    store: CacheStore,
 }
 
 impl Cache {
     /// Returns the cache that runs with this setting use.
     #[must_use]
-    pub fn of(agentline: &Agentline, wish: &CacheWish) -> Self {
+    pub fn of(agentline: &Agentline, wish: &CachePolicy) -> Self {
         Self { store: store(agentline.inner(), wish) }
     }
 
@@ -80,42 +80,42 @@ impl Cache {
     }
 }
 
-fn store(inner: &Inner, wish: &CacheWish) -> Store {
+fn store(inner: &Inner, wish: &CachePolicy) -> CacheStore {
     let folder = wish
         .path
         .as_ref()
         .map_or_else(|| inner.here.cache.join("outcomes"), |path| inner.here.cwd.join(path));
-    Store::new(folder, wish.max_mb)
+    CacheStore::new(folder, wish.max_mb)
 }
 
 /// What a process caches between runs: detections, file digests, free space and snapshots.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    finds: Finds,
-    files: Remembered,
-    room: Room,
-    pub(crate) snapshots: Snapshots,
+pub(crate) struct CacheMemory {
+    finds: DetectCache,
+    files: PrintMemo,
+    room: RemainingSpace,
+    pub(crate) snapshots: SnapshotMemo,
 }
 
 /// The result of a cache lookup.
-pub(crate) enum Looked {
+pub(crate) enum Lookup {
     /// The stored run.
     Hit(Box<Run>),
     /// The run is not stored yet. The recorder stores it when it has finished.
-    Miss(Keeper),
+    Miss(Recorder),
     /// The request is invalid or could not be checked in time. Starting the run reports the reason.
     Unclear,
 }
 
 /// Looks up a run in the cache.
-pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &RunOptions) -> Looked {
+pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &RunOptions) -> Lookup {
     let options = options.clone();
     let began_at = milliseconds();
     let held = agentline.clone();
     let time = crate::ready::preparation_time(&request);
     let look = move |inner: &Inner| look_now(&held, inner, request, &options, began_at);
     // On a timeout, the run starts normally and its outcome reports the problem.
-    agentline.blocking_within(time, look).await.unwrap_or(Looked::Unclear)
+    agentline.blocking_within(time, look).await.unwrap_or(Lookup::Unclear)
 }
 
 fn look_now(
@@ -124,14 +124,14 @@ fn look_now(
     request: RunRequest,
     options: &RunOptions,
     began_at: u64,
-) -> Looked {
+) -> Lookup {
     let wish = request.cache.clone();
     let store = store(inner, &wish);
     let mut notices = Vec::new();
     let question = match key::question(inner, request, options) {
-        key::Answer::Key(question) => Ok(*question),
-        key::Answer::Unclear => return Looked::Unclear,
-        key::Answer::Not { reason, warn } => {
+        key::KeyResult::Key(question) => Ok(*question),
+        key::KeyResult::Unclear => return Lookup::Unclear,
+        key::KeyResult::Not { reason, warn } => {
             notices
                 .extend(warn.then(|| Notice::new("not_cached", format!("the run is not cached: {reason}"))));
             Err(reason)
@@ -142,7 +142,7 @@ fn look_now(
         && wish.max_age.is_none_or(|age| seconds().saturating_sub(entry.meta.stored_at) <= age.as_secs())
     {
         match told(inner, question, &entry) {
-            Ok(Some(run)) => return Looked::Hit(Box::new(run)),
+            Ok(Some(run)) => return Lookup::Hit(Box::new(run)),
             Ok(None) => store.remove(&question.key),
             Err(why) => notices.push(Notice::new(
                 "not_cached",
@@ -150,11 +150,11 @@ fn look_now(
             )),
         }
     }
-    Looked::Miss(Keeper::new(agentline.clone(), store, question, wish.impure, notices, began_at))
+    Lookup::Miss(Recorder::new(agentline.clone(), store, question, wish.impure, notices, began_at))
 }
 
 /// Replays the run of an entry; `None` if the entry cannot be parsed.
-fn told(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<Option<Run>> {
+fn told(inner: &Inner, question: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
     let mut records: Vec<Record> = Vec::new();
     for line in entry.events().lines() {
         let Some(record) = Record::from_line(line) else { return Ok(None) };
@@ -172,9 +172,9 @@ fn told(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<Option<
     }
     outcome.run_id.clone_from(&question.who.run_id);
     outcome.name.clone_from(&question.who.name);
-    outcome.cache = Some(CacheMark::hit(&question.key, entry.meta.stored_at));
+    outcome.cache = Some(CacheStatus::hit(&question.key, entry.meta.stored_at));
     let run = Run::told_again(records, outcome, question.launched.clone(), entry.meta.began_at_ms);
-    Ok(Some(run.veiled(question.veil.clone())))
+    Ok(Some(run.redacted(question.redactor.clone())))
 }
 
 fn seconds() -> u64 {

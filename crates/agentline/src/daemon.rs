@@ -13,13 +13,13 @@ pub use client::{Client, NoDaemon};
 pub use messages::DaemonStatus;
 pub use server::{DaemonOptions, serve};
 
-use crate::detect::Here;
+use crate::detect::HostEnv;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
 /// Returns the path of the socket of this user's daemon.
 #[must_use]
-pub fn socket(here: &Here) -> PathBuf {
+pub fn socket(here: &HostEnv) -> PathBuf {
     let set = |name: &str| here.env.get(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     // With a separate cache directory, tests and sandboxes do not use the user's daemon.
     let runtime = set("XDG_RUNTIME_DIR").filter(|_| set("AGENTLINE_CACHE_DIR").is_none());

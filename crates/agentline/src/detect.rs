@@ -1,8 +1,8 @@
 //! Finds an agent's program on this machine with a few hundred file-system lookups. Starts no process.
 
-pub use agentline_core::detect::{Looked, Place};
+pub use agentline_core::detect::{Candidate, CheckedPath};
 
-use crate::{cache::cache_dir, look::DiskLook};
+use crate::{cache::cache_dir, look::DiskFs};
 use agentline_core::{
     Agent, Problem, Program, Version,
     detect::{Search, find, find_tool},
@@ -16,7 +16,7 @@ use std::{
 /// The caller's environment, home and directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Here {
+pub struct HostEnv {
     /// The environment variables.
     pub env: BTreeMap<String, String>,
     /// The home directory of the user.
@@ -32,7 +32,7 @@ pub struct Here {
     pub cache: PathBuf,
 }
 
-impl Here {
+impl HostEnv {
     /// Creates the description of a caller, with the cache directory that the environment names.
     #[must_use]
     pub fn new(env: BTreeMap<String, String>, home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
@@ -66,7 +66,7 @@ pub struct Detection {
     /// The path of Node.js, if it was found.
     pub node: Option<PathBuf>,
     /// All places that were searched, in order.
-    pub looked: Vec<Looked>,
+    pub looked: Vec<CheckedPath>,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// Problems that prevent the agent from starting.
@@ -78,7 +78,7 @@ impl Detection {
     /// directory.
     pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
         let found = self.looked.iter().find(|looked| looked.found)?;
-        if found.place != Place::NodeModules {
+        if found.place != Candidate::NodeModules {
             return None;
         }
         let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -88,55 +88,55 @@ impl Detection {
 }
 
 /// Searches for an agent's program outside the project, because the project's own program must not be started.
-pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: Here, refused: &Path) -> Detection {
-    let mut detection = detect(agent, &Here { project: PathBuf::new(), ..here });
+pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: HostEnv, refused: &Path) -> Detection {
+    let mut detection = detect(agent, &HostEnv { project: PathBuf::new(), ..here });
     if detection.program.is_none() {
-        let card = agent.card();
+        let info = agent.info();
         let message = format!(
             "{} was found in the workspace alone (`{}`), which is not trusted",
-            card.title,
+            info.title,
             refused.display()
         );
         let hint = format!(
             "type `npm install -g {}`, or run `agentline trust` in the workspace to start its own programs",
-            card.package
+            info.package
         );
-        detection.problems = vec![Problem::new(card.id, message).hint(hint)];
+        detection.problems = vec![Problem::new(info.id, message).hint(hint)];
     }
     detection
 }
 
 /// Searches for an agent's program.
 #[must_use]
-pub fn detect(agent: &dyn Agent, here: &Here) -> Detection {
-    let card = agent.card();
+pub fn detect(agent: &dyn Agent, here: &HostEnv) -> Detection {
+    let info = agent.info();
     let search = here.search();
-    let found = find(card, &search, &DiskLook);
-    let node = find_tool("node", &search, &DiskLook);
+    let found = find(info, &search, &DiskFs);
+    let node = find_tool("node", &search, &DiskFs);
     let version = found.program.as_ref().and_then(|p| p.version);
-    let supported = card.surfaces.iter().any(|s| agent.abilities(*s, version).works);
+    let supported = info.surfaces.iter().any(|s| agent.abilities(*s, version).works);
     let mut problems: Vec<Problem> = found.problem.into_iter().collect();
     let mut notes = Vec::new();
     match &found.program {
         None if problems.is_empty() => {
             let hint =
-                format!("type `npm install -g {}`, or name it with `{}`", card.package, card.path_variable);
-            problems.push(Problem::new(card.id, format!("{} was not found", card.title)).hint(hint));
+                format!("type `npm install -g {}`, or name it with `{}`", info.package, info.path_variable);
+            problems.push(Problem::new(info.id, format!("{} was not found", info.title)).hint(hint));
         }
         None => {}
         Some(program) => {
             if node.is_none() && needs_node(program) {
-                let hint = format!("install Node.js {} or newer and put `node` on PATH", card.min_node);
+                let hint = format!("install Node.js {} or newer and put `node` on PATH", info.min_node);
                 problems.push(
-                    Problem::new("node", format!("{} needs Node.js, which was not found", card.title))
+                    Problem::new("node", format!("{} needs Node.js, which was not found", info.title))
                         .hint(hint),
                 );
             }
-            notes.extend(version_note(version, card.pinned));
+            notes.extend(version_note(version, info.pinned));
         }
     }
     Detection {
-        agent: card.id,
+        agent: info.id,
         program: found.program,
         version,
         supported,
@@ -170,13 +170,13 @@ fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Here, detect};
-    use agentline_core::{Version, agents, detect::Place};
+    use super::{HostEnv, detect};
+    use agentline_core::{Version, agents, detect::Candidate};
     use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
-    fn here(root: &Path, path: &str) -> Here {
+    fn here(root: &Path, path: &str) -> HostEnv {
         let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
-        Here::new(env, root.join("home"), root.join("work"))
+        HostEnv::new(env, root.join("home"), root.join("work"))
     }
 
     #[cfg(unix)]
@@ -217,7 +217,7 @@ mod tests {
 
         let bin = root.path().join("home/.nvm/versions/node/v20.9.0/bin");
         let found = detect(agent, &here(root.path(), bin.to_str().unwrap()));
-        assert_eq!((found.looked[0].place, found.looked[0].found), (Place::Path, true));
+        assert_eq!((found.looked[0].place, found.looked[0].found), (Candidate::Path, true));
         assert_eq!(found.program.unwrap().path, bin.join("gemini"));
         assert!(found.notes[0].contains("older than 0.61.0"));
     }

@@ -6,13 +6,13 @@ pub use render::render;
 
 use crate::{
     agentline::Agentline,
-    detect::{Detection, Here, detect, detect_elsewhere},
+    detect::{Detection, HostEnv, detect, detect_elsewhere},
     install::{Node, find_node},
-    look::DiskLook,
+    look::DiskFs,
 };
 use agentline_core::{
-    Agent, Problem, Program, SignIn, Surface, Trust, Version, agents::Roster, detect::Looked,
-    divide_environment,
+    Agent, Problem, Program, SignIn, Surface, Trust, Version, agents::AgentRegistry, detect::CheckedPath,
+    filter_env,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The state of this machine. Serializes to JSON; see [`render`] for text.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct DoctorReport {
     /// The version of agentline.
     pub agentline: &'static str,
     /// The system, such as `linux x86_64`.
@@ -28,7 +28,7 @@ pub struct Report {
     /// The directory that was examined.
     pub folder: PathBuf,
     /// The cache directory of agentline.
-    pub cache: Cache,
+    pub cache: CacheReport,
     /// Node.js, if it was found.
     pub node: Option<Node>,
     /// Whether a supervisor cleans up if agentline is killed; `None` if the caller did not say.
@@ -37,7 +37,7 @@ pub struct Report {
     pub agents: Vec<AgentReport>,
 }
 
-impl Report {
+impl DoctorReport {
     /// Returns whether at least one agent can run now.
     #[must_use]
     pub fn ok(&self) -> bool {
@@ -48,7 +48,7 @@ impl Report {
 /// The cache directory of agentline.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Cache {
+pub struct CacheReport {
     /// The path of the directory.
     pub path: PathBuf,
     /// Why the directory is not writable, if so.
@@ -76,7 +76,7 @@ pub struct AgentReport {
     /// The surfaces of the agent, and whether this version of agentline supports them.
     pub surfaces: Vec<(Surface, bool)>,
     /// All places that were searched, in order.
-    pub looked: Vec<Looked>,
+    pub looked: Vec<CheckedPath>,
     /// All sign-in methods, in the order in which the agent tries them.
     pub sign_in: Vec<SignIn>,
     /// Whether the agent's own rules trust the directory; `None` if no rule applies.
@@ -94,44 +94,44 @@ pub struct AgentReport {
 /// Checks the built-in agents on this machine for runs with the default trust. Starts no process except `node
 /// --version`.
 #[must_use]
-pub fn doctor(here: &Here) -> Report {
-    examine_all(here, &Roster::default(), Trust::default(), |_| here.configured.clone())
+pub fn doctor(here: &HostEnv) -> DoctorReport {
+    examine_all(here, &AgentRegistry::default(), Trust::default(), |_| here.configured.clone())
 }
 
 impl Agentline {
     /// Checks all agents of this instance for runs in a workspace with this trust. Starts no process except `node
     /// --version`.
     #[must_use]
-    pub fn doctor(&self, cwd: &Path, trust: Trust) -> Report {
-        let here = Here { cwd: cwd.to_owned(), ..self.here().clone() };
-        examine_all(&here, self.roster(), trust, |id| self.configured(id))
+    pub fn doctor(&self, cwd: &Path, trust: Trust) -> DoctorReport {
+        let here = HostEnv { cwd: cwd.to_owned(), ..self.here().clone() };
+        examine_all(&here, self.registry(), trust, |id| self.configured(id))
     }
 }
 
 fn examine_all(
-    here: &Here,
-    roster: &Roster,
+    here: &HostEnv,
+    registry: &AgentRegistry,
     trust: Trust,
     configured: impl Fn(&str) -> Option<PathBuf>,
-) -> Report {
+) -> DoctorReport {
     let node = find_node(here);
     let examined = |agent: &'static dyn Agent| {
-        let here = Here { configured: configured(agent.card().id), ..here.clone() };
+        let here = HostEnv { configured: configured(agent.info().id), ..here.clone() };
         examine(agent, &here, trust, node.as_ref())
     };
-    Report {
+    DoctorReport {
         agentline: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         folder: here.cwd.clone(),
-        cache: Cache { path: here.cache.clone(), problem: cache_problem(&here.cache) },
-        agents: roster.all().map(examined).collect(),
+        cache: CacheReport { path: here.cache.clone(), problem: cache_problem(&here.cache) },
+        agents: registry.all().map(examined).collect(),
         node,
         supervisor: None,
     }
 }
 
 /// Returns the program that a run with this trust would start.
-fn detect_for_run(agent: &dyn Agent, here: &Here, trust: Trust) -> Detection {
+fn detect_for_run(agent: &dyn Agent, here: &HostEnv, trust: Trust) -> Detection {
     let detection = detect(agent, here);
     let workspace = here.cwd.canonicalize().unwrap_or_else(|_| here.cwd.clone());
     match detection.in_workspace(&workspace, &here.home) {
@@ -140,34 +140,34 @@ fn detect_for_run(agent: &dyn Agent, here: &Here, trust: Trust) -> Detection {
     }
 }
 
-fn examine(agent: &dyn Agent, here: &Here, trust: Trust, node: Option<&Node>) -> AgentReport {
-    let card = agent.card();
+fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>) -> AgentReport {
+    let info = agent.info();
     let Detection { program, version, supported, looked, mut notes, mut problems, .. } =
         detect_for_run(agent, here, trust);
     if program.is_some() && !supported {
-        problems.push(Problem::new(card.id, "this version of agentline cannot drive it yet"));
+        problems.push(Problem::new(info.id, "this version of agentline cannot drive it yet"));
     }
     if let Some(node) = node
-        && let Some(version) = node.version.filter(|v| v.0 < card.min_node)
+        && let Some(version) = node.version.filter(|v| v.0 < info.min_node)
     {
-        let message = format!("Node.js {version} is too old for {}: {} is needed", card.title, card.min_node);
+        let message = format!("Node.js {version} is too old for {}: {} is needed", info.title, info.min_node);
         problems
-            .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", card.min_node)));
+            .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", info.min_node)));
     }
-    problems.extend(agent.settings_problems(&here.cwd, &here.env, &here.home, &DiskLook));
+    problems.extend(agent.settings_problems(&here.cwd, &here.env, &here.home, &DiskFs));
 
-    let sign_in = agent.sign_in(&here.cwd, &here.env, &here.home, &DiskLook);
+    let sign_in = agent.sign_in(&here.cwd, &here.env, &here.home, &DiskFs);
     // For agents without sign-in facts, the sign-in cannot be checked.
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
     if !signed_in {
         let told: Vec<String> = sign_in.iter().filter_map(|s| s.fix.clone()).collect();
-        let message = format!("{} would find no sign-in", card.title);
-        let first = told.first().cloned().unwrap_or_else(|| card.sign_in_hint.to_owned());
+        let message = format!("{} would find no sign-in", info.title);
+        let first = told.first().cloned().unwrap_or_else(|| info.sign_in_hint.to_owned());
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
     }
-    let trusted = agent.trusts(&here.cwd, &here.env, &here.home, &DiskLook);
+    let trusted = agent.trusts(&here.cwd, &here.env, &here.home, &DiskFs);
     if trusted == Some(true) {
         notes.push(
             "the folder is trusted by a rule of the agent: `--trust run` still leaves its own settings out"
@@ -175,18 +175,18 @@ fn examine(agent: &dyn Agent, here: &Here, trust: Trust, node: Option<&Node>) ->
         );
     }
     AgentReport {
-        id: card.id,
-        title: card.title,
+        id: info.id,
+        title: info.title,
         ready: program.is_some() && problems.is_empty(),
         installed: program.is_some(),
         program,
         version,
-        tested: card.pinned,
-        surfaces: card.surfaces.iter().map(|s| (*s, agent.abilities(*s, version).works)).collect(),
+        tested: info.pinned,
+        surfaces: info.surfaces.iter().map(|s| (*s, agent.abilities(*s, version).works)).collect(),
         looked,
         sign_in,
         trusted,
-        withheld: divide_environment(&here.env, card.variables, &[]).withheld,
+        withheld: filter_env(&here.env, info.variables, &[]).withheld,
         notes,
         problems,
         fixes,

@@ -3,7 +3,7 @@
 use crate::{agentline::Agentline, process::Supervisor};
 use agentline_core::{
     Config, RunRequest,
-    agents::{self, Roster},
+    agents::{self, AgentRegistry},
 };
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ impl Agentline {
     pub fn equip(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
         request.notices.clone_from(&config.notices);
-        let roster = Roster::of(&config.agents);
+        let registry = AgentRegistry::of(&config.agents);
         for (agent, settings) in &config.agents {
-            let card = roster.find(agent).ok().map(|agent| agent.card());
-            let variable = card.and_then(|card| self.here().env.get(card.path_variable));
+            let info = registry.find(agent).ok().map(|agent| agent.info());
+            let variable = info.and_then(|info| self.here().env.get(info.path_variable));
             if variable.is_some_and(|named| !named.is_empty())
                 && config.is_from_file(&format!("agents.{agent}.program"))
             {
@@ -25,13 +25,13 @@ impl Agentline {
                 continue;
             }
             // Built-in agents are searched for; any other agent is where its command says.
-            let unknown = roster.find(agent).is_ok_and(|agent| agent.card().package.is_empty());
+            let unknown = registry.find(agent).is_ok_and(|agent| agent.info().package.is_empty());
             let command = settings.command.as_ref().and_then(|words| words.first()).filter(|_| unknown);
             if let Some(program) = command.map(PathBuf::from).or_else(|| settings.program.clone()) {
                 self = self.program(agent, program);
             }
         }
-        let id = roster.find(&request.agent).map_or(request.agent.as_str(), |agent| agent.card().id);
+        let id = registry.find(&request.agent).map_or(request.agent.as_str(), |agent| agent.info().id);
         if let Some(settings) = config.agents.get(id) {
             for (name, value) in &settings.env {
                 request.env.entry(name.clone()).or_insert_with(|| value.clone());
@@ -41,7 +41,7 @@ impl Agentline {
                 request.agent_args = request.agent_args.or_else(|| settings.args.clone());
             }
         }
-        self = self.agents(roster);
+        self = self.agents(registry);
         if let Some(program) = &config.supervisor {
             self = self.supervisor(Supervisor::Path(program.clone()));
         }

@@ -13,7 +13,7 @@ mod os;
 #[cfg(test)]
 mod tests;
 
-use agentline_core::{OUTSIDE_WORKSPACE, Resolved};
+use agentline_core::{OUTSIDE_WORKSPACE, ResolvedPath};
 use os::Folder;
 use std::{
     ffi::OsStr,
@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 16;
 
 /// The files that an agent may access.
 #[derive(Debug)]
-pub struct Files {
+pub struct AgentFiles {
     /// The workspace, followed by the included directories.
     roots: Vec<Root>,
     max_read: u64,
@@ -83,7 +83,7 @@ pub enum FileError {
     },
 }
 
-impl Files {
+impl AgentFiles {
     /// Opens a workspace and other directories. Included directories that do not exist are ignored.
     ///
     /// # Errors
@@ -120,23 +120,23 @@ impl Files {
 
     /// Resolves a path according to the current state of the disk.
     #[must_use]
-    pub fn resolve(&self, path: &str) -> Resolved {
-        let Ok(real) = self.follow(path) else { return Resolved::unclear(path) };
+    pub fn resolve(&self, path: &str) -> ResolvedPath {
+        let Ok(real) = self.follow(path) else { return ResolvedPath::unclear(path) };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         if follow::depends_on_process(&self.workspace().join(path)) || follow::depends_on_process(&real) {
-            return Resolved::unclear(text(&real));
+            return ResolvedPath::unclear(text(&real));
         }
         match self.root_of(&real) {
-            Some((0, rest)) => Resolved::in_workspace(text(&real), text(rest)),
-            Some(_) => Resolved::included(text(&real)),
-            None => Resolved::outside(text(&real)),
+            Some((0, rest)) => ResolvedPath::in_workspace(text(&real), text(rest)),
+            Some(_) => ResolvedPath::included(text(&real)),
+            None => ResolvedPath::outside(text(&real)),
         }
     }
 
     /// Resolves a path like [`resolve`](Self::resolve), and adds the other names of a hard-linked file. Finding them
     /// walks the workspace and the included directories.
     #[must_use]
-    pub fn resolve_with_names(&self, path: &str) -> Resolved {
+    pub fn resolve_with_names(&self, path: &str) -> ResolvedPath {
         let resolved = self.resolve(path);
         let folders = self.roots.iter().map(|root| root.path.as_path());
         match names::other_names(Path::new(&resolved.path), folders) {

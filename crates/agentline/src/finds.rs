@@ -3,8 +3,8 @@
 
 use crate::{
     agentline::Inner,
-    detect::{Detection, Here},
-    snapshot::stamp::Stamp,
+    detect::{Detection, HostEnv},
+    snapshot::stamp::FileStamp,
 };
 use agentline_core::{Agent, Program};
 use std::{
@@ -21,7 +21,7 @@ const MOST: usize = 16;
 
 /// A cache of recent detections.
 #[derive(Debug, Default)]
-pub(crate) struct Finds {
+pub(crate) struct DetectCache {
     known: Mutex<VecDeque<Find>>,
 }
 
@@ -29,24 +29,24 @@ pub(crate) struct Finds {
 struct Find {
     when: Instant,
     agent: &'static str,
-    here: Here,
+    here: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
-    files: Vec<Option<Stamp>>,
+    files: Vec<Option<FileStamp>>,
     detection: Arc<Detection>,
 }
 
 /// Returns the stamps of the program and of the script that it runs. A stamp includes the identity of the file, because
 /// npm gives all files the same time and an agent's program may be a one-line script that never changes.
-fn files_of(program: &Program) -> Vec<Option<Stamp>> {
+fn files_of(program: &Program) -> Vec<Option<FileStamp>> {
     let paths = std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new));
-    paths.map(Stamp::of_path).collect()
+    paths.map(FileStamp::of_path).collect()
 }
 
-impl Finds {
+impl DetectCache {
     /// Returns where the agent's program is for this caller. Blocks if it has to search.
     pub(crate) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
-        let id = agent.card().id;
+        let id = agent.info().id;
         let configured = inner.programs.get(id);
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,10 +97,10 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
         write("#!/bin/sh\n");
-        let here = |cwd: &str| Here::new([].into(), dir.path(), dir.path().join(cwd));
+        let here = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
         let agentline = |cwd: &str| Agentline::new(here(cwd)).program("gemini", &program);
         let agent = agents::find("gemini").unwrap();
-        let finds = Finds::default();
+        let finds = DetectCache::default();
         let find = |cwd: &str| finds.detect(agentline(cwd).inner(), agent);
         let first = find("one");
         assert!(first.program.is_some());

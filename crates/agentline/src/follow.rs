@@ -1,12 +1,12 @@
 //! Follows the session file that an agent writes during a run.
 
 use crate::{
-    litter::Litter,
-    look::DiskLook,
+    abandoned::AbandonedSession,
+    look::DiskFs,
     regular_file::open_regular,
     session_cleanup::{CleanFolder, changed, hold_session_file, remove_empty_duplicates},
 };
-use agentline_core::{Agent, LineSplitter, Millis, Piece, SessionSpot};
+use agentline_core::{Agent, LineSplitter, Millis, SessionFilePattern, SplitItem};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -78,7 +78,7 @@ impl AgentHome {
 
     /// Finds the session directory of a workspace.
     fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
-        let found = agent.session_folder(&self.path, cwd, &DiskLook);
+        let found = agent.session_folder(&self.path, cwd, &DiskFs);
         let mut all = self.lock();
         all.remove(cwd);
         if let Some(path) = found.clone() {
@@ -100,7 +100,7 @@ pub(crate) struct Follower {
     /// When a new session was first reported; `None` for a stored session.
     begun: Option<SystemTime>,
     is_stored: bool,
-    spot: Option<SessionSpot>,
+    spot: Option<SessionFilePattern>,
     /// The files that existed before the run, with their sizes. Only later content belongs to the run.
     before: BTreeMap<PathBuf, u64>,
     files: BTreeMap<PathBuf, Followed>,
@@ -174,19 +174,19 @@ impl Follower {
     /// Returns the files that the run left behind and that would harm the user's data.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let before: Vec<PathBuf> = self.before.keys().cloned().collect();
-        self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskLook)).unwrap_or_default()
+        self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskFs)).unwrap_or_default()
     }
 
     /// Describes a session of this workspace, for removal if it turns out to be unused.
-    pub(crate) fn litter(&self, session: &str) -> Litter {
+    pub(crate) fn abandoned(&self, session: &str) -> AbandonedSession {
         let (home, cwd) = (self.home.path.clone(), self.cwd.clone());
-        Litter { agent: self.agent, home, cwd, session: session.to_owned() }
+        AbandonedSession { agent: self.agent, home, cwd, session: session.to_owned() }
     }
 
     fn find_spot(&mut self, session: &str) {
         if self.spot.is_none() {
             let folder = self.home.find_sessions_of(self.agent, &self.cwd);
-            self.spot = folder.map(|folder| self.agent.session_spot(folder, session));
+            self.spot = folder.map(|folder| self.agent.session_file_pattern(folder, session));
         }
     }
 
@@ -240,7 +240,7 @@ impl Follower {
             let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
             let is_remembered = known.is_some();
             if let Some(folder) = known {
-                self.spot = Some(self.agent.session_spot(folder, &session));
+                self.spot = Some(self.agent.session_file_pattern(folder, &session));
             }
             self.open_new();
             if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
@@ -288,8 +288,8 @@ fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
     bytes.truncate(read);
 }
 
-fn keep(piece: Piece<'_>, lines: &mut Vec<String>) {
-    if let Piece::Line(text) = piece
+fn keep(piece: SplitItem<'_>, lines: &mut Vec<String>) {
+    if let SplitItem::Line(text) = piece
         && !text.trim().is_empty()
     {
         lines.push(text.into_owned());

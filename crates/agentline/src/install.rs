@@ -7,8 +7,8 @@ mod npm;
 
 pub use npm::{Node, find_node};
 
-use crate::{detect::Here, look::DiskLook};
-use agentline_core::{Agent, Card, Look, Program, detect::program_in};
+use crate::{detect::HostEnv, look::DiskFs};
+use agentline_core::{Agent, AgentInfo, FileSystem, Program, detect::program_in};
 use std::{
     fmt, fs,
     io::{self, ErrorKind},
@@ -22,7 +22,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// The progress of an installation. `Display` writes one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum InstallProgress {
     /// Waiting for another process that installs the same version.
     Waiting {
         /// The lock file of the other process.
@@ -49,7 +49,7 @@ pub enum Progress {
     },
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for InstallProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting { lock } => write!(f, "waiting for another installation ({})", lock.display()),
@@ -164,10 +164,10 @@ impl fmt::Display for Tail<'_> {
 pub fn ensure(
     agent: &dyn Agent,
     version: &str,
-    here: &Here,
-    on: &mut dyn FnMut(Progress),
+    here: &HostEnv,
+    on: &mut dyn FnMut(InstallProgress),
 ) -> Result<Program, InstallError> {
-    let job = Job::new(agent.card(), version, here)?;
+    let job = Job::new(agent.info(), version, here)?;
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
@@ -184,22 +184,22 @@ pub fn ensure(
 
 /// The installation of one version of one agent.
 struct Job<'a> {
-    card: &'static Card,
-    here: &'a Here,
+    info: &'static AgentInfo,
+    here: &'a HostEnv,
     version: &'a str,
     name: String,
     agents: PathBuf,
 }
 
 impl<'a> Job<'a> {
-    fn new(card: &'static Card, version: &'a str, here: &'a Here) -> Result<Self, InstallError> {
+    fn new(info: &'static AgentInfo, version: &'a str, here: &'a HostEnv) -> Result<Self, InstallError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
         let whole = version.split(['-', '+']).next().is_some_and(|v| v.split('.').count() == 3);
         if !whole || !version.starts_with(|c: char| c.is_ascii_digit()) || !version.chars().all(plain) {
             return Err(InstallError::Version(version.to_owned()));
         }
-        let name = format!("{}-{version}", card.id);
-        Ok(Self { card, here, version, name, agents: here.cache.join("agents") })
+        let name = format!("{}-{version}", info.id);
+        Ok(Self { info, here, version, name, agents: here.cache.join("agents") })
     }
 
     fn folder(&self) -> PathBuf {
@@ -207,7 +207,7 @@ impl<'a> Job<'a> {
     }
 
     fn what(&self) -> String {
-        format!("{}@{}", self.card.package, self.version)
+        format!("{}@{}", self.info.package, self.version)
     }
 
     /// Returns the program if the directory contains the expected version, or else a description of what was found.
@@ -217,20 +217,20 @@ impl<'a> Job<'a> {
 
     fn complete(&self, folder: &Path) -> Result<Program, String> {
         let modules = folder.join("node_modules");
-        let package = modules.join(self.card.package).join("package.json");
-        let json = DiskLook.read(&package).ok_or_else(|| format!("no `{}`", package.display()))?;
+        let package = modules.join(self.info.package).join("package.json");
+        let json = DiskFs.read(&package).ok_or_else(|| format!("no `{}`", package.display()))?;
         let json: serde_json::Value = serde_json::from_slice(&json).map_err(|e| e.to_string())?;
         let found = json.get("version").and_then(|v| v.as_str()).unwrap_or("no version");
         if found != self.version {
             return Err(format!("version {found}"));
         }
         let bin = modules.join(".bin");
-        program_in(self.card, &self.here.search(), &bin, &DiskLook)
-            .ok_or_else(|| format!("no program `{}` in `{}`", self.card.program, bin.display()))
+        program_in(self.info, &self.here.search(), &bin, &DiskFs)
+            .ok_or_else(|| format!("no program `{}` in `{}`", self.info.program, bin.display()))
     }
 
     /// Locks this version until the file is dropped. Returns `None` if the file system does not support locks.
-    fn lock(&self, on: &mut dyn FnMut(Progress)) -> Result<Option<fs::File>, InstallError> {
+    fn lock(&self, on: &mut dyn FnMut(InstallProgress)) -> Result<Option<fs::File>, InstallError> {
         let path = self.agents.join(format!(".{}.lock", self.name));
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|e| self.cache_error("write", &path, e))?;
@@ -245,7 +245,7 @@ impl<'a> Job<'a> {
                 }
                 Err(fs::TryLockError::WouldBlock) => {
                     if !std::mem::replace(&mut told, true) {
-                        on(Progress::Waiting { lock: path.clone() });
+                        on(InstallProgress::Waiting { lock: path.clone() });
                     }
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -253,11 +253,11 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn install(&self, alone: bool, on: &mut dyn FnMut(Progress)) -> Result<Program, InstallError> {
-        let node = find_node(self.here).ok_or(InstallError::NoNode { needed: self.card.min_node })?;
-        if node.version.is_some_and(|v| v.0 < self.card.min_node) {
+    fn install(&self, alone: bool, on: &mut dyn FnMut(InstallProgress)) -> Result<Program, InstallError> {
+        let node = find_node(self.here).ok_or(InstallError::NoNode { needed: self.info.min_node })?;
+        if node.version.is_some_and(|v| v.0 < self.info.min_node) {
             let found = node.version.map(|v| v.to_string()).unwrap_or_default();
-            return Err(InstallError::NodeTooOld { path: node.path, found, needed: self.card.min_node });
+            return Err(InstallError::NodeTooOld { path: node.path, found, needed: self.info.min_node });
         }
         let npm = npm::find_npm(self.here, &node.path)
             .ok_or_else(|| InstallError::NoNpm { node: node.path.clone() })?;
@@ -269,8 +269,8 @@ impl<'a> Job<'a> {
         let staging = staging.map_err(|e| self.cache_error("make a folder in", &self.agents, e))?;
 
         let start = Instant::now();
-        on(Progress::Installing { what: self.what(), folder: self.folder() });
-        let (what, with_script) = (self.what(), self.card.install_script);
+        on(InstallProgress::Installing { what: self.what(), folder: self.folder() });
+        let (what, with_script) = (self.what(), self.info.install_script);
         npm::install(&npm, &node.path, &what, staging.path(), self.here, with_script, on)?;
         let incomplete = |found| InstallError::Incomplete { what: self.what(), folder: self.folder(), found };
         self.complete(staging.path()).map_err(incomplete)?;
@@ -286,13 +286,13 @@ impl<'a> Job<'a> {
         }
         // The directory was renamed, so there is nothing to remove.
         let _moved = staging.keep();
-        on(Progress::Installed { what: self.what(), took: start.elapsed() });
+        on(InstallProgress::Installed { what: self.what(), took: start.elapsed() });
         self.installed().map_err(incomplete)
     }
 
     /// Removes the directories of installations that were killed. Requires the lock.
     fn sweep(&self, prefix: &str) {
-        for name in DiskLook.list(&self.agents).unwrap_or_default() {
+        for name in DiskFs.list(&self.agents).unwrap_or_default() {
             if name.starts_with(prefix) {
                 // A directory that cannot be removed only takes up space.
                 let _ignored = fs::remove_dir_all(self.agents.join(name));

@@ -1,6 +1,8 @@
 //! Drives coding-agent command-line tools and reports what they did: the answer, the files that changed, the cost, and
 //! whether the run succeeded.
 
+mod abandoned;
+mod active_run;
 pub mod agent_cli;
 mod agentline;
 mod answer;
@@ -19,12 +21,10 @@ mod error;
 pub mod files;
 mod finds;
 mod follow;
-mod gear;
 pub mod host;
 pub mod install;
 mod integrity;
 mod link;
-mod litter;
 mod live;
 pub mod look;
 mod look_once;
@@ -40,8 +40,8 @@ pub mod review;
 mod run;
 mod run_messages;
 pub mod schema;
-mod seat;
 mod seen;
+mod services;
 mod session;
 mod session_cleanup;
 pub mod sessions;
@@ -58,7 +58,7 @@ mod workspace;
 pub mod workspace_trust;
 
 pub use crate::agentline::Agentline;
-pub use crate::answer::{Answered, Answerer, Judge, Permit};
+pub use crate::answer::{HandledRequest, Permission, PermissionHandler, RequestHandler};
 pub use agentline_core as core;
 pub use agentline_core::*;
 pub use error::Error;

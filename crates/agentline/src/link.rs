@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// Wakes an event loop when a run is cancelled or its consumer has room again.
-pub(crate) type Bell = Arc<Notify>;
+pub(crate) type Wakeup = Arc<Notify>;
 
 /// How many batches of events may be queued for a slow consumer before the agent's output is no longer read.
 const BATCHES: usize = 4;
@@ -37,7 +37,7 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    bell: Bell,
+    wakeup: Wakeup,
     /// Wakes tasks that wait only for the end of the run.
     over: Notify,
 }
@@ -64,19 +64,19 @@ impl Shared {
         state.stop.get_or_insert(signal);
         state.asked_to_stop.get_or_insert_with(|| (signal, Instant::now()));
         drop(state);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 }
 
 /// The end of the channel that the event loop holds.
 #[derive(Debug)]
-pub(crate) struct Driven {
+pub(crate) struct RunSender {
     shared: Arc<Shared>,
 }
 
 /// The end of the channel that the handle holds. Dropping it cancels the run.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct RunReceiver {
     shared: Arc<Shared>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Stopper {
 }
 
 /// An item received over the channel.
-pub(crate) enum Came {
+pub(crate) enum RunItem {
     Batch(Vec<Record>),
     Over(Option<Box<Outcome>>),
 }
@@ -95,12 +95,12 @@ pub(crate) enum Came {
 /// The signal of the cancellation when a handle is dropped.
 const DROPPED: i32 = 15;
 
-pub(crate) fn link(bell: Bell) -> (Driven, Held) {
-    let shared = Arc::new(Shared { state: Mutex::new(State::default()), bell, over: Notify::new() });
-    (Driven { shared: Arc::clone(&shared) }, Held { shared })
+pub(crate) fn link(wakeup: Wakeup) -> (RunSender, RunReceiver) {
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()), wakeup, over: Notify::new() });
+    (RunSender { shared: Arc::clone(&shared) }, RunReceiver { shared })
 }
 
-impl Driven {
+impl RunSender {
     /// Queues events. Never blocks.
     pub(crate) fn send(&self, batch: Vec<Record>) {
         let mut state = self.shared.lock();
@@ -126,12 +126,12 @@ impl Driven {
     }
 
     /// Waits for a cancellation while no event loop drives the run.
-    pub(crate) async fn stopped(&self, bell: &Bell) -> i32 {
+    pub(crate) async fn stopped(&self, wakeup: &Wakeup) -> i32 {
         loop {
             if let Some(signal) = self.stop() {
                 return signal;
             }
-            bell.notified().await;
+            wakeup.notified().await;
         }
     }
 
@@ -146,25 +146,25 @@ impl Driven {
     }
 }
 
-impl Drop for Driven {
+impl Drop for RunSender {
     fn drop(&mut self) {
         self.shared.end_with(None);
     }
 }
 
-impl Held {
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Came> {
+impl RunReceiver {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<RunItem> {
         let mut state = self.shared.lock();
         if let Some(batch) = state.batches.pop_front() {
             let had_been_full = state.batches.len() + 1 >= BATCHES;
             drop(state);
             if had_been_full {
-                self.shared.bell.notify_one();
+                self.shared.wakeup.notify_one();
             }
-            return Poll::Ready(Came::Batch(batch));
+            return Poll::Ready(RunItem::Batch(batch));
         }
         if state.closed {
-            return Poll::Ready(Came::Over(state.outcome.take()));
+            return Poll::Ready(RunItem::Over(state.outcome.take()));
         }
         state.waker = Some(cx.waker().clone());
         Poll::Pending
@@ -177,7 +177,7 @@ impl Held {
         let unread = std::mem::take(&mut state.batches);
         drop(state);
         if unread.len() >= BATCHES {
-            self.shared.bell.notify_one();
+            self.shared.wakeup.notify_one();
         }
     }
 
@@ -186,7 +186,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RunReceiver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.dropped = true;
@@ -228,7 +228,7 @@ pub(crate) struct Finisher {
 
 /// The state of a run, for the watchdog of its loop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RunState {
+pub(crate) struct RunProgress {
     /// The signal and time of the first cancellation.
     pub(crate) asked_to_stop: Option<(i32, Instant)>,
     /// Whether the loop has taken the cancellation.
@@ -237,11 +237,11 @@ pub(crate) struct RunState {
 
 impl Finisher {
     /// Returns the state of the run; `None` if it has ended.
-    pub(crate) fn state(&self) -> Option<RunState> {
+    pub(crate) fn state(&self) -> Option<RunProgress> {
         let shared = self.shared.upgrade()?;
         let state = shared.lock();
         let is_stopping = state.asked_to_stop.is_some() && state.stop.is_none();
-        (!state.closed).then_some(RunState { asked_to_stop: state.asked_to_stop, is_stopping })
+        (!state.closed).then_some(RunProgress { asked_to_stop: state.asked_to_stop, is_stopping })
     }
 
     /// Ends the run with this outcome, unless it has already ended.
@@ -263,7 +263,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline_core::{Event, Origin, Who};
+    use agentline_core::{Event, Origin, RunInfo};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[derive(Default)]
@@ -281,7 +281,7 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        let (driven, held) = link(Bell::default());
+        let (driven, held) = link(Wakeup::default());
         assert!(held.poll(&mut cx).is_pending());
         driven.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
@@ -294,9 +294,9 @@ mod tests {
         assert!(held.poll(&mut cx).is_pending());
         driven.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        let failure = agentline_core::Failure::new(agentline_core::Kind::Crashed, "over");
-        driven.finish(Outcome::not_begun(&Who::default(), agentline_core::Verdict::Failed, failure));
+        let failure = agentline_core::Failure::new(agentline_core::FailureKind::Crashed, "over");
+        driven.finish(Outcome::not_begun(&RunInfo::default(), agentline_core::Verdict::Failed, failure));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
-        assert!(matches!(held.poll(&mut cx), Poll::Ready(Came::Over(Some(_)))));
+        assert!(matches!(held.poll(&mut cx), Poll::Ready(RunItem::Over(Some(_)))));
     }
 }

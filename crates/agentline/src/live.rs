@@ -1,21 +1,21 @@
 //! A handle of a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
 
 use crate::{
+    abandoned::AbandonedSession,
+    active_run::{CompletionTiming, ProcessGone, Submission, refuse},
     agentline::Inner,
     drive::drive,
     follow::AgentHome,
     integrity::Integrity,
-    link::{Bell, Held, link},
-    litter::Litter,
+    link::{RunReceiver, Wakeup, link},
     private_dir::PrivateDir,
     process::{Process, SpawnError},
-    ready::{Start, Trip},
+    ready::{PreparedProcess, PreparedRun},
     run::{Launched, Run},
-    seat::{Boarding, Gone, Tell, refuse},
     tape_file::TapeFile,
     temp_dir::ProcessTemp,
 };
-use agentline_core::{Connection, Spent, Veil};
+use agentline_core::{Connection, Redactor, UsageTotals};
 use std::{path::PathBuf, sync::Arc, time::Instant};
 use tokio::{
     sync::{
@@ -26,7 +26,7 @@ use tokio::{
 };
 
 /// A live process before its event loop starts.
-pub(crate) struct Live {
+pub(crate) struct SpawnedProcess {
     pub(crate) process: Process,
     pub(crate) connection: Connection,
     /// Secrets that are redacted in the output of every run.
@@ -42,44 +42,44 @@ pub(crate) struct Live {
     /// Files to copy from the private directory back to the user's home.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     /// Submitted runs. When all senders are dropped, the process is retired.
-    pub(crate) boarding: UnboundedReceiver<Boarding>,
-    pub(crate) bell: Bell,
-    pub(crate) state: watch::Sender<LiveState>,
-    pub(crate) gone: Gone,
+    pub(crate) submission: UnboundedReceiver<Submission>,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) state: watch::Sender<ProcessLoad>,
+    pub(crate) gone: ProcessGone,
     /// Whether the process outlives its runs.
     pub(crate) lives_on: bool,
     /// A session that the agent opens by itself when it starts.
-    pub(crate) litter: Option<Litter>,
+    pub(crate) abandoned: Option<AbandonedSession>,
     pub(crate) temp: ProcessTemp,
 }
 
 /// The state of a live process, for choosing one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct LiveState {
+pub(crate) struct ProcessLoad {
     /// Whether the agent has answered.
     pub(crate) ready: bool,
     /// Whether the process accepts no more runs.
     pub(crate) closed: bool,
     /// The number of runs on the process.
-    pub(crate) seats: usize,
+    pub(crate) active_runs: usize,
     /// The number of runs whose session is still being opened.
     pub(crate) opening: usize,
     /// The number of runs so far.
     pub(crate) served: u32,
     /// The reported usage of all runs together.
-    pub(crate) spent: Spent,
+    pub(crate) spent: UsageTotals,
 }
 
 /// A handle of a live agent process. Dropping it retires the process, which exits when its runs have ended.
 #[derive(Debug)]
-pub(crate) struct LiveHandle {
-    board: UnboundedSender<Boarding>,
-    bell: Bell,
-    state: watch::Receiver<LiveState>,
-    gone: Gone,
+pub(crate) struct ProcessHandle {
+    board: UnboundedSender<Submission>,
+    wakeup: Wakeup,
+    state: watch::Receiver<ProcessLoad>,
+    gone: ProcessGone,
     task: JoinHandle<()>,
     launched: Launched,
-    veil: Veil,
+    redactor: Redactor,
     /// The home directory that the agent sees.
     pub(crate) agent_home: Arc<AgentHome>,
     /// The state of the files that enforce the policy.
@@ -88,36 +88,41 @@ pub(crate) struct LiveHandle {
     pub(crate) pid: Option<u32>,
 }
 
-impl LiveHandle {
+impl ProcessHandle {
     /// Starts a process. `mark` identifies everything that it starts.
-    pub(crate) fn start(inner: &Inner, start: Start, mark: &str, begun: Instant) -> Result<Self, SpawnError> {
-        Self::start_by(Bell::default(), inner, start, mark, begun)
+    pub(crate) fn start(
+        inner: &Inner,
+        start: PreparedProcess,
+        mark: &str,
+        begun: Instant,
+    ) -> Result<Self, SpawnError> {
+        Self::start_by(Wakeup::default(), inner, start, mark, begun)
     }
 
     /// Starts a process like [`start`](Self::start), for a run that already has its channel.
     pub(crate) fn start_by(
-        bell: Bell,
+        wakeup: Wakeup,
         inner: &Inner,
-        start: Start,
+        start: PreparedProcess,
         mark: &str,
         begun: Instant,
     ) -> Result<Self, SpawnError> {
-        let (board, boarding) = tokio::sync::mpsc::unbounded_channel();
-        let veil = Veil::new(&start.launch.secrets);
-        let launched = Launched::of(&start.launch, &veil);
+        let (board, submission) = tokio::sync::mpsc::unbounded_channel();
+        let redactor = Redactor::new(&start.launch.secrets);
+        let launched = Launched::of(&start.launch, &redactor);
         let agent_home = AgentHome::new(start.launch.agent_home.clone());
-        let live = inner.go_live(start, mark, boarding, Bell::clone(&bell), begun)?;
+        let live = inner.go_live(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
         let state = live.state.subscribe();
-        let (pid, gone) = (live.process.pid(), Gone::clone(&live.gone));
+        let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
         let integrity = Arc::clone(&live.integrity);
         Ok(Self {
             board,
-            bell,
+            wakeup,
             state,
             gone,
             task: tokio::spawn(drive(live)),
             launched,
-            veil,
+            redactor,
             agent_home,
             integrity,
             pid,
@@ -125,21 +130,22 @@ impl LiveHandle {
     }
 
     /// Submits a run. If the process has exited in the meantime, the outcome reports it.
-    pub(crate) fn run(&self, trip: Trip, tell: Tell) -> Run {
-        let run_id = trip.order.who.run_id.clone();
-        Run::new(run_id, self.board(trip, tell), self.launched.clone()).veiled(self.veil.clone())
+    pub(crate) fn run(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> Run {
+        let run_id = prepared_run.order.who.run_id.clone();
+        Run::new(run_id, self.board(prepared_run, tell), self.launched.clone())
+            .redacted(self.redactor.clone())
     }
 
     /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
-    pub(crate) fn board(&self, trip: Trip, tell: Tell) -> Held {
-        let (driven, held) = link(Bell::clone(&self.bell));
-        self.take(trip.board(driven, tell));
+    pub(crate) fn board(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> RunReceiver {
+        let (driven, held) = link(Wakeup::clone(&self.wakeup));
+        self.take(prepared_run.board(driven, tell));
         held
     }
 
     /// Submits a run whose channel already wakes this process's loop.
-    pub(crate) fn take(&self, boarding: Boarding) {
-        if let Err(gone) = self.board.send(boarding) {
+    pub(crate) fn take(&self, submission: Submission) {
+        if let Err(gone) = self.board.send(submission) {
             refuse(gone.0, self.gone.get());
         }
     }
@@ -150,21 +156,21 @@ impl LiveHandle {
     }
 
     /// Returns the current state of the process.
-    pub(crate) fn state(&self) -> LiveState {
+    pub(crate) fn state(&self) -> ProcessLoad {
         self.state.borrow().clone()
     }
 
     /// Returns a receiver of the state, which is updated until the loop ends.
-    pub(crate) fn watch(&self) -> watch::Receiver<LiveState> {
+    pub(crate) fn watch(&self) -> watch::Receiver<ProcessLoad> {
         self.state.clone()
     }
 
     /// Waits until the state matches or the process is closed, and returns the state.
-    pub(crate) async fn wait_for(&self, mut so: impl FnMut(&LiveState) -> bool) -> LiveState {
+    pub(crate) async fn wait_for(&self, mut so: impl FnMut(&ProcessLoad) -> bool) -> ProcessLoad {
         let mut state = self.state.clone();
         match state.wait_for(|now| now.closed || so(now)).await {
             Ok(now) => now.clone(),
-            Err(_) => LiveState { closed: true, ..LiveState::default() },
+            Err(_) => ProcessLoad { closed: true, ..ProcessLoad::default() },
         }
     }
 

@@ -1,7 +1,7 @@
-//! The real file system as a [`Look`] for the core.
+//! The real file system as a [`FileSystem`] for the core.
 
 use crate::regular_file::read_regular;
-use agentline_core::Look;
+use agentline_core::FileSystem;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,9 +12,9 @@ const LONGEST: usize = 64 * 1024 * 1024;
 
 /// Read access to the disk. Never writes, and never blocks on a pipe or device.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DiskLook;
+pub struct DiskFs;
 
-impl Look for DiskLook {
+impl FileSystem for DiskFs {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         self.small(path, LONGEST)
     }
@@ -82,8 +82,8 @@ fn plain(path: PathBuf) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{DiskLook, plain};
-    use agentline_core::Look;
+    use super::{DiskFs, plain};
+    use agentline_core::FileSystem;
     use std::{fs, path::PathBuf};
 
     #[test]
@@ -92,14 +92,14 @@ mod tests {
         let file = dir.path().join("a.txt");
         fs::write(&file, "hello").unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
-        assert_eq!(DiskLook.text(&file).as_deref(), Some("hello"));
-        assert_eq!(DiskLook.small(&file, 5).as_deref(), Some(&b"hello"[..]));
-        assert_eq!(DiskLook.small(&file, 4), None);
-        assert_eq!(DiskLook.read(dir.path()), None);
-        assert_eq!(DiskLook.list(dir.path()).unwrap(), ["a.txt", "sub"]);
-        assert_eq!(DiskLook.list(&file), None);
-        assert!(DiskLook.exists(&file) && !DiskLook.exists(&dir.path().join("none")));
-        assert_eq!(DiskLook.canonical(&dir.path().join("none")), None);
+        assert_eq!(DiskFs.text(&file).as_deref(), Some("hello"));
+        assert_eq!(DiskFs.small(&file, 5).as_deref(), Some(&b"hello"[..]));
+        assert_eq!(DiskFs.small(&file, 4), None);
+        assert_eq!(DiskFs.read(dir.path()), None);
+        assert_eq!(DiskFs.list(dir.path()).unwrap(), ["a.txt", "sub"]);
+        assert_eq!(DiskFs.list(&file), None);
+        assert!(DiskFs.exists(&file) && !DiskFs.exists(&dir.path().join("none")));
+        assert_eq!(DiskFs.canonical(&dir.path().join("none")), None);
     }
 
     #[cfg(unix)]
@@ -111,13 +111,13 @@ mod tests {
         fs::write(&file, "#!/bin/sh\n").unwrap();
         symlink("run", &link).unwrap();
         symlink("nowhere", dir.path().join("broken")).unwrap();
-        assert!(!DiskLook.runnable(&link) && !DiskLook.runnable(dir.path()));
+        assert!(!DiskFs.runnable(&link) && !DiskFs.runnable(dir.path()));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(DiskLook.runnable(&link));
-        assert_eq!(DiskLook.canonical(&link), fs::canonicalize(&file).ok());
-        assert!(!DiskLook.exists(&dir.path().join("broken")));
+        assert!(DiskFs.runnable(&link));
+        assert_eq!(DiskFs.canonical(&link), fs::canonicalize(&file).ok());
+        assert!(!DiskFs.exists(&dir.path().join("broken")));
         // The directory for temporary files is writable for all users, so nothing below it is guarded.
-        assert!(!DiskLook.guarded(&file) && !DiskLook.guarded(&dir.path().join("none")));
+        assert!(!DiskFs.guarded(&file) && !DiskFs.guarded(&dir.path().join("none")));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
 
 use crate::{
-    look::DiskLook,
-    seen::{Content, Seen, Sight},
-    snapshot::stamp::Stamp,
+    look::DiskFs,
+    seen::{Fingerprint, Observation, ObservedContent},
+    snapshot::stamp::FileStamp,
 };
-use agentline_core::Look;
+use agentline_core::FileSystem;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap, HashSet},
@@ -16,7 +16,7 @@ use std::{
 /// Reads the disk for one decision. Each file and directory is read once, even if several parts of the decision need
 /// it; `runnable` and `small` are not cached.
 #[derive(Debug)]
-pub(crate) struct LookOnce {
+pub(crate) struct CachingFs {
     began: SystemTime,
     read: Kept<Option<Vec<u8>>>,
     list: Kept<Option<Vec<String>>>,
@@ -24,14 +24,14 @@ pub(crate) struct LookOnce {
     canonical: Kept<Option<PathBuf>>,
     guarded: Kept<bool>,
     /// The stamps of files and directories right before they were read.
-    stamps: Kept<Option<Stamp>>,
+    stamps: Kept<Option<FileStamp>>,
     /// Paths for which more than the content matters.
     exact: RefCell<HashSet<PathBuf>>,
 }
 
 type Kept<T> = RefCell<HashMap<PathBuf, T>>;
 
-impl Default for LookOnce {
+impl Default for CachingFs {
     fn default() -> Self {
         Self {
             began: SystemTime::now(),
@@ -55,9 +55,9 @@ fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) ->
     found
 }
 
-impl LookOnce {
+impl CachingFs {
     fn mark(&self, path: &Path) {
-        once(&self.stamps, path, Stamp::of_path);
+        once(&self.stamps, path, FileStamp::of_path);
     }
 
     /// Records a file or directory of which any change matters.
@@ -73,8 +73,8 @@ impl LookOnce {
 
     /// Returns everything that was read, for checking later whether it is unchanged. Returns `None` if that cannot be
     /// checked, because a file was written too recently for its timestamp to be reliable.
-    pub(crate) fn seen(self) -> Option<Seen> {
-        let mut sights: BTreeMap<PathBuf, Vec<Sight>> = BTreeMap::new();
+    pub(crate) fn seen(self) -> Option<Fingerprint> {
+        let mut sights: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
         let mut add = |path, sight| sights.entry(path).or_default().push(sight);
         let (mut read, mut listed) = (self.read.into_inner(), self.list.into_inner());
         let exact = self.exact.into_inner();
@@ -82,65 +82,67 @@ impl LookOnce {
             let is_young = stamp.is_some_and(|stamp| stamp.is_racy(self.began));
             let content = match (read.remove(&path).flatten(), listed.remove(&path).flatten()) {
                 _ if exact.contains(&path) => None,
-                (Some(bytes), None) => Some(Content::Bytes(bytes)),
-                (None, Some(names)) => Some(Content::Names(names)),
+                (Some(bytes), None) => Some(ObservedContent::Bytes(bytes)),
+                (None, Some(names)) => Some(ObservedContent::Names(names)),
                 _ => None,
             };
             let sight = match (stamp, content) {
-                (None, _) => Sight::Absent,
-                (Some(stamp), Some(content)) => Sight::told(content, (!is_young).then_some(stamp)),
+                (None, _) => Observation::Absent,
+                (Some(stamp), Some(content)) => Observation::told(content, (!is_young).then_some(stamp)),
                 (Some(_), None) if is_young => return None,
-                (Some(stamp), None) => Sight::Like(stamp),
+                (Some(stamp), None) => Observation::Like(stamp),
             };
             add(path, sight);
         }
         for (path, exists) in self.exists.into_inner() {
-            add(path, if exists { Sight::Present } else { Sight::Absent });
+            add(path, if exists { Observation::Present } else { Observation::Absent });
         }
         // A path that does not exist resolves to nothing and is not guarded.
         let is_away = |path: &Path| path.symlink_metadata().is_err();
         for (path, real) in self.canonical.into_inner() {
-            let sight = if real.is_none() && is_away(&path) { Sight::Absent } else { Sight::Leads(real) };
+            let sight =
+                if real.is_none() && is_away(&path) { Observation::Absent } else { Observation::Leads(real) };
             add(path, sight);
         }
         for (path, guarded) in self.guarded.into_inner() {
-            let sight = if !guarded && is_away(&path) { Sight::Absent } else { Sight::Guarded(guarded) };
+            let sight =
+                if !guarded && is_away(&path) { Observation::Absent } else { Observation::Guarded(guarded) };
             add(path, sight);
         }
-        Some(Seen::of(sights))
+        Some(Fingerprint::of(sights))
     }
 }
 
-impl Look for LookOnce {
+impl FileSystem for CachingFs {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         once(&self.read, path, |path| {
             self.mark(path);
-            DiskLook.read(path)
+            DiskFs.read(path)
         })
     }
 
     fn list(&self, path: &Path) -> Option<Vec<String>> {
         once(&self.list, path, |path| {
             self.mark(path);
-            DiskLook.list(path)
+            DiskFs.list(path)
         })
     }
 
     fn exists(&self, path: &Path) -> bool {
-        once(&self.exists, path, |path| DiskLook.exists(path))
+        once(&self.exists, path, |path| DiskFs.exists(path))
     }
 
     fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        once(&self.canonical, path, |path| DiskLook.canonical(path))
+        once(&self.canonical, path, |path| DiskFs.canonical(path))
     }
 
     fn runnable(&self, path: &Path) -> bool {
         self.note(path);
-        DiskLook.runnable(path)
+        DiskFs.runnable(path)
     }
 
     fn guarded(&self, path: &Path) -> bool {
-        once(&self.guarded, path, |path| DiskLook.guarded(path))
+        once(&self.guarded, path, |path| DiskFs.guarded(path))
     }
 
     fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
@@ -148,7 +150,7 @@ impl Look for LookOnce {
             Some(known) => known.clone().filter(|bytes| bytes.len() <= most),
             None => {
                 self.note(path);
-                DiskLook.small(path, most)
+                DiskFs.small(path, most)
             }
         }
     }
@@ -164,7 +166,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (here, later) = (dir.path().join("here"), dir.path().join("later"));
         fs::write(&here, "one").unwrap();
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         let seen = || {
             let names = look.list(dir.path());
             (look.text(&here), look.small(&here, 2), look.exists(&later), look.text(&later), names)
@@ -201,7 +203,7 @@ mod tests {
             symlink("folder", at("link")).unwrap();
             symlink("aside/target", at("dangling")).unwrap();
             settle();
-            let look = LookOnce::default();
+            let look = CachingFs::default();
             look.read(&at("folder/file"));
             look.list(&at("folder"));
             look.small(&at("small"), 9);
@@ -262,10 +264,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "one").unwrap();
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         look.note(&file);
         assert!(look.seen().is_none());
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         look.read(&file);
         let seen = look.seen().unwrap();
         for _ in 0..3 {
@@ -276,7 +278,7 @@ mod tests {
             fs::write(&file, "two").unwrap();
             assert!(!seen.is_still_so());
         }
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         look.list(dir.path());
         let seen = look.seen().unwrap();
         fs::write(dir.path().join("more"), "").unwrap();

@@ -1,16 +1,16 @@
 //! The options of a run that cannot be serialized.
 
-use crate::{answer::Judge, schema::Schema, tools::ToolHost, until::Checker};
+use crate::{answer::PermissionHandler, schema::Schema, tools::ToolHost, until::CompletionCheck};
 
 /// The options of a run besides its request: tools, callbacks, schema and check. Cheap to clone.
 ///
 /// ```
-/// use agentline::{Judge, Permit, RunOptions, tools::{Tool, ToolHost}};
+/// use agentline::{Permission, PermissionHandler, RunOptions, tools::{Tool, ToolHost}};
 /// let clock = Tool::new("now", "Tells the time", serde_json::json!({"type": "object"}), |_, _| async { Ok("noon") });
 /// let options = RunOptions::new()
 ///     .tools(ToolHost::new().tool(clock))
-///     .judge(Judge::new(|ask| async move {
-///         if ask.command.is_some() { Permit::Deny("no commands".into()) } else { Permit::Allow }
+///     .permission_handler(PermissionHandler::new(|ask| async move {
+///         if ask.command.is_some() { Permission::Deny("no commands".into()) } else { Permission::Allow }
 ///     }));
 /// # let _ = options;
 /// ```
@@ -20,11 +20,11 @@ pub struct RunOptions {
     /// Functions of the program that the agent may call.
     pub tools: Option<ToolHost>,
     /// The permission callback for requests that no rule decides.
-    pub judge: Option<Judge>,
+    pub permission_handler: Option<PermissionHandler>,
     /// The schema that the answer must match.
     pub schema: Option<Schema>,
     /// The check that decides whether the task is complete.
-    pub until: Option<Checker>,
+    pub until: Option<CompletionCheck>,
 }
 
 impl RunOptions {
@@ -43,8 +43,8 @@ impl RunOptions {
 
     /// Sets the permission callback for requests that no rule decides.
     #[must_use]
-    pub fn judge(mut self, judge: Judge) -> Self {
-        self.judge = Some(judge);
+    pub fn permission_handler(mut self, handler: PermissionHandler) -> Self {
+        self.permission_handler = Some(handler);
         self
     }
 
@@ -57,14 +57,17 @@ impl RunOptions {
 
     /// Re-prompts the agent until this check succeeds.
     #[must_use]
-    pub fn until(mut self, checker: Checker) -> Self {
+    pub fn until(mut self, checker: CompletionCheck) -> Self {
         self.until = Some(checker);
         self
     }
 
     /// Returns whether these options need a live agent.
     pub(crate) fn needs_live(&self) -> bool {
-        self.tools.is_some() || self.judge.is_some() || self.schema.is_some() || self.until.is_some()
+        self.tools.is_some()
+            || self.permission_handler.is_some()
+            || self.schema.is_some()
+            || self.until.is_some()
     }
 
     /// Returns whether the agent's session must be opened with servers of this run only.

@@ -8,22 +8,22 @@ mod carry;
 pub(crate) mod key;
 mod lanes;
 mod launches;
-mod seating;
+mod scheduler;
 mod upkeep;
 
 use crate::{
     agentline::Agentline,
-    cache::{self, Looked},
+    cache::{self, Lookup},
     error::Error,
-    finds::Finds,
-    link::{Bell, link},
+    finds::DetectCache,
+    link::{Wakeup, link},
     options::RunOptions,
     ready::{not_ready_in_time, preparation_time},
     run::Run,
 };
 use agentline_core::{RunRequest, Surface};
-use lanes::Lanes;
-use launches::Launches;
+use lanes::PoolState;
+use launches::LaunchCache;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -80,15 +80,15 @@ impl Default for PoolOptions {
 #[derive(Clone, Debug)]
 pub struct Pool {
     agentline: Agentline,
-    lanes: Arc<Lanes>,
-    known: Arc<KnownThings>,
+    lanes: Arc<PoolState>,
+    known: Arc<PoolCaches>,
 }
 
 /// What a pool caches between runs.
 #[derive(Debug, Default)]
-struct KnownThings {
-    finds: Finds,
-    launches: Launches,
+struct PoolCaches {
+    finds: DetectCache,
+    launches: LaunchCache,
 }
 
 /// The status of a pool.
@@ -135,7 +135,7 @@ impl Pool {
     /// Creates an empty pool. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
-        let lanes = Arc::new(Lanes::new(options));
+        let lanes = Arc::new(PoolState::new(options));
         upkeep::begin(&lanes);
         Self { agentline, lanes, known: Arc::default() }
     }
@@ -171,9 +171,9 @@ impl Pool {
     ) -> Result<Run, Error> {
         let notices = std::mem::take(&mut request.notices);
         let run = match self.look_up(agentline, &request, &options).await {
-            Some(Looked::Hit(run)) => *run,
-            Some(Looked::Miss(keeper)) => keeper.keep(self.make(agentline, request, options).await?),
-            Some(Looked::Unclear) | None => self.make(agentline, request, options).await?,
+            Some(Lookup::Hit(run)) => *run,
+            Some(Lookup::Miss(recorder)) => recorder.keep(self.make(agentline, request, options).await?),
+            Some(Lookup::Unclear) | None => self.make(agentline, request, options).await?,
         };
         Ok(run.with_notices(notices))
     }
@@ -184,13 +184,13 @@ impl Pool {
         agentline: &Agentline,
         request: &RunRequest,
         options: &RunOptions,
-    ) -> Option<Looked> {
+    ) -> Option<Lookup> {
         if !request.cache.on || !serves(request) {
             return agentline.look_up(request, options).await;
         }
         match cache::look(agentline, warm(request.clone()), options).await {
             // A request that a warm agent cannot serve runs on another surface, whose outcome may be cached.
-            Looked::Unclear => agentline.look_up(request, options).await,
+            Lookup::Unclear => agentline.look_up(request, options).await,
             looked => Some(looked),
         }
     }
@@ -211,7 +211,7 @@ impl Pool {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(wanted.map(|wanted| carry::Begun::at_once(inner, &lanes, Arc::new(*wanted))))
+            Ok(wanted.map(|wanted| carry::PendingRun::at_once(inner, &lanes, Arc::new(*wanted))))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
@@ -224,22 +224,22 @@ impl Pool {
             }
             Err(error) => return Err(error),
         };
-        let bell = Bell::default();
-        let (driven, held) = link(Bell::clone(&bell));
+        let wakeup = Wakeup::default();
+        let (driven, held) = link(Wakeup::clone(&wakeup));
         let wanted = &begun.wanted;
         let run_id = wanted.asked.who.run_id.clone();
-        let (veil, launched) = (wanted.fit.veil.clone(), wanted.fit.launched.clone());
-        let carrier = carry::Carrier {
+        let (redactor, launched) = (wanted.fit.redactor.clone(), wanted.fit.launched.clone());
+        let carrier = carry::RunTask {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
             wanted: begun.wanted,
             granted: begun.granted,
             link: driven,
-            bell,
+            wakeup,
             is_stopped: false,
         };
         tokio::spawn(carrier.carry());
-        Ok(Run::new(run_id, held, launched).veiled(veil))
+        Ok(Run::new(run_id, held, launched).redacted(redactor))
     }
 
     /// Prepares for `runs` runs with this request, and returns how many sessions are ready.

@@ -20,10 +20,10 @@ mod error;
 mod metadata;
 mod result;
 
-pub use context::Context;
+pub use context::CallContext;
 pub use error::{ErrorKind, ProviderError};
 pub use metadata::{CONFIG_KEYS, Metadata};
-pub use result::{Gathered, ProviderResult};
+pub use result::{ProviderResult, ResultCollector};
 
 use crate::agentline::Agentline;
 use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents};
@@ -68,9 +68,9 @@ impl Provider {
     pub fn by_id(id: &str, agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let agent = agents::find(id)?;
         let mut config = config;
-        let named = config.entry("agent").or_insert_with(|| agent.card().id.into()).clone();
+        let named = config.entry("agent").or_insert_with(|| agent.info().id.into()).clone();
         let provider = Self::new(agentline, config)?;
-        if provider.agent.card().id != agent.card().id {
+        if provider.agent.info().id != agent.info().id {
             let problem = Problem::new("agent", format!("agent is {named}, but the provider is `{id}`"));
             return Err(problem.hint("leave `agent` out").into());
         }
@@ -82,13 +82,13 @@ impl Provider {
     /// # Errors
     /// Returns an error if the id is unknown.
     pub fn metadata_of(id: &str) -> Result<Metadata, ProviderError> {
-        Ok(Metadata::of(agents::find(id)?.card()))
+        Ok(Metadata::of(agents::find(id)?.info()))
     }
 
     /// Returns the metadata of this provider.
     #[must_use]
     pub fn metadata(&self) -> Metadata {
-        Metadata::of(self.agent.card())
+        Metadata::of(self.agent.info())
     }
 
     /// Returns the non-fatal problems of the configuration, such as unknown keys. Every result repeats them.
@@ -103,14 +103,14 @@ impl Provider {
     /// Returns an error if the program, or the interpreter that runs it, is not found.
     pub fn validate(&self) -> Result<(), ProviderError> {
         match self.agentline.detect(self.agent).problems.first() {
-            Some(problem) => Err(ProviderError::not_found(self.agent.card(), problem)),
+            Some(problem) => Err(ProviderError::not_found(self.agent.info(), problem)),
             None => Ok(()),
         }
     }
 
     /// Sends a prompt to the agent and blocks until it has answered.
     ///
-    /// With [`Context::prompt_file`], the agent is told to read that file and `prompt` is not sent, because engines
+    /// With [`CallContext::prompt_file`], the agent is told to read that file and `prompt` is not sent, because engines
     /// then pass the same text twice. `system_prompt` is put before the prompt, separated by a blank line.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Provider {
     pub fn generate(
         &self,
         prompt: &str,
-        context: &Context,
+        context: &CallContext,
         system_prompt: Option<&str>,
     ) -> Result<ProviderResult, ProviderError> {
         // A separate thread, because the caller may be inside a runtime, where another one cannot block.
@@ -144,12 +144,12 @@ impl Provider {
     pub async fn generate_async(
         &self,
         prompt: &str,
-        context: &Context,
+        context: &CallContext,
         system_prompt: Option<&str>,
     ) -> Result<ProviderResult, ProviderError> {
         let request = context.apply(self.request.clone(), prompt, system_prompt, &self.agentline.here().cwd);
         let mut run = self.agentline.run(request).await?;
-        let mut gathered = Gathered::default();
+        let mut gathered = ResultCollector::default();
         let outcome = loop {
             match run.next().await {
                 Some(record) => match record.event {
@@ -159,7 +159,7 @@ impl Provider {
                 None => break run.outcome().await,
             }
         };
-        match ProviderError::of_outcome(self.agent.card(), outcome) {
+        match ProviderError::of_outcome(self.agent.info(), outcome) {
             Ok(outcome) => Ok(gathered.finish(outcome, &self.warnings)),
             Err(error) => Err(error),
         }
@@ -169,7 +169,7 @@ impl Provider {
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The request may contain an API key.
-        f.debug_struct("Provider").field("name", &self.agent.card().provider).finish_non_exhaustive()
+        f.debug_struct("Provider").field("name", &self.agent.info().provider).finish_non_exhaustive()
     }
 }
 

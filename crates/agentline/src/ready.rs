@@ -1,29 +1,30 @@
 //! Prepares a run: checks the request, finds the agent, and builds the process to start and everything the run needs.
 
 use crate::{
+    abandoned::AbandonedSession,
+    active_run::{ActiveRun, CompletionTiming, Submission},
     agentline::Inner,
     detect::{Detection, detect, detect_elsewhere},
     error::Error,
     follow::{AgentHome, Follower},
-    gear::{Gear, Served, Sides},
     integrity::Integrity,
-    link::{Bell, Driven},
-    litter::Litter,
-    live::Live,
-    look::DiskLook,
-    look_once::LookOnce,
+    link::{RunSender, Wakeup},
+    live::SpawnedProcess,
+    look::DiskFs,
+    look_once::CachingFs,
     options::RunOptions,
     prepare,
     private_dir::{self, PRIVATE, PrivateDir, WORKSPACE},
-    process::{Process, Spawn, SpawnError, Via},
-    seat::{Boarding, Seat, Tell},
+    process::{Process, Spawn, SpawnError, StdoutMode},
+    services::{RunServices, ServedTools, ToolServer},
     tape_file::TapeFile,
     temp_dir::ProcessTemp,
-    workspace::Before,
+    workspace::WorkspaceBefore,
 };
 use agentline_core::{
-    Agent, Clocks, Connection, Failure, Ground, Kind, Launch, NewFile, Notice, Order, Outcome, Plan, Problem,
-    Problems, Program, RunRequest, Surface, TAPE_SCHEMA, TapeHeader, Trust, Veil, Verdict, Want, Who, Words,
+    Agent, Connection, Failure, FailureKind, Launch, LaunchContext, NewFile, Notice, Outcome, Plan, Problem,
+    Problems, Program, PromptText, Redactor, RunInfo, RunRequest, SessionTarget, Surface, TAPE_SCHEMA,
+    TapeHeader, Timeouts, Trust, TurnSpec, Verdict,
 };
 use std::{
     path::{Path, PathBuf},
@@ -39,18 +40,18 @@ const CLOSING_RUNG: u64 = 2_000;
 pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A checked request with the agent that will run it.
-pub(crate) struct Asked {
+pub(crate) struct ResolvedRun {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
-    pub(crate) who: Who,
+    pub(crate) who: RunInfo,
     /// The workspace, if it is a temporary one that is created for the run and removed with it.
     pub(crate) temporary: Option<Arc<PrivateDir>>,
 }
 
 /// A process that is ready to start.
-pub(crate) struct Start {
+pub(crate) struct PreparedProcess {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) launch: Launch,
     pub(crate) private: PrivateDir,
@@ -63,97 +64,101 @@ pub(crate) struct Start {
 }
 
 /// A run that is ready to be submitted to a process.
-pub(crate) struct Trip {
-    pub(crate) order: Order,
+pub(crate) struct PreparedRun {
+    pub(crate) order: TurnSpec,
     notices: Vec<Notice>,
     follower: Follower,
-    before: Option<Before>,
-    pub(crate) gear: Gear,
+    before: Option<WorkspaceBefore>,
+    pub(crate) services: RunServices,
     /// A workspace that is removed with the run.
     pub(crate) workspace: Option<Arc<PrivateDir>>,
     /// Secrets to redact in addition to those of the process.
     pub(crate) secrets: Vec<String>,
 }
 
-impl Trip {
+impl PreparedRun {
     /// Sets the prompt text, for a launch that does not contain it.
-    pub(crate) fn say(&mut self, words: &Words) {
+    pub(crate) fn say(&mut self, words: &PromptText) {
         self.order.prompt.clone_from(&words.text);
         self.notices.splice(0..0, words.warnings.iter().cloned());
     }
 
     /// Turns the run into a submission for a process.
-    pub(crate) fn board(self, link: Driven, tell: Tell) -> Boarding {
+    pub(crate) fn board(self, link: RunSender, tell: CompletionTiming) -> Submission {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
         keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
-        let sides = self.gear.sides.as_ref();
+        let sides = self.services.sides.as_ref();
         keep.extend(sides.map(|sides| Box::new(sides.calls()) as _));
-        let seat = Seat {
+        let active_run = ActiveRun {
             link,
             notices: self.notices,
             follower: self.follower,
             before: self.before,
-            answers: self.gear.answers,
-            sides: sides.map(Sides::listen),
-            closing: self.gear.sides.clone().filter(|_| self.gear.serves_alone),
+            answers: self.services.answers,
+            sides: sides.map(ToolServer::listen),
+            closing: self.services.sides.clone().filter(|_| self.services.serves_alone),
             secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().chain(self.secrets).collect(),
             tell,
             keep,
-            census: None,
+            processes: None,
             started: false,
             only_opens: self.order.only_open,
             pending: Vec::new(),
         };
-        Boarding { order: self.order, seat }
+        Submission { order: self.order, active_run }
     }
 }
 
 pub(crate) struct Ready {
-    pub(crate) start: Start,
-    pub(crate) trip: Trip,
+    pub(crate) start: PreparedProcess,
+    pub(crate) prepared_run: PreparedRun,
 }
 
 impl Ready {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
-    pub(crate) fn must_wait(&mut self) -> Result<Duration, NotBegun> {
+    pub(crate) fn must_wait(&mut self) -> Result<Duration, StartFailure> {
         let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
-        let clocks = &self.trip.order.clocks;
+        let clocks = &self.prepared_run.order.clocks;
         let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
         if wait > left {
             let message = format!(
                 "the session cannot be opened for another {} s without harm to it",
                 wait.as_secs() + 1
             );
-            let failure = Failure::new(Kind::TimeoutRun, message)
+            let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("give the run more time, try again later, or use the surface `stream-json`");
-            return Err(Box::new(Outcome::not_begun(&self.trip.order.who, Verdict::TimedOut, failure)));
+            return Err(Box::new(Outcome::not_begun(
+                &self.prepared_run.order.who,
+                Verdict::TimedOut,
+                failure,
+            )));
         }
         if !wait.is_zero() {
             let message = format!(
                 "waited {} s before the session was opened: the agent would have spoiled one that is so young",
                 wait.as_secs() + 1
             );
-            self.trip.notices.push(Notice::new("waited_for_session", message));
+            self.prepared_run.notices.push(Notice::new("waited_for_session", message));
         }
         Ok(wait)
     }
 }
 
 /// Returns the outcome of a run that was cancelled before its agent started.
-pub(crate) fn stopped_before(who: &Who, signal: i32) -> Outcome {
+pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
     let message = format!("stopped by the caller ({by}) before it had begun");
-    Outcome::not_begun(who, Verdict::Cancelled, Failure::new(Kind::Cancelled, message))
+    Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
 /// The outcome of a valid request whose run could not start.
-pub(crate) type NotBegun = Box<Outcome>;
+pub(crate) type StartFailure = Box<Outcome>;
 
 impl Inner {
     pub(crate) fn detect(&self, agent: &dyn Agent) -> Detection {
         let mut here = self.here.clone();
-        here.configured = self.programs.get(agent.card().id).cloned();
+        here.configured = self.programs.get(agent.info().id).cloned();
         detect(agent, &here)
     }
 
@@ -162,7 +167,7 @@ impl Inner {
         &self,
         request: RunRequest,
         options: &RunOptions,
-    ) -> Result<Result<Box<Ready>, NotBegun>, Error> {
+    ) -> Result<Result<Box<Ready>, StartFailure>, Error> {
         let mut asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
@@ -184,8 +189,9 @@ impl Inner {
                 served = self.serve(&asked, options, &start.launch.servers)?;
             }
             let home = AgentHome::new(start.launch.agent_home.clone());
-            let trip = self.trip(&asked, &start.launch, &home, options, Served::Now(served))?;
-            Ok(Box::new(Ready { start, trip }))
+            let prepared_run =
+                self.prepared_run(&asked, &start.launch, &home, options, ServedTools::Now(served))?;
+            Ok(Box::new(Ready { start, prepared_run }))
         });
         match ready {
             Ok(ready) => Ok(Ok(ready)),
@@ -195,26 +201,26 @@ impl Inner {
     }
 
     /// Prepares a run for a process that is already running with this agent home. Blocks.
-    pub(crate) fn make_trip(
+    pub(crate) fn prepare_run(
         &self,
         request: RunRequest,
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
-        sides: Option<Sides>,
-    ) -> Result<Result<Box<Trip>, NotBegun>, Error> {
+        sides: Option<ToolServer>,
+    ) -> Result<Result<Box<PreparedRun>, StartFailure>, Error> {
         let mut asked = match self.ask(request)? {
             Ok(asked) => asked,
             Err(outcome) => return Ok(Err(outcome)),
         };
         // A value is submitted with the tool that the session was opened with, otherwise as text.
-        let served = Served::Already { sides, hands_in: options.schema.is_some() };
+        let served = ServedTools::Already { sides, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut asked, options)?;
         let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
-        Ok(Ok(Box::new(self.trip(&asked, &launch, agent_home, &options, served)?)))
+        Ok(Ok(Box::new(self.prepared_run(&asked, &launch, agent_home, &options, served)?)))
     }
 
     /// Checks the request and finds the agent. Blocks.
-    pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<Asked, NotBegun>, Error> {
+    pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<ResolvedRun, StartFailure>, Error> {
         self.ask_with(request, |agent| Arc::new(self.detect(agent)))
     }
 
@@ -223,8 +229,8 @@ impl Inner {
         &self,
         request: RunRequest,
         detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
-    ) -> Result<Result<Asked, NotBegun>, Error> {
-        let agent = self.roster.find(&request.agent).map_err(Problems::from)?;
+    ) -> Result<Result<ResolvedRun, StartFailure>, Error> {
+        let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
@@ -245,51 +251,55 @@ impl Inner {
             let failure = not_installed(agent, &detection.problems);
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
         };
-        let ground = self.ground(&program, &cwd, Path::new(""));
-        if let Some(refused) = agent.refuses_workspace(&plan, &ground, &DiskLook) {
+        let context = self.context(&program, &cwd, Path::new(""));
+        if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
             return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::Failed, refused))));
         }
-        Ok(Ok(Asked { agent, plan, program, cwd, who, temporary }))
+        Ok(Ok(ResolvedRun { agent, plan, program, cwd, who, temporary }))
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
-    pub(crate) fn not_prepared(&self, who: &Who, error: &Error) -> Outcome {
+    pub(crate) fn not_prepared(&self, who: &RunInfo, error: &Error) -> Outcome {
         let (temp_dir, home) = (self.temp_dir(), &self.here.home);
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
         let hint =
             format!("make room in `{}`, or set {name} to a folder that you may write to", folder.display());
-        Outcome::not_begun(who, Verdict::Failed, Failure::new(Kind::Spawn, error.to_string()).hint(hint))
+        Outcome::not_begun(
+            who,
+            Verdict::Failed,
+            Failure::new(FailureKind::Spawn, error.to_string()).hint(hint),
+        )
     }
 
     /// Builds the launch, with everything private to it in the directory `private`. Writes nothing.
-    pub(crate) fn launch(&self, asked: &Asked, private: &Path, session: &str) -> Result<Launch, Error> {
-        Ok(self.launch_by(asked, private, session, &LookOnce::default()).map_err(Problems::from)?)
+    pub(crate) fn launch(&self, asked: &ResolvedRun, private: &Path, session: &str) -> Result<Launch, Error> {
+        Ok(self.launch_by(asked, private, session, &CachingFs::default()).map_err(Problems::from)?)
     }
 
     /// Builds the launch through `look`, which records the files that were read.
     pub(crate) fn launch_by(
         &self,
-        asked: &Asked,
+        asked: &ResolvedRun,
         private: &Path,
         session: &str,
-        look: &LookOnce,
+        look: &CachingFs,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut ground = self.ground(&asked.program, &asked.cwd, private);
-        session.clone_into(&mut ground.session_id);
-        asked.agent.launch(&asked.plan, &ground, look)
+        let mut context = self.context(&asked.program, &asked.cwd, private);
+        session.clone_into(&mut context.session_id);
+        asked.agent.launch(&asked.plan, &context, look)
     }
 
-    fn ground(&self, program: &Program, cwd: &Path, private: &Path) -> Ground {
+    fn context(&self, program: &Program, cwd: &Path, private: &Path) -> LaunchContext {
         let home = self.here.home.clone();
-        let mut ground = Ground::new(program.clone(), cwd.to_owned(), home, private.to_owned());
-        ground.env.clone_from(&self.here.env);
-        ground
+        let mut context = LaunchContext::new(program.clone(), cwd.to_owned(), home, private.to_owned());
+        context.env.clone_from(&self.here.env);
+        context
     }
 
     /// Prepares a process that also redacts these secrets. Blocks.
-    fn start(&self, asked: &Asked, secrets: Vec<String>) -> Result<Start, Error> {
+    fn start(&self, asked: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create(&temp_dir, PRIVATE)
             .map_err(Error::io("make a private directory in", &temp_dir))?;
@@ -300,11 +310,19 @@ impl Inner {
         let integrity =
             Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
         let max_line = asked.plan.request.max_line_bytes;
-        Ok(Start { agent: asked.agent, launch, private, integrity, workspace: None, tape, max_line })
+        Ok(PreparedProcess {
+            agent: asked.agent,
+            launch,
+            private,
+            integrity,
+            workspace: None,
+            tape,
+            max_line,
+        })
     }
 
     /// Prepares a process that outlives the workspaces of its runs. Blocks.
-    pub(crate) fn start_shared(&self, asked: &Asked) -> Result<Start, Error> {
+    pub(crate) fn start_shared(&self, asked: &ResolvedRun) -> Result<PreparedProcess, Error> {
         let mut start = self.start(asked, Vec::new())?;
         // The agent scans its sessions as it starts, before the first run is prepared.
         AgentHome::new(start.launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
@@ -323,14 +341,14 @@ impl Inner {
     }
 
     /// Prepares a run for a process with this agent home. Blocks.
-    pub(crate) fn trip(
+    pub(crate) fn prepared_run(
         &self,
-        asked: &Asked,
+        asked: &ResolvedRun,
         launch: &Launch,
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
-        served: Served,
-    ) -> Result<Trip, Error> {
+        served: ServedTools,
+    ) -> Result<PreparedRun, Error> {
         agent_home.clean_sessions(asked.agent, &asked.cwd);
         let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
         if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
@@ -339,38 +357,49 @@ impl Inner {
         let snapshots = &self.memory.snapshots;
         // The scan leaves most of the time to the agent.
         let scan = time_of(&asked.plan.request) / 4;
-        let before =
-            Before::look(snapshots, &asked.cwd, &self.active_runs(), &self.temp_dir(), &launch.folders, scan);
+        let before = WorkspaceBefore::look(
+            snapshots,
+            &asked.cwd,
+            &self.active_runs(),
+            &self.temp_dir(),
+            &launch.folders,
+            scan,
+        );
         let mut order = self.order(asked, launch);
-        if let Served::Now(Some(serving)) = &served
+        if let ServedTools::Now(Some(serving)) = &served
             && asked.plan.surface == Surface::Acp
         {
             order.servers.clone_from(serving.servers());
         }
-        let gear = self.gear(asked, options, served, &mut order)?;
+        let services = self.services(asked, options, served, &mut order)?;
         let workspace = asked.temporary.clone();
-        Ok(Trip {
+        Ok(PreparedRun {
             order,
             notices: launch.warnings.clone(),
             follower,
             before: Some(before),
-            gear,
+            services,
             workspace,
             secrets: Vec::new(),
         })
     }
 
     /// Prepares the opening of a session that has no run yet. Blocks.
-    pub(crate) fn opening_trip(&self, asked: &Asked, launch: &Launch, agent_home: &Arc<AgentHome>) -> Trip {
+    pub(crate) fn opening_run(
+        &self,
+        asked: &ResolvedRun,
+        launch: &Launch,
+        agent_home: &Arc<AgentHome>,
+    ) -> PreparedRun {
         let mut order = self.order(asked, launch);
         order.only_open = true;
         order.settle = false;
-        Trip {
+        PreparedRun {
             order,
             notices: Vec::new(),
             follower: Follower::new(asked.agent, agent_home, &asked.cwd),
             before: None,
-            gear: Gear::none(),
+            services: RunServices::none(),
             workspace: None,
             secrets: Vec::new(),
         }
@@ -379,26 +408,30 @@ impl Inner {
     /// Starts the process.
     pub(crate) fn go_live(
         &self,
-        start: Start,
+        start: PreparedProcess,
         mark: &str,
-        boarding: UnboundedReceiver<Boarding>,
-        bell: Bell,
+        submission: UnboundedReceiver<Submission>,
+        wakeup: Wakeup,
         begun: Instant,
-    ) -> Result<Live, SpawnError> {
-        let Start { agent, launch, private, integrity, workspace, tape, max_line } = start;
+    ) -> Result<SpawnedProcess, SpawnError> {
+        let PreparedProcess { agent, launch, private, integrity, workspace, tape, max_line } = start;
         let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
         let process = Process::spawn(self.spawn(&launch, mark).removing_on_host_death(made))?;
-        let mut clocks = Clocks::default();
+        let mut clocks = Timeouts::default();
         clocks.rung = CLOSING_RUNG;
-        let connection =
-            Connection::new(agent.dialogue(&launch.talk), clocks).with_veil(Veil::new(&launch.secrets));
+        let connection = Connection::new(agent.dialogue(&launch.talk), clocks)
+            .with_redactor(Redactor::new(&launch.secrets));
         let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
-        let litter =
-            launch.litter.map(|session| Litter { agent, home: launch.agent_home, cwd: launch.cwd, session });
-        Ok(Live {
+        let abandoned = launch.abandoned.map(|session| AbandonedSession {
+            agent,
+            home: launch.agent_home,
+            cwd: launch.cwd,
+            session,
+        });
+        Ok(SpawnedProcess {
             process,
             temp,
-            litter,
+            abandoned,
             connection,
             secrets: launch.secrets,
             tape,
@@ -407,10 +440,10 @@ impl Inner {
             private: (private, workspace),
             integrity: Arc::new(integrity),
             copy_back: launch.copy_back,
-            boarding,
-            bell,
+            submission,
+            wakeup,
             state: tokio::sync::watch::Sender::default(),
-            gone: crate::seat::Gone::default(),
+            gone: crate::active_run::ProcessGone::default(),
             lives_on: launch.talk.surface == Surface::Acp,
         })
     }
@@ -444,27 +477,27 @@ impl Inner {
         self.here.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
     }
 
-    fn who(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> Who {
-        let mut who = Who::default();
+    fn who(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {
+        let mut who = RunInfo::default();
         who.run_id = uuid::Uuid::new_v4().to_string();
-        who.agent = agent.card().id.to_owned();
+        who.agent = agent.info().id.to_owned();
         who.surface = Some(plan.surface);
         who.model.clone_from(&plan.request.model);
         who.cwd = cwd.to_string_lossy().into_owned();
         who.name.clone_from(&plan.request.name);
-        who.sign_in_hint = Some(agent.card().sign_in_hint.to_owned());
+        who.sign_in_hint = Some(agent.info().sign_in_hint.to_owned());
         who.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
         who
     }
 
-    fn order(&self, asked: &Asked, launch: &Launch) -> Order {
+    fn order(&self, asked: &ResolvedRun, launch: &Launch) -> TurnSpec {
         let request = &asked.plan.request;
-        let mut order = Order::default();
+        let mut order = TurnSpec::default();
         order.prompt.clone_from(&launch.stdin);
         order.session = match (&launch.session_id, &request.resume) {
-            (Some(id), Some(_)) => Want::Load(id.clone()),
-            (Some(id), None) => Want::Named(id.clone()),
-            (None, _) => Want::New,
+            (Some(id), Some(_)) => SessionTarget::Load(id.clone()),
+            (Some(id), None) => SessionTarget::Named(id.clone()),
+            (None, _) => SessionTarget::New,
         };
         order.who = asked.who.clone();
         order.clocks = clocks(request, launch);
@@ -483,13 +516,13 @@ impl Inner {
         order
     }
 
-    fn tape(&self, asked: &Asked, launch: &Launch) -> Result<Option<TapeFile>, Error> {
+    fn tape(&self, asked: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
         let Some(path) = &asked.plan.request.record else { return Ok(None) };
         let path = self.here.cwd.join(path);
         let mut header = TapeHeader::default();
         header.schema = TAPE_SCHEMA.to_owned();
         header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = asked.agent.card().id.to_owned();
+        header.agent = asked.agent.info().id.to_owned();
         header.agent_version = asked.program.version;
         header.surface = Some(asked.plan.surface);
         header.talk = Some(launch.talk.clone());
@@ -499,7 +532,7 @@ impl Inner {
         header.cwd = launch.cwd.to_string_lossy().into_owned();
         header.variables = launch.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let tape = TapeFile::create(&path, &header, Veil::new(&launch.secrets)).map_err(|why| {
+        let tape = TapeFile::create(&path, &header, Redactor::new(&launch.secrets)).map_err(|why| {
             let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
             Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
         })?;
@@ -511,7 +544,7 @@ impl Inner {
         if launch.talk.surface == Surface::Acp {
             // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
             // file.
-            spawn.stdout = Via::Pipe;
+            spawn.stdout = StdoutMode::Pipe;
         }
         spawn.args = launch.arguments().map(Into::into).collect();
         spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
@@ -520,9 +553,9 @@ impl Inner {
     }
 }
 
-fn clocks(request: &RunRequest, launch: &Launch) -> Clocks {
+fn clocks(request: &RunRequest, launch: &Launch) -> Timeouts {
     let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
-    let mut clocks = Clocks::default();
+    let mut clocks = Timeouts::default();
     clocks.startup = ms(request.startup_timeout);
     clocks.idle = ms(request.idle_timeout);
     clocks.idle_tool = ms(request.tool_timeout);
@@ -555,14 +588,14 @@ pub(crate) fn preparation_time(request: &RunRequest) -> Duration {
 
 /// Returns the outcome of a run whose time was over before its agent started.
 pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
-    let mut who = Who::default();
+    let mut who = RunInfo::default();
     who.run_id = uuid::Uuid::new_v4().to_string();
     who.agent.clone_from(&request.agent);
     who.model.clone_from(&request.model);
     who.name.clone_from(&request.name);
     who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
     let message = "timed out while the run was prepared: a file or the workspace could not be read in time";
-    let failure = Failure::new(Kind::TimeoutRun, message)
+    let failure = Failure::new(FailureKind::TimeoutRun, message)
         .hint("raise --timeout, and check that pipes you named have a writer and that the disk responds");
     Outcome::not_begun(&who, Verdict::TimedOut, failure)
 }
@@ -570,29 +603,32 @@ pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
 /// Returns a failure if the deadline has already passed.
 fn past_deadline(request: &RunRequest) -> Option<Failure> {
     request.deadline.filter(|when| *when <= now()).map(|_| {
-        Failure::new(Kind::TimeoutRun, "the deadline had passed before the run began")
+        Failure::new(FailureKind::TimeoutRun, "the deadline had passed before the run began")
             .hint("set `deadline` to a time that is still to come")
     })
 }
 
 fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
-    let card = agent.card();
+    let info = agent.info();
     let message =
-        problems.first().map_or_else(|| format!("{} was not found", card.title), |p| p.message.clone());
+        problems.first().map_or_else(|| format!("{} was not found", info.title), |p| p.message.clone());
     let hint = problems.first().and_then(|p| p.hint.clone());
-    let hint = hint.unwrap_or_else(|| format!("type `npm install -g {}`", card.package));
-    Failure::new(Kind::NotInstalled, message).hint(hint)
+    let hint = hint.unwrap_or_else(|| format!("type `npm install -g {}`", info.package));
+    Failure::new(FailureKind::NotInstalled, message).hint(hint)
 }
 
-pub(crate) fn not_started(who: &Who, agent: &dyn Agent, error: &SpawnError) -> Outcome {
+pub(crate) fn not_started(who: &RunInfo, agent: &dyn Agent, error: &SpawnError) -> Outcome {
     let missing = matches!(error, SpawnError::NotFound { .. });
-    let (kind, verdict) =
-        if missing { (Kind::NotInstalled, Verdict::NotInstalled) } else { (Kind::Spawn, Verdict::Failed) };
+    let (kind, verdict) = if missing {
+        (FailureKind::NotInstalled, Verdict::NotInstalled)
+    } else {
+        (FailureKind::Spawn, Verdict::Failed)
+    };
     let hint = match error {
         SpawnError::TooBig => {
             "pass shorter values with `--env`, and fewer variables with `--pass-env`".to_owned()
         }
-        _ => format!("`agentline doctor` says which {} is found, and where", agent.card().title),
+        _ => format!("`agentline doctor` says which {} is found, and where", agent.info().title),
     };
     let failure = Failure::new(kind, error.to_string()).hint(hint);
     Outcome::not_begun(who, verdict, failure)

@@ -9,9 +9,9 @@ use crate::{
         limit::{CheckTimeout, check_within},
         listed, shortened,
     },
-    until::{CheckInput, Checked, Checker},
+    until::{CheckInput, CheckResult, CompletionCheck},
 };
-use agentline_core::{Answer, Failure, Kind, Notice, json_candidates};
+use agentline_core::{Failure, FailureKind, HostResponse, Notice, json_candidates};
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
@@ -24,11 +24,11 @@ const LONGEST_NOTICE: usize = 300;
 
 /// Validates the answers of one run.
 #[derive(Debug)]
-pub struct Reviewer {
+pub struct Validator {
     workspace: PathBuf,
     schema: Option<Schema>,
     by_tool: bool,
-    until: Option<Checker>,
+    until: Option<CompletionCheck>,
     repair_turns: u32,
     max_rounds: u32,
     repairs: u32,
@@ -38,14 +38,14 @@ pub struct Reviewer {
 /// The result of one review.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Reviewed {
+pub struct Validation {
     /// The answer for the run: accept, reject or re-prompt.
-    pub answer: Answer,
+    pub answer: HostResponse,
     /// Notices for the caller: `repair` or `round` for each re-prompt.
     pub notices: Vec<Notice>,
 }
 
-impl Reviewer {
+impl Validator {
     /// Creates a reviewer for this workspace that accepts every answer.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
@@ -70,7 +70,7 @@ impl Reviewer {
 
     /// Requires that this check passes.
     #[must_use]
-    pub fn until(mut self, checker: Checker) -> Self {
+    pub fn until(mut self, checker: CompletionCheck) -> Self {
         self.until = Some(checker);
         self
     }
@@ -92,7 +92,7 @@ impl Reviewer {
     ///
     /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
     /// check and abandons the thread of a schema check.
-    pub async fn review(&mut self, text: &str, value: Option<&str>, left: Duration) -> Reviewed {
+    pub async fn review(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
             None => handed_in,
@@ -110,14 +110,14 @@ impl Reviewer {
         let mut input = CheckInput::new(text, &self.workspace);
         input.value.clone_from(&value);
         match checker.check(input, left).await {
-            Ok(Checked::Done) => accepted(value),
-            Ok(Checked::Continue(why)) => self.round(&checker, &why),
-            Err(failure) => Reviewed { answer: Answer::Reject(failure), notices: Vec::new() },
+            Ok(CheckResult::Done) => accepted(value),
+            Ok(CheckResult::Continue(why)) => self.round(&checker, &why),
+            Err(failure) => Validation { answer: HostResponse::Reject(failure), notices: Vec::new() },
         }
     }
 
     /// Re-prompts the agent with the errors in its value.
-    fn repair(&mut self, schema: Schema, text: &str, wrong: &[String]) -> Reviewed {
+    fn repair(&mut self, schema: Schema, text: &str, wrong: &[String]) -> Validation {
         if self.repairs >= self.repair_turns {
             let after = match self.repairs {
                 0 => String::new(),
@@ -129,8 +129,8 @@ impl Reviewer {
             };
             let message =
                 format!("the answer does not fit the schema{after}: {}; {begins}", wrong.join("; "));
-            let answer = Answer::Reject(Failure::new(Kind::InvalidOutput, message));
-            return Reviewed { answer, notices: Vec::new() };
+            let answer = HostResponse::Reject(Failure::new(FailureKind::InvalidOutput, message));
+            return Validation { answer, notices: Vec::new() };
         }
         self.repairs += 1;
         let how = if self.by_tool {
@@ -152,19 +152,19 @@ impl Reviewer {
             self.repair_turns,
             shortened(&wrong.join("; "), LONGEST_NOTICE)
         );
-        Reviewed { answer: Answer::Again(prompt), notices: vec![Notice::new("repair", told)] }
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("repair", told)] }
     }
 
     /// Re-prompts the agent with the reason from the check.
-    fn round(&mut self, checker: &Checker, why: &str) -> Reviewed {
+    fn round(&mut self, checker: &CompletionCheck, why: &str) -> Validation {
         if self.rounds >= self.max_rounds {
             let message = format!(
                 "{checker} still failed after {} rounds: {}",
                 self.rounds,
                 shortened(why, LONGEST_REASON)
             );
-            let answer = Answer::Reject(Failure::new(Kind::MaxRounds, message));
-            return Reviewed { answer, notices: Vec::new() };
+            let answer = HostResponse::Reject(Failure::new(FailureKind::MaxRounds, message));
+            return Validation { answer, notices: Vec::new() };
         }
         self.rounds += 1;
         let mut prompt = format!("The task is not complete yet. {why}\n\nGo on until it is.");
@@ -175,21 +175,21 @@ impl Reviewer {
             "{checker} failed, so the agent was sent on (round {} of {})",
             self.rounds, self.max_rounds
         );
-        Reviewed { answer: Answer::Again(prompt), notices: vec![Notice::new("round", told)] }
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("round", told)] }
     }
 }
 
 /// Rejects an answer because the schema check timed out: the time of the run or of a single check was over.
-fn unchecked(timeout: CheckTimeout, left: Duration) -> Reviewed {
-    let kind = if left <= timeout.0 { Kind::TimeoutRun } else { Kind::InvalidOutput };
+fn unchecked(timeout: CheckTimeout, left: Duration) -> Validation {
+    let kind = if left <= timeout.0 { FailureKind::TimeoutRun } else { FailureKind::InvalidOutput };
     let failure = Failure::new(kind, timeout.to_string())
         .hint("simplify the schema: `anyOf`, `oneOf` and `$ref` that nest multiply the work of a check");
-    Reviewed { answer: Answer::Reject(failure), notices: Vec::new() }
+    Validation { answer: HostResponse::Reject(failure), notices: Vec::new() }
 }
 
-fn accepted(value: Option<Value>) -> Reviewed {
+fn accepted(value: Option<Value>) -> Validation {
     let value = value.map(|value| value.to_string());
-    Reviewed { answer: Answer::Accept { value }, notices: Vec::new() }
+    Validation { answer: HostResponse::Accept { value }, notices: Vec::new() }
 }
 
 /// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.

@@ -1,7 +1,7 @@
 //! A run in progress: a stream of events that ends with an outcome.
 
-use crate::link::{Bell, Came, Driven, Held, Stopper, link};
-use agentline_core::{CacheMark, Event, Launch, Millis, Notice, Outcome, Record, Veil, Verdict};
+use crate::link::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, link};
+use agentline_core::{CacheStatus, Event, Launch, Millis, Notice, Outcome, Record, Redactor, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -20,7 +20,7 @@ pub struct Run {
     last: (u32, u64),
     launched: Option<Launched>,
     /// Redacts the secrets of the run; `None` if they are not known to this process.
-    veil: Option<Veil>,
+    redactor: Option<Redactor>,
     /// When the run originally began, if it is replayed from the cache.
     began: Option<Millis>,
     /// Warnings about the settings, which are added to the outcome.
@@ -38,17 +38,17 @@ pub struct Launched {
 }
 
 impl Launched {
-    pub(crate) fn of(launch: &Launch, veil: &Veil) -> Self {
+    pub(crate) fn of(launch: &Launch, redactor: &Redactor) -> Self {
         let command =
             std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.arguments().cloned());
-        let command = command.map(|word| veil.text(&word).into_owned()).collect();
+        let command = command.map(|word| redactor.text(&word).into_owned()).collect();
         Self { command, withheld: launch.withheld.clone() }
     }
 }
 
 #[derive(Debug)]
 enum State {
-    Going(Held),
+    Going(RunReceiver),
     /// The outcome, until it has been returned.
     Over(Option<Box<Outcome>>),
 }
@@ -83,7 +83,7 @@ impl Canceller {
 }
 
 impl Run {
-    pub(crate) fn new(run_id: String, held: Held, launched: Launched) -> Self {
+    pub(crate) fn new(run_id: String, held: RunReceiver, launched: Launched) -> Self {
         let state = State::Going(held);
         Self {
             run_id,
@@ -91,7 +91,7 @@ impl Run {
             state,
             last: (0, 0),
             launched: Some(launched),
-            veil: None,
+            redactor: None,
             began: None,
             notices: Vec::new(),
         }
@@ -110,12 +110,16 @@ impl Run {
 
     /// Routes the events of the run through `pass` on their way to the caller. A finished run gets the cache mark
     /// instead.
-    pub(crate) fn past(mut self, mark: CacheMark, pass: impl FnOnce(Held, Driven, Bell)) -> Self {
+    pub(crate) fn past(
+        mut self,
+        mark: CacheStatus,
+        pass: impl FnOnce(RunReceiver, RunSender, Wakeup),
+    ) -> Self {
         self.state = match self.state {
             State::Going(from) => {
-                let bell = Bell::default();
-                let (to, held) = link(Bell::clone(&bell));
-                pass(from, to, bell);
+                let wakeup = Wakeup::default();
+                let (to, held) = link(Wakeup::clone(&wakeup));
+                pass(from, to, wakeup);
                 State::Going(held)
             }
             State::Over(mut outcome) => {
@@ -134,8 +138,8 @@ impl Run {
     }
 
     /// Sets the redactor for the secrets of the run.
-    pub(crate) fn veiled(mut self, veil: Veil) -> Self {
-        self.veil = Some(veil);
+    pub(crate) fn redacted(mut self, redactor: Redactor) -> Self {
+        self.redactor = Some(redactor);
         self
     }
 
@@ -146,8 +150,8 @@ impl Run {
     }
 
     /// Returns the redactor for the secrets of the run, or `None` if they are not known to this process.
-    pub(crate) fn veil(&self) -> Option<&Veil> {
-        self.veil.as_ref()
+    pub(crate) fn redactor(&self) -> Option<&Redactor> {
+        self.redactor.as_ref()
     }
 
     /// Creates a run that ended before it began.
@@ -160,7 +164,7 @@ impl Run {
             state,
             last: (0, 0),
             launched: None,
-            veil: None,
+            redactor: None,
             began: None,
             notices: Vec::new(),
         }
@@ -169,7 +173,7 @@ impl Run {
     /// Creates a run that its caller cancelled with this signal during preparation.
     #[must_use]
     pub fn cancelled_early(signal: i32) -> Self {
-        let mut who = agentline_core::Who::default();
+        let mut who = agentline_core::RunInfo::default();
         who.run_id = uuid::Uuid::new_v4().to_string();
         Self::over(crate::ready::stopped_before(&who, signal))
     }
@@ -231,8 +235,8 @@ impl Run {
             }
             match &mut self.state {
                 State::Going(held) => match held.poll(cx) {
-                    Poll::Ready(Came::Batch(batch)) => self.batch = batch.into_iter(),
-                    Poll::Ready(Came::Over(outcome)) => {
+                    Poll::Ready(RunItem::Batch(batch)) => self.batch = batch.into_iter(),
+                    Poll::Ready(RunItem::Over(outcome)) => {
                         let outcome = outcome.unwrap_or_else(|| Box::new(vanished(&self.run_id)));
                         self.state = State::Over(Some(outcome));
                     }
@@ -260,9 +264,11 @@ impl Stream for Run {
 
 /// Returns the outcome of a run whose task panicked or whose runtime shut down, which also killed its process.
 fn vanished(run_id: &str) -> Outcome {
-    let mut who = agentline_core::Who::default();
+    let mut who = agentline_core::RunInfo::default();
     run_id.clone_into(&mut who.run_id);
-    let failure =
-        agentline_core::Failure::new(agentline_core::Kind::Crashed, "the run was torn down from inside");
+    let failure = agentline_core::Failure::new(
+        agentline_core::FailureKind::Crashed,
+        "the run was torn down from inside",
+    );
     Outcome::not_begun(&who, Verdict::Failed, failure)
 }

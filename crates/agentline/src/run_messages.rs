@@ -2,9 +2,9 @@
 //!
 //! The stream lacks thinking, the tokens of single messages and the changes of files; the session has them.
 
-use crate::{Agentline, run::Run, sessions::Filter};
+use crate::{Agentline, run::Run, sessions::SessionFilter};
 use agentline_core::{
-    Block, Entry, Message, Millis, Notice, Outcome, Role, SavedSession, Transcript, Veil, claude_messages,
+    Block, Entry, Message, Millis, Notice, Outcome, Redactor, Role, SavedSession, Transcript, claude_messages,
 };
 use std::{
     borrow::Cow,
@@ -40,7 +40,7 @@ pub struct RunMessages {
 pub struct Completer {
     agentline: Agentline,
     prompt: String,
-    veil: Option<Veil>,
+    redactor: Option<Redactor>,
     began: Millis,
 }
 
@@ -50,7 +50,7 @@ impl Completer {
     pub fn new(agentline: &Agentline, prompt: &str) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX);
-        Self { agentline: agentline.clone(), prompt: prompt.trim().to_owned(), veil: None, began }
+        Self { agentline: agentline.clone(), prompt: prompt.trim().to_owned(), redactor: None, began }
     }
 
     /// Returns a transcript to collect the events of the run.
@@ -61,7 +61,7 @@ impl Completer {
 
     /// Takes the redactor and start time of a started run. The messages of a run without a redactor are not completed.
     pub fn begun(&mut self, run: &Run) {
-        self.veil = run.veil().cloned();
+        self.redactor = run.redactor().cloned();
         // A replayed run took place at another time.
         self.began = run.began().unwrap_or(self.began);
     }
@@ -87,15 +87,15 @@ impl Completer {
 
     /// Returns the messages that the agent saved for this run.
     fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
-        let veil = self.veil.as_ref().ok_or("its secrets are known to another process alone")?;
+        let redactor = self.redactor.as_ref().ok_or("its secrets are known to another process alone")?;
         let id = outcome.session_id.as_deref().ok_or("the agent named no session")?;
         let store = self.agentline.sessions().unredacted().no_index();
         let found = store
-            .find_of(id, Path::new(&outcome.cwd), &Filter::new().agent(&*outcome.agent))
+            .find_of(id, Path::new(&outcome.cwd), &SessionFilter::new().agent(&*outcome.agent))
             .map_err(|_| format!("the agent has saved no session `{id}`"))?;
         let mut session = store.load(&found).map_err(|error| error.to_string())?;
         let of_run = self.of_run(&session);
-        veil.session(&mut session);
+        redactor.session(&mut session);
         let told = of_run.into_iter().map(|at| &session.entries[at]);
         let messages = told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
         let mut messages: Vec<Message<'static>> = messages.collect();
@@ -110,7 +110,7 @@ impl Completer {
             last.stop_reason =
                 last.stop_reason.take().or_else(|| outcome.stop_reason.clone().map(Cow::Owned));
         }
-        messages.iter_mut().for_each(|message| veil.message(message));
+        messages.iter_mut().for_each(|message| redactor.message(message));
         Ok(messages)
     }
 

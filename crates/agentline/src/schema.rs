@@ -10,9 +10,9 @@ pub(crate) mod limit;
 mod say;
 mod wrap;
 
-use crate::{regular_file::read_to_limit, tools::Structured};
+use crate::{regular_file::read_to_limit, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
-use check::Compiled;
+use check::CompiledSchema;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 use std::{fmt, fs, io, path::Path, sync::Arc};
@@ -38,7 +38,7 @@ pub struct Schema {
 
 struct Inner {
     document: Value,
-    compiled: Compiled,
+    compiled: CompiledSchema,
 }
 
 impl Schema {
@@ -80,7 +80,7 @@ impl Schema {
                 .hint("write something like `{\"type\": \"object\", \"properties\": {…}}`")
                 .into());
         }
-        let compiled = Compiled::new(&document)?;
+        let compiled = CompiledSchema::new(&document)?;
         Ok(Self { inner: Arc::new(Inner { document, compiled }) })
     }
 
@@ -142,7 +142,7 @@ impl Schema {
     /// Returns the tool with which an agent submits a value of this schema. Validation errors are reported to the
     /// model.
     #[must_use]
-    pub fn structured(&self) -> Structured {
+    pub fn structured(&self) -> AnswerTool {
         let schema = self.clone();
         let check = move |input: Value| {
             let schema = schema.clone();
@@ -155,7 +155,7 @@ impl Schema {
                 }
             }
         };
-        Structured::new(self.tool_input(), check).name(STRUCTURED_OUTPUT).description(DESCRIPTION)
+        AnswerTool::new(self.tool_input(), check).name(STRUCTURED_OUTPUT).description(DESCRIPTION)
     }
 
     /// Returns the text that asks the model for a value: with the tool if the agent has it, otherwise as text.

@@ -2,8 +2,8 @@
 //!
 //! Checking for changes is cheaper than reading everything again.
 
-use crate::{look::DiskLook, snapshot::stamp::Stamp};
-use agentline_core::Look as _;
+use crate::{look::DiskFs, snapshot::stamp::FileStamp};
+use agentline_core::FileSystem as _;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -13,20 +13,20 @@ use std::{
 
 /// The recorded state of all paths that were read.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    sights: Vec<(PathBuf, Sight)>,
+pub(crate) struct Fingerprint {
+    sights: Vec<(PathBuf, Observation)>,
     missing: Vec<Missing>,
 }
 
 /// One recorded fact about a path.
 #[derive(Debug)]
-pub(crate) enum Sight {
+pub(crate) enum Observation {
     Absent,
     Present,
     /// The complete metadata stamp of the path.
-    Like(Stamp),
+    Like(FileStamp),
     /// The content that was read, and the stamp under which it was last confirmed.
-    Told(Content, LastStamp),
+    Told(ObservedContent, LastStamp),
     /// The path with all symbolic links resolved.
     Leads(Option<PathBuf>),
     Guarded(bool),
@@ -34,14 +34,14 @@ pub(crate) enum Sight {
 
 /// The content of a file or directory.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum ObservedContent {
     Bytes(Vec<u8>),
     Names(Vec<String>),
 }
 
 /// The stamp under which a path was last confirmed as unchanged; `None` if it was too recent to reveal changes.
 #[derive(Debug, Default)]
-pub(crate) struct LastStamp(Mutex<Option<Stamp>>);
+pub(crate) struct LastStamp(Mutex<Option<FileStamp>>);
 
 /// Paths that did not exist.
 #[derive(Debug)]
@@ -53,16 +53,16 @@ struct Missing {
     first: BTreeSet<PathBuf>,
 }
 
-impl Seen {
+impl Fingerprint {
     /// Builds the record from the facts about each path.
-    pub(crate) fn of(sights: BTreeMap<PathBuf, Vec<Sight>>) -> Self {
+    pub(crate) fn of(sights: BTreeMap<PathBuf, Vec<Observation>>) -> Self {
         let mut seen = Self { sights: Vec::with_capacity(sights.len()), missing: Vec::new() };
         let mut missing: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
         let mut absent: Option<PathBuf> = None;
         for (path, mut sights) in sights {
-            if !sights.iter().any(|sight| matches!(sight, Sight::Absent)) {
-                if sights.iter().any(|sight| matches!(sight, Sight::Like(_) | Sight::Told(..))) {
-                    sights.retain(|sight| !matches!(sight, Sight::Present));
+            if !sights.iter().any(|sight| matches!(sight, Observation::Absent)) {
+                if sights.iter().any(|sight| matches!(sight, Observation::Like(_) | Observation::Told(..))) {
+                    sights.retain(|sight| !matches!(sight, Observation::Present));
                 }
                 seen.sights.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
                 continue;
@@ -75,7 +75,7 @@ impl Seen {
                 Some((folder, first)) => {
                     missing.entry(folder.to_owned()).or_default().insert(first.to_owned());
                 }
-                None => seen.sights.push((path.clone(), Sight::Absent)),
+                None => seen.sights.push((path.clone(), Observation::Absent)),
             }
             absent = Some(path);
         }
@@ -87,8 +87,8 @@ impl Seen {
 
     /// Removes the fact that this directory resolves to itself, for callers that check it themselves.
     pub(crate) fn without_place_of(mut self, folder: &Path) -> Self {
-        let is_place = |path: &Path, sight: &Sight| {
-            path == folder && matches!(sight, Sight::Leads(Some(real)) if real == folder)
+        let is_place = |path: &Path, sight: &Observation| {
+            path == folder && matches!(sight, Observation::Leads(Some(real)) if real == folder)
         };
         self.sights.retain(|(path, sight)| !is_place(path, sight));
         self
@@ -112,10 +112,10 @@ fn comes_to(path: &Path) -> Option<(&Path, &Path)> {
     first.symlink_metadata().is_err().then_some((folder, first))
 }
 
-impl Sight {
+impl Observation {
     /// Creates a fact from content that was read, and the stamp from before the read if it is old enough to reveal
     /// changes.
-    pub(crate) fn told(content: Content, stamp: Option<Stamp>) -> Self {
+    pub(crate) fn told(content: ObservedContent, stamp: Option<FileStamp>) -> Self {
         Self::Told(content, LastStamp(Mutex::new(stamp)))
     }
 
@@ -123,19 +123,19 @@ impl Sight {
         match self {
             Self::Absent => path.metadata().is_err(),
             Self::Present => path.metadata().is_ok(),
-            Self::Like(before) => Stamp::of_path(path).as_ref() == Some(before),
+            Self::Like(before) => FileStamp::of_path(path).as_ref() == Some(before),
             Self::Told(content, stamp) => stamp.is_still_so(path, || content.is_still_in(path)),
-            Self::Leads(real) => DiskLook.canonical(path) == *real,
-            Self::Guarded(guarded) => DiskLook.guarded(path) == *guarded,
+            Self::Leads(real) => DiskFs.canonical(path) == *real,
+            Self::Guarded(guarded) => DiskFs.guarded(path) == *guarded,
         }
     }
 }
 
-impl Content {
+impl ObservedContent {
     fn is_still_in(&self, path: &Path) -> bool {
         match self {
-            Self::Bytes(bytes) => DiskLook.read(path).as_ref() == Some(bytes),
-            Self::Names(names) => DiskLook.list(path).as_ref() == Some(names),
+            Self::Bytes(bytes) => DiskFs.read(path).as_ref() == Some(bytes),
+            Self::Names(names) => DiskFs.list(path).as_ref() == Some(names),
         }
     }
 }
@@ -144,7 +144,7 @@ impl LastStamp {
     /// Returns whether a path is unchanged: by its stamp, or by `look_closer` if the stamp differs.
     fn is_still_so(&self, path: &Path, look_closer: impl FnOnce() -> bool) -> bool {
         let now = SystemTime::now();
-        let stamp = Stamp::of_path(path);
+        let stamp = FileStamp::of_path(path);
         let mut before = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if stamp.is_some() && *before == stamp {
             return true;

@@ -1,17 +1,19 @@
 //! A conversation: one session of a live agent with successive prompts.
 
 use crate::{
+    active_run::CompletionTiming,
     agentline::{Agentline, Inner},
     error::Error,
-    gear::Sides,
-    live::LiveHandle,
+    live::ProcessHandle,
     options::RunOptions,
     ready::{not_ready_in_time, not_started, preparation_time},
     run::Run,
     schema::Schema,
-    seat::Tell,
+    services::ToolServer,
 };
-use agentline_core::{Event, ModelInfo, Problem, Problems, RunRequest, Spent, Surface, Tokens, Want};
+use agentline_core::{
+    Event, ModelInfo, Problem, Problems, RunRequest, SessionTarget, Surface, Tokens, UsageTotals,
+};
 use std::{sync::Arc, time::Instant};
 
 /// A conversation with a live agent. Dropping it ends the agent and everything that it started.
@@ -33,13 +35,13 @@ use std::{sync::Arc, time::Instant};
 #[derive(Debug)]
 pub struct Session {
     agentline: Agentline,
-    live: LiveHandle,
+    live: ProcessHandle,
     id: String,
     request: RunRequest,
     models: Vec<ModelInfo>,
     options: RunOptions,
     /// The tool server that the session was opened with, which lives as long as the session.
-    sides: Option<Sides>,
+    sides: Option<ToolServer>,
     /// Serializes prompts, because agents stop the current prompt when they receive another one.
     turn: tokio::sync::Mutex<()>,
 }
@@ -97,23 +99,23 @@ impl Agentline {
             Err(outcome) => return Err(Error::NotOpened(outcome)),
         };
         tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
-        let mut trip = ready.trip;
-        if let Some(workspace) = trip.workspace.take() {
+        let mut prepared_run = ready.prepared_run;
+        if let Some(workspace) = prepared_run.workspace.take() {
             // All prompts share this workspace, which is removed when the agent is gone.
             request.working_dir = Some(workspace.path().to_owned());
             ready.start.workspace = Some(workspace);
         }
-        trip.order.only_open = true;
-        trip.order.settle = false;
+        prepared_run.order.only_open = true;
+        prepared_run.order.settle = false;
         // There is no answer yet to validate.
-        trip.order.review = false;
-        let (who, agent) = (trip.order.who.clone(), ready.start.agent);
+        prepared_run.order.review = false;
+        let (who, agent) = (prepared_run.order.who.clone(), ready.start.agent);
         // The tools are served until the session ends, not only during its opening.
-        let sides = trip.gear.sides.clone();
-        trip.gear.serves_alone = false;
-        let live = LiveHandle::start(self.inner(), ready.start, &who.run_id, begun)
+        let sides = prepared_run.services.sides.clone();
+        prepared_run.services.serves_alone = false;
+        let live = ProcessHandle::start(self.inner(), ready.start, &who.run_id, begun)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&who, agent, &error))))?;
-        let mut opening = live.run(trip, Tell::AtOnce);
+        let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();
         let outcome = loop {
             match opening.next().await.map(|record| record.event) {
@@ -166,7 +168,7 @@ impl Session {
 
     /// Returns the total usage and cost of all prompts so far, by model.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> UsageTotals {
         self.live.state().spent
     }
 
@@ -191,10 +193,10 @@ impl Session {
     /// # Errors
     /// As [`Agentline::run`].
     pub async fn prompt_with(&self, mut request: RunRequest) -> Result<Run, Error> {
-        let agent = self.agentline.roster().find(&self.request.agent).map_err(Problems::from)?;
+        let agent = self.agentline.registry().find(&self.request.agent).map_err(Problems::from)?;
         Problems(agent.unenforced_in_session(&self.request, &request)).into_result()?;
         let _turn = self.turn.lock().await;
-        let before = self.live.wait_for(|state| state.seats == 0).await;
+        let before = self.live.wait_for(|state| state.active_runs == 0).await;
         request.surface = Some(Surface::Acp);
         // The session is already open; only a new process would load a stored one.
         request.resume = None;
@@ -209,18 +211,18 @@ impl Session {
             options.schema = None;
         }
         let asked = request.clone();
-        let work = move |inner: &Inner| inner.make_trip(request, &home, &options, sides);
+        let work = move |inner: &Inner| inner.prepare_run(request, &home, &options, sides);
         let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
             return Ok(Run::over(not_ready_in_time(&asked)));
         };
         let run = match made? {
-            Ok(mut trip) => {
-                trip.order.session = Want::Open(self.id.clone());
+            Ok(mut prepared_run) => {
+                prepared_run.order.session = SessionTarget::Open(self.id.clone());
                 if same_servers {
                     // The session already has these servers, through relays.
-                    trip.order.servers.clear();
+                    prepared_run.order.servers.clear();
                 }
-                let run = self.live.run(*trip, Tell::AtOnce);
+                let run = self.live.run(*prepared_run, CompletionTiming::AtOnce);
                 // The next prompt checks whether a run is active, so this run must be registered first.
                 self.live.wait_for(|state| state.served > before.served).await;
                 run

@@ -3,7 +3,7 @@
 //! A resumed run holds a shared lock on the files of its session. Locks end with their process, so a session that can
 //! be locked exclusively is not used by any agentline run.
 
-use crate::{look::DiskLook, regular_file::open_regular};
+use crate::{look::DiskFs, regular_file::open_regular};
 use agentline_core::Agent;
 use std::{
     fs::{self, File, TryLockError},
@@ -24,7 +24,7 @@ const STAMPS_APART: Duration = Duration::from_millis(10);
 /// At a later start, the agent would treat the duplicates as broken sessions and delete the sessions that they
 /// duplicate.
 pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) -> bool {
-    let found = agent.empty_duplicates(folder, &DiskLook);
+    let found = agent.empty_duplicates(folder, &DiskFs);
     let was_clean = found.is_empty();
     for (duplicate, original) in found {
         if let Ok(original) = open_regular(&original, u64::MAX)

@@ -20,15 +20,15 @@ mod temporary_store;
 mod usage;
 mod watch;
 
-pub use filter::Filter;
-pub use find::{Found, Place};
+pub use filter::SessionFilter;
+pub use find::{FoundSession, SessionLocation};
 pub use list::Summary;
 pub use search::{Case, Hit, HitPlace, Query, SearchResult};
 pub use usage::{UsageBy, UsageRow};
-pub use watch::{Change, Watch};
+pub use watch::{SessionChange, SessionWatch};
 
-use crate::{Agentline, look::DiskLook};
-use agentline_core::{Agent, PriceTable, Secrets, Veil};
+use crate::{Agentline, look::DiskFs};
+use agentline_core::{Agent, PriceTable, Redactor, Secrets};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -42,7 +42,7 @@ const INDEX: &str = "sessions.index";
 ///
 /// Cheap to clone: a store holds no session in memory.
 #[derive(Clone)]
-pub struct Store {
+pub struct SessionStore {
     agents: Vec<&'static dyn Agent>,
     env: BTreeMap<String, String>,
     home: PathBuf,
@@ -50,10 +50,10 @@ pub struct Store {
     index: Option<PathBuf>,
     threads: usize,
     east_of_utc: i32,
-    veil: Option<Veil>,
+    redactor: Option<Redactor>,
 }
 
-impl Store {
+impl SessionStore {
     /// Creates a store for these agents, whose sessions are located through `env` and `home`.
     ///
     /// The store has no index until [`index`](Self::index) sets its directory.
@@ -74,7 +74,7 @@ impl Store {
             index: None,
             threads,
             east_of_utc: 0,
-            veil: None,
+            redactor: None,
         }
     }
 
@@ -101,15 +101,15 @@ impl Store {
 
     /// Redacts these secrets, and keys of well-known formats, in everything that is read. A search does not find them.
     #[must_use]
-    pub fn redact(mut self, veil: Veil) -> Self {
-        self.veil = Some(veil);
+    pub fn redact(mut self, redactor: Redactor) -> Self {
+        self.redactor = Some(redactor);
         self
     }
 
     /// Disables redaction.
     #[must_use]
     pub fn unredacted(mut self) -> Self {
-        self.veil = None;
+        self.redactor = None;
         self
     }
 
@@ -128,9 +128,9 @@ impl Store {
     }
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for SessionStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agents: Vec<&str> = self.agents.iter().map(|agent| agent.card().id).collect();
+        let agents: Vec<&str> = self.agents.iter().map(|agent| agent.info().id).collect();
         f.debug_struct("Store")
             .field("agents", &agents)
             .field("home", &self.home)
@@ -142,21 +142,21 @@ impl fmt::Debug for Store {
 impl Agentline {
     /// Returns a redactor of this user's secrets: those in the caller's environment and in the agents' own files.
     #[must_use]
-    pub fn redactor(&self) -> Veil {
-        let (here, agents) = (self.here(), self.inner().roster.all());
+    pub fn redactor(&self) -> Redactor {
+        let (here, agents) = (self.here(), self.inner().registry.all());
         let stored =
-            agents.into_iter().flat_map(|agent| agent.stored_secrets(&here.env, &here.home, &DiskLook));
+            agents.into_iter().flat_map(|agent| agent.stored_secrets(&here.env, &here.home, &DiskFs));
         let mut secrets = Secrets::default();
         secrets.add_variables(&here.env);
         stored.for_each(|secret| secrets.add(&secret));
-        Veil::new(secrets.into_vec())
+        Redactor::new(secrets.into_vec())
     }
 
     /// Returns the saved sessions of this user's agents, with an index in the cache directory and secrets redacted.
     #[must_use]
-    pub fn sessions(&self) -> Store {
+    pub fn sessions(&self) -> SessionStore {
         let inner = self.inner();
-        Store::new(inner.roster.all(), inner.here.env.clone(), inner.here.home.clone())
+        SessionStore::new(inner.registry.all(), inner.here.env.clone(), inner.here.home.clone())
             .prices(PriceTable::clone(&inner.prices))
             .index(&inner.here.cache)
             .redact(self.redactor())

@@ -36,11 +36,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-pub use active::ActiveRun;
+pub use active::ActiveWorkspace;
 pub use content::line_count;
 
-use content::Known;
-use stamp::Stamp;
+use content::KnownContent;
+use stamp::FileStamp;
 
 /// The maximum number of files and directories that one thread checks faster than a second thread can start.
 const SMALL: usize = 32;
@@ -105,7 +105,7 @@ pub struct Snapshot {
     /// The bytes of all paths, concatenated. Paths are relative to the root and use `/`.
     paths: Vec<u8>,
     /// The known contents, sorted by the index of the entry.
-    contents: Arc<Vec<(u32, Known)>>,
+    contents: Arc<Vec<(u32, KnownContent)>>,
     /// The walked directories including the root, or none if there are too many to check again.
     folders: Vec<Entry>,
     skipped: u64,
@@ -116,13 +116,13 @@ pub struct Snapshot {
 struct Entry {
     offset: u32,
     len: u32,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
 /// One file that differs between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Change {
+pub struct SnapshotChange {
     /// Relative to the workspace, with `/`, if inside it; absolute otherwise. Bytes that are not UTF-8 are replaced.
     pub path: String,
     /// The kind of change.
@@ -135,7 +135,7 @@ pub struct Change {
     pub removed: Option<u64>,
 }
 
-impl Change {
+impl SnapshotChange {
     /// Returns whether the disk itself proves that the file changed.
     #[must_use]
     pub fn verified(&self) -> bool {
@@ -223,7 +223,7 @@ impl Snapshot {
     fn is_still_true(&self) -> bool {
         let is_same = |entry: &Entry| {
             let about = self.on_disk(self.path(entry)).symlink_metadata();
-            about.is_ok_and(|about| Stamp::of_any(&about) == entry.stamp)
+            about.is_ok_and(|about| FileStamp::of_any(&about) == entry.stamp)
         };
         // Times do not show changes right after they were set.
         let is_clear = |folder: &Entry| !folder.stamp.is_racy(self.began);
@@ -239,7 +239,7 @@ impl Snapshot {
     /// Paths in `reported` (absolute, or relative to the workspace) are checked even if git ignores them or they are
     /// outside the workspace.
     #[must_use]
-    pub fn compare(&self, after: &Self, reported: &[PathBuf]) -> Vec<Change> {
+    pub fn compare(&self, after: &Self, reported: &[PathBuf]) -> Vec<SnapshotChange> {
         compare::compare(self, after, reported, None).changes
     }
 
@@ -249,7 +249,7 @@ impl Snapshot {
         after: &Self,
         reported: &[PathBuf],
         deadline: Instant,
-    ) -> (Vec<Change>, bool) {
+    ) -> (Vec<SnapshotChange>, bool) {
         let compared = compare::compare(self, after, reported, Some(deadline));
         (compared.changes, compared.is_complete)
     }
@@ -257,7 +257,7 @@ impl Snapshot {
     /// Formats a path like [`Change::path`], so that a path reported by a tool can be matched with a change.
     #[must_use]
     pub fn spell(&self, path: &Path) -> String {
-        reported::Place::of(&self.root, path).spelled()
+        reported::ReportedPath::of(&self.root, path).spelled()
     }
 
     /// Returns the number of recorded files.
@@ -283,7 +283,7 @@ impl Snapshot {
     pub fn memory(&self) -> usize {
         (self.entries.capacity() + self.folders.capacity()) * size_of::<Entry>()
             + self.paths.capacity()
-            + self.contents.capacity() * size_of::<(u32, Known)>()
+            + self.contents.capacity() * size_of::<(u32, KnownContent)>()
             + self.contents.iter().map(|(_, known)| known.memory()).sum::<usize>()
     }
 
@@ -300,7 +300,7 @@ impl Snapshot {
         self.entries.binary_search_by(|entry| self.path(entry).cmp(path)).ok()
     }
 
-    fn known(&self, entry: usize) -> Option<&Known> {
+    fn known(&self, entry: usize) -> Option<&KnownContent> {
         let number = u32::try_from(entry).ok()?;
         let found = self.contents.binary_search_by_key(&number, |(entry, _)| *entry).ok()?;
         Some(&self.contents[found].1)

@@ -1,7 +1,7 @@
 //! Writes the tape of a run while the run is in progress.
 
 use crate::private_dir;
-use agentline_core::{Input, LineVeil, Millis, TapeHeader, Veil, tape_frame, tape_line};
+use agentline_core::{Input, LineRedactor, Millis, Redactor, TapeHeader, tape_frame, tape_line};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Write},
@@ -11,25 +11,26 @@ use std::{
 /// A tape that is being recorded, with secrets redacted.
 pub(crate) struct TapeFile {
     out: BufWriter<File>,
-    veil: LineVeil,
+    redactor: LineRedactor,
     failed: bool,
     path: PathBuf,
 }
 
 impl TapeFile {
-    pub(crate) fn create(path: &Path, header: &TapeHeader, veil: Veil) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, header: &TapeHeader, redactor: Redactor) -> io::Result<Self> {
         let out = BufWriter::with_capacity(64 << 10, private_dir::create_file(path)?);
-        let mut tape = Self { out, veil: LineVeil::new(veil), failed: false, path: path.to_owned() };
+        let mut tape =
+            Self { out, redactor: LineRedactor::new(redactor), failed: false, path: path.to_owned() };
         tape.line(&header.line());
         tape.out.flush()?;
         Ok(tape)
     }
 
     /// Replaces the redactor for all further lines.
-    pub(crate) fn hide(&mut self, veil: Veil) {
+    pub(crate) fn hide(&mut self, redactor: Redactor) {
         let (out, failed) = (&mut self.out, &mut self.failed);
-        self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
-        self.veil = LineVeil::new(veil);
+        self.redactor.finish(|line| *failed |= writeln!(out, "{line}").is_err());
+        self.redactor = LineRedactor::new(redactor);
     }
 
     pub(crate) fn input(&mut self, input: &Input<'_>) {
@@ -46,7 +47,7 @@ impl TapeFile {
     /// contain parts of them.
     pub(crate) fn finish(&mut self, learned: &[String]) -> bool {
         let (out, failed) = (&mut self.out, &mut self.failed);
-        self.veil.finish(|line| *failed |= writeln!(out, "{line}").is_err());
+        self.redactor.finish(|line| *failed |= writeln!(out, "{line}").is_err());
         self.failed |= self.out.flush().is_err();
         if !learned.is_empty() {
             self.failed |= redact_again(&self.path, learned).is_err();
@@ -56,7 +57,7 @@ impl TapeFile {
 
     fn line(&mut self, line: &str) {
         let (out, failed) = (&mut self.out, &mut self.failed);
-        self.veil.push(line, |line| *failed |= writeln!(out, "{line}").is_err());
+        self.redactor.push(line, |line| *failed |= writeln!(out, "{line}").is_err());
     }
 }
 
@@ -68,16 +69,16 @@ fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
     }
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
-    let (mut veil, mut written) = (LineVeil::new(Veil::new(secrets)), Ok(()));
+    let (mut redactor, mut written) = (LineRedactor::new(Redactor::new(secrets)), Ok(()));
     let mut write = |line: &str| {
         if written.is_ok() {
             written = writeln!(out, "{line}");
         }
     };
     for line in BufReader::new(File::open(&path)?).lines() {
-        veil.push(&line?, &mut write);
+        redactor.push(&line?, &mut write);
     }
-    veil.finish(&mut write);
+    redactor.finish(&mut write);
     written?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.persist(&path)?;
     Ok(())

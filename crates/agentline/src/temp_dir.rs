@@ -34,7 +34,7 @@ impl ProcessTemp {
         let dirs = [theirs, ours, std::env::temp_dir()];
         let now = SystemTime::now();
         let started = now.checked_sub(START_SLACK).unwrap_or(now);
-        Self { dirs, prefixes: agent.card().command_dirs, started }
+        Self { dirs, prefixes: agent.info().command_dirs, started }
     }
 
     /// Adds a full temporary directory to the error of a failed run.

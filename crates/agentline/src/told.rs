@@ -1,30 +1,30 @@
 //! Converts process events to the types of the core.
 
-use crate::process::{self, Std};
-use agentline_core::{Exit, Piece, Stream, What};
+use crate::process::{self, StdStream};
+use agentline_core::{ExitReason, InputKind, SplitItem, Stream};
 
 /// Returns the core's input for a line of a stream, or for a part of one.
-pub(crate) fn line<'a>(stream: Stream, piece: Piece<'a>) -> What<'a> {
+pub(crate) fn line<'a>(stream: Stream, piece: SplitItem<'a>) -> InputKind<'a> {
     match piece {
-        Piece::TooLong { text, length } => What::TooLong { stream, text, length },
-        Piece::Line(text) => What::Line { stream, text },
-        _ => What::Pulse { stream },
+        SplitItem::TooLong { text, length } => InputKind::TooLong { stream, text, length },
+        SplitItem::Line(text) => InputKind::Line { stream, text },
+        _ => InputKind::Pulse { stream },
     }
 }
 
 /// Returns the core's stream for a standard stream.
-pub(crate) fn stream(from: Std) -> Stream {
+pub(crate) fn stream(from: StdStream) -> Stream {
     match from {
-        Std::Out => Stream::Stdout,
-        Std::Err => Stream::Stderr,
+        StdStream::Out => Stream::Stdout,
+        StdStream::Err => Stream::Stderr,
     }
 }
 
 /// Returns the core's value for the exit of a process.
-pub(crate) fn into_core(exit: process::Exit) -> Exit {
+pub(crate) fn into_core(exit: process::ProcessExit) -> ExitReason {
     match exit {
-        process::Exit::Code(code) => Exit::Code(code),
-        process::Exit::Signal(signal) => Exit::Signal(signal),
-        process::Exit::Lost => Exit::Lost,
+        process::ProcessExit::Code(code) => ExitReason::Code(code),
+        process::ProcessExit::Signal(signal) => ExitReason::Signal(signal),
+        process::ProcessExit::Lost => ExitReason::Lost,
     }
 }

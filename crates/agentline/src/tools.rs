@@ -1,8 +1,8 @@
 //! Offers functions of the host program to an agent as tools, and relays other MCP servers.
 //!
 //! A [`ToolHost`] is a set of async functions. [`ToolHost::serve`] offers it for one run, together with the run's
-//! [`Offer`]. The agent gets the servers of [`Serving::servers`] and reaches them over HTTP on the loopback address,
-//! with a token of this run. Dropping the [`Serving`] stops calls in progress.
+//! [`ToolOffer`]. The agent gets the servers of [`RunningTools::servers`] and reaches them over HTTP on the loopback address,
+//! with a token of this run. Dropping the [`RunningTools`] stops calls in progress.
 //!
 //! ```
 //! use agentline::tools::{Offer, Tool, ToolHost};
@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! Everything that happens is reported in *side lines* ([`Serving::next`]), one JSON object each:
+//! Everything that happens is reported in *side lines* ([`RunningTools::next`]), one JSON object each:
 //!
 //! | line | when |
 //! |---|---|
@@ -38,7 +38,7 @@
 //! | `{"called":"add","call":1,"input":{…}}` | a tool was called |
 //! | `{"result":"add","call":1,"is_error":false,"content":"3"}` | the tool returned |
 //! | `{"cancelled":"add","call":1}` | the agent cancelled the call, or the run ended |
-//! | `{"value":{…}}` | the tool of [`Structured`] received a valid value |
+//! | `{"value":{…}}` | the tool of [`AnswerTool`] received a valid value |
 //! | `{"server":"notes","tools":["find"]}` | the agent listed the tools of a relayed server |
 //! | `{"server":"notes","error":"…"}` | a relayed server failed |
 //! | `{"server":"notes","unrelayed":"…"}` | the agent connects to the server directly, for this reason |
@@ -56,8 +56,8 @@ mod tool;
 mod under_way;
 
 pub use schemars;
-pub use serving::{Offer, Serving, Structured};
-pub use tool::{Decision, Tool, ToolCall, ToolError, ToolOutput};
+pub use serving::{AnswerTool, RunningTools, ToolOffer};
+pub use tool::{CallDecision, Tool, ToolCall, ToolError, ToolOutput};
 
 use crate::error::Error;
 use agentline_core::{Problem, Problems};
@@ -132,13 +132,13 @@ impl ToolHost {
         Problems(self.problems(&self.tools)).into_result()
     }
 
-    /// Serves the tools and the run's offer until the [`Serving`] is dropped.
+    /// Serves the tools and the run's offer until the [`RunningTools`] is dropped.
     ///
     /// Must be called within a tokio runtime, of either kind, with I/O and time enabled.
     ///
     /// # Errors
     /// Fails if the tools or the offer are invalid, or no port is available.
-    pub fn serve(&self, offer: Offer) -> Result<Serving, Error> {
+    pub fn serve(&self, offer: ToolOffer) -> Result<RunningTools, Error> {
         serving::serve(self, offer)
     }
 

@@ -100,7 +100,7 @@ fn told(outcome: &Outcome) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline_core::{Failure, Kind, Problem, Problems, Who};
+    use agentline_core::{Failure, FailureKind, Problem, Problems, RunInfo};
     use serde::Deserialize;
     use serde_json::{json, value::RawValue};
 
@@ -110,8 +110,11 @@ mod tests {
     }
 
     fn outcome(verdict: Verdict, output: Option<&str>) -> Outcome {
-        let mut outcome =
-            Outcome::not_begun(&Who::default(), verdict, Failure::new(Kind::InvalidOutput, "no value"));
+        let mut outcome = Outcome::not_begun(
+            &RunInfo::default(),
+            verdict,
+            Failure::new(FailureKind::InvalidOutput, "no value"),
+        );
         outcome.error.take_if(|_| output.is_some());
         outcome.output = output.map(|json| RawValue::from_string(json.to_owned()).unwrap());
         outcome.text = "the text".into();

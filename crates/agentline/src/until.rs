@@ -1,7 +1,7 @@
 //! Decides whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
-use crate::process::{Exit, Happening, Isolation, Process, Spawn, Supervisor};
-use agentline_core::{Failure, Kind};
+use crate::process::{Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor};
+use agentline_core::{Failure, FailureKind};
 use futures_util::FutureExt;
 use serde_json::Value;
 use std::{
@@ -12,7 +12,7 @@ use std::{
 /// The number of bytes at the end of a command's output that the agent sees.
 const TAIL: usize = 8 << 10;
 
-type Verdict = Pin<Box<dyn Future<Output = Result<Checked, Failure>> + Send>>;
+type Verdict = Pin<Box<dyn Future<Output = Result<CheckResult, Failure>> + Send>>;
 type Function = dyn Fn(CheckInput) -> Verdict + Send + Sync;
 
 /// The input of a check.
@@ -37,7 +37,7 @@ impl CheckInput {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckResult {
     /// The task is complete.
     Done,
     /// The task is not complete, for this reason, which is sent to the agent.
@@ -58,7 +58,7 @@ pub enum Checked {
 /// # let _ = checker;
 /// ```
 #[derive(Clone)]
-pub struct Checker {
+pub struct CompletionCheck {
     how: How,
 }
 
@@ -74,12 +74,12 @@ struct Command {
     supervisor: Supervisor,
 }
 
-impl Checker {
+impl CompletionCheck {
     /// Creates a check that calls a function after each turn.
     pub fn new<F, Fut>(check: F) -> Self
     where
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Checked> + Send + 'static,
+        Fut: Future<Output = CheckResult> + Send + 'static,
     {
         Self::fallible(move |input| {
             let checked = check(input);
@@ -91,7 +91,7 @@ impl Checker {
     pub(crate) fn fallible<F, Fut>(check: F) -> Self
     where
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Checked, Failure>> + Send + 'static,
+        Fut: Future<Output = Result<CheckResult, Failure>> + Send + 'static,
     {
         Self { how: How::Function(Arc::new(move |input| Box::pin(check(input)))) }
     }
@@ -109,14 +109,14 @@ impl Checker {
     ///
     /// # Errors
     /// Fails if the time is over, the command cannot be started, or the function panics.
-    pub async fn check(&self, input: CheckInput, left: Duration) -> Result<Checked, Failure> {
+    pub async fn check(&self, input: CheckInput, left: Duration) -> Result<CheckResult, Failure> {
         let checked = async {
             match &self.how {
                 How::Function(check) => {
                     // The function may also panic before it returns its future.
                     let asked = AssertUnwindSafe(async { check(input).await });
                     asked.catch_unwind().await.unwrap_or_else(|panic| {
-                        Err(Failure::new(Kind::Tool, format!("the check panicked: {}", said(&*panic))))
+                        Err(Failure::new(FailureKind::Tool, format!("the check panicked: {}", said(&*panic))))
                     })
                 }
                 How::Command(command) => command.run(input.workspace).await,
@@ -124,13 +124,13 @@ impl Checker {
         };
         tokio::time::timeout(left, checked).await.unwrap_or_else(|_| {
             let message = format!("{self} was not finished when the time of the run was over");
-            Err(Failure::new(Kind::TimeoutRun, message))
+            Err(Failure::new(FailureKind::TimeoutRun, message))
         })
     }
 }
 
 /// Formats the check for users and agents.
-impl fmt::Display for Checker {
+impl fmt::Display for CompletionCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.how {
             How::Function(_) => f.write_str("the check"),
@@ -140,14 +140,14 @@ impl fmt::Display for Checker {
 }
 
 /// Omits the environment.
-impl fmt::Debug for Checker {
+impl fmt::Debug for CompletionCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Checker({self})")
     }
 }
 
 impl Command {
-    async fn run(&self, workspace: PathBuf) -> Result<Checked, Failure> {
+    async fn run(&self, workspace: PathBuf) -> Result<CheckResult, Failure> {
         let (shell, flag) = if cfg!(windows) { ("cmd", "/C") } else { ("/bin/sh", "-c") };
         let mut spawn = Spawn::new(shell, workspace, format!("until-{}", uuid::Uuid::new_v4()));
         spawn.args = vec![flag.into(), self.line.clone().into()];
@@ -156,27 +156,27 @@ impl Command {
         // The command is the caller's own and may need to see the caller's processes.
         spawn.isolation = Isolation::None;
         let mut process = Process::spawn(spawn).map_err(|why| {
-            Failure::new(Kind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
+            Failure::new(FailureKind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
         })?;
         process.close_stdin();
         let mut tail = Tail::default();
         let exit = loop {
             match process.next(&mut tail.bytes).await {
-                Happening::Bytes(_) => tail.cut(),
-                Happening::Exit(exit) => break exit,
+                ProcessEvent::Bytes(_) => tail.cut(),
+                ProcessEvent::Exit(exit) => break exit,
             }
         };
         let how = match exit {
-            Exit::Code(0) => return Ok(Checked::Done),
-            Exit::Code(code) => format!("ended with exit code {code}"),
-            Exit::Signal(signal) => format!("was ended by signal {signal}"),
-            Exit::Lost => "ended in a way that nobody knows".into(),
+            ProcessExit::Code(0) => return Ok(CheckResult::Done),
+            ProcessExit::Code(code) => format!("ended with exit code {code}"),
+            ProcessExit::Signal(signal) => format!("was ended by signal {signal}"),
+            ProcessExit::Lost => "ended in a way that nobody knows".into(),
         };
         let output = match tail.text() {
             text if text.is_empty() => "It printed nothing.".into(),
             text => format!("The end of what it printed:\n{text}"),
         };
-        Ok(Checked::Continue(format!("`{}` {how}. {output}", self.line)))
+        Ok(CheckResult::Continue(format!("`{}` {how}. {output}", self.line)))
     }
 }
 

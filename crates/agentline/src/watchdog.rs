@@ -6,7 +6,7 @@
 //! kills the agent and sends the caller an outcome.
 
 use crate::{link::Finisher, process::Killer};
-use agentline_core::{Failure, Kind, Outcome, Verdict, Who};
+use agentline_core::{Failure, FailureKind, Outcome, RunInfo, Verdict};
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
@@ -40,7 +40,7 @@ struct LoopState {
 
 #[derive(Debug)]
 struct WatchedRun {
-    who: Who,
+    who: RunInfo,
     ends_at: Instant,
     finisher: Finisher,
 }
@@ -60,7 +60,7 @@ impl LoopWatch {
     }
 
     /// Adds a run of the loop that must end by `ends_at`.
-    pub(crate) fn add(&self, who: &Who, ends_at: Instant, finisher: Finisher) {
+    pub(crate) fn add(&self, who: &RunInfo, ends_at: Instant, finisher: Finisher) {
         self.watched.lock().runs.push(WatchedRun { who: who.clone(), ends_at, finisher });
     }
 }
@@ -108,12 +108,12 @@ impl WatchedRun {
             return Some(Outcome::not_begun(
                 &self.who,
                 Verdict::Cancelled,
-                Failure::new(Kind::Cancelled, message),
+                Failure::new(FailureKind::Cancelled, message),
             ));
         }
         (is_late && now > self.ends_at).then(|| {
             let message = "the run took longer than its timeout, and agentline itself was too busy to end it";
-            let failure = Failure::new(Kind::TimeoutRun, message)
+            let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("report this with the tape of the run; `--record FILE` writes one");
             Outcome::not_begun(&self.who, Verdict::TimedOut, failure)
         })
@@ -169,7 +169,7 @@ impl Registry {
 mod tests {
     use super::*;
     use crate::{
-        link::{Bell, Came, link},
+        link::{RunItem, Wakeup, link},
         process::{Process, Spawn},
     };
 
@@ -181,20 +181,20 @@ mod tests {
         spawn.args = vec!["600".into()];
         let mut process = Process::spawn(spawn).unwrap();
         let watch = LoopWatch::new(process.killer());
-        let (late, late_held) = link(Bell::default());
-        let (stopped, stopped_held) = link(Bell::default());
-        let (patient, patient_held) = link(Bell::default());
+        let (late, late_held) = link(Wakeup::default());
+        let (stopped, stopped_held) = link(Wakeup::default());
+        let (patient, patient_held) = link(Wakeup::default());
         let now = Instant::now();
-        watch.add(&Who::default(), now, late.finisher());
-        watch.add(&Who::default(), now + Duration::from_secs(600), stopped.finisher());
-        watch.add(&Who::default(), now + Duration::from_secs(600), patient.finisher());
+        watch.add(&RunInfo::default(), now, late.finisher());
+        watch.add(&RunInfo::default(), now + Duration::from_secs(600), stopped.finisher());
+        watch.add(&RunInfo::default(), now + Duration::from_secs(600), patient.finisher());
         stopped_held.stopper().stop(15);
         watch.turned(Some(now));
         let mut verdicts = Vec::new();
         for held in [&late_held, &stopped_held] {
             let over = std::future::poll_fn(|cx| held.poll(cx));
             match tokio::time::timeout(Duration::from_secs(60), over).await.unwrap() {
-                Came::Over(Some(outcome)) => verdicts.push(outcome.verdict),
+                RunItem::Over(Some(outcome)) => verdicts.push(outcome.verdict),
                 _ => panic!("the run must be over"),
             }
         }
@@ -203,7 +203,7 @@ mod tests {
         assert!(patient.finisher().state().is_some(), "a run that has time left is not ended");
         let mut bytes = Vec::new();
         let exit = tokio::time::timeout(Duration::from_secs(60), process.next(&mut bytes)).await.unwrap();
-        assert!(matches!(exit, crate::process::Happening::Exit(_)), "{exit:?}");
+        assert!(matches!(exit, crate::process::ProcessEvent::Exit(_)), "{exit:?}");
         drop((late, stopped, patient, patient_held, watch));
     }
 }

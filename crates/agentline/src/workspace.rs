@@ -1,8 +1,8 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
 use crate::private_dir::PRIVATE;
-use crate::snapshot::{ActiveRun, ChangeKind, Snapshot, SnapshotOptions, again::Snapshots};
-use agentline_core::{Change, Disk, DiskChange};
+use crate::snapshot::{ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, again::SnapshotMemo};
+use agentline_core::{DiskChange, DiskReport, FileChangeKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 const COMPARISON: Duration = Duration::from_secs(5);
 
 /// The workspace as it was before a run.
-pub(crate) struct Before {
+pub(crate) struct WorkspaceBefore {
     cwd: PathBuf,
     snapshot: Snapshot,
     options: SnapshotOptions,
     /// Detects other runs in the workspace; `None` if the registration failed.
-    active: Option<ActiveRun>,
+    active: Option<ActiveWorkspace>,
     /// Directories in which runs and agents store their own files, each with the prefix of those files' names.
     own: Vec<(PathBuf, &'static str)>,
 }
 
-impl Before {
+impl WorkspaceBefore {
     /// Takes a snapshot of the workspace, whose links are resolved, within `time`. `stores` are the directories in
     /// which the agent keeps its sessions. Blocks.
     pub(crate) fn look(
-        snapshots: &Snapshots,
+        snapshots: &SnapshotMemo,
         cwd: &Path,
         runtime_dir: &Path,
         temp_dir: &Path,
         stores: &[PathBuf],
         time: Duration,
     ) -> Self {
-        let active = ActiveRun::enter_resolved(runtime_dir, cwd).ok();
+        let active = ActiveWorkspace::enter_resolved(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
         let longest = options.max_time;
         let options = options.max_time(time.min(longest));
@@ -61,17 +61,17 @@ impl Before {
     }
 
     /// Returns the result for a workspace in which nothing has changed.
-    pub(crate) fn unchanged(self) -> Disk {
-        let mut disk = Disk::default();
-        disk.shared = self.active.is_some_and(ActiveRun::leave);
+    pub(crate) fn unchanged(self) -> DiskReport {
+        let mut disk = DiskReport::default();
+        disk.shared = self.active.is_some_and(ActiveWorkspace::leave);
         disk
     }
 
     /// Takes another snapshot and compares. Blocks.
-    pub(crate) fn compare(self, reported: &[String]) -> Disk {
+    pub(crate) fn compare(self, reported: &[String]) -> DiskReport {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
         let after = self.snapshot.take_again(&self.options);
-        let mut disk = Disk::default();
+        let mut disk = DiskReport::default();
         disk.spelled = reported
             .iter()
             .zip(&paths)
@@ -89,23 +89,23 @@ impl Before {
             .filter(|path| !disk.changes.iter().any(|c| c.path == **path) && self.is_there(path))
             .map(|path| {
                 // The file existed before and is unchanged, so a tool cannot have created it.
-                let mut same = DiskChange::new(path.clone(), Change::Modified);
+                let mut same = DiskChange::new(path.clone(), FileChangeKind::Modified);
                 (same.added, same.removed, same.verified) = (Some(0), Some(0), false);
                 same
             })
             .collect();
         disk.changes.extend(unchanged);
-        disk.shared = self.active.is_some_and(ActiveRun::leave);
+        disk.shared = self.active.is_some_and(ActiveWorkspace::leave);
         disk.unknown = self.snapshot.truncated() || after.truncated() || !is_complete;
         disk
     }
 }
 
-fn into_core(change: crate::snapshot::Change) -> DiskChange {
+fn into_core(change: crate::snapshot::SnapshotChange) -> DiskChange {
     let kind = match change.kind {
-        ChangeKind::Created => Change::Created,
-        ChangeKind::Modified => Change::Modified,
-        ChangeKind::Deleted => Change::Deleted,
+        ChangeKind::Created => FileChangeKind::Created,
+        ChangeKind::Modified => FileChangeKind::Modified,
+        ChangeKind::Deleted => FileChangeKind::Deleted,
     };
     let verified = change.verified();
     let mut out = DiskChange::new(change.path, kind);

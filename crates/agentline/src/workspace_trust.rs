@@ -8,7 +8,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use manifest::{Change, FileChange, Manifest};
+pub use manifest::{FileChange, Manifest, TrustChange};
 pub use store::{TrustState, TrustStore, TrustedDirectory};
 
 use agentline_core::Problem;

@@ -1,13 +1,13 @@
 //! `agentline agents`: lists what each agent supports on each of its surfaces.
 
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     setup::Setup,
-    stop::Stop,
+    stop::CommandError,
     ui::{Paint, Ui},
 };
-use agentline::{Abilities, Card, Surface};
+use agentline::{AgentInfo, Surface, SurfaceFeatures};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -16,14 +16,14 @@ use std::io::Write;
 pub(crate) struct AgentsArgs {
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
 /// One agent in the JSON output.
 #[derive(Serialize)]
 struct Row {
     #[serde(flatten)]
-    card: &'static Card,
+    info: &'static AgentInfo,
     abilities: Vec<SurfaceRow>,
 }
 
@@ -31,11 +31,11 @@ struct Row {
 struct SurfaceRow {
     surface: Surface,
     #[serde(flatten)]
-    abilities: Abilities,
+    abilities: SurfaceFeatures,
 }
 
 /// A column of the table: its title and its value.
-type Column = (&'static str, fn(&Abilities) -> bool);
+type Column = (&'static str, fn(&SurfaceFeatures) -> bool);
 
 const COLUMNS: &[Column] = &[
     ("works", |a| a.works),
@@ -53,29 +53,29 @@ const COLUMNS: &[Column] = &[
     ("stop reason", |a| a.stop_reason),
 ];
 
-pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
     // Agents of the settings are listed too. Invalid settings only hide those.
     let setup = Setup::read(None, None)?;
-    let roster = setup.config().map(|config| setup.equip(&config).0.roster().clone()).unwrap_or_default();
-    let rows: Vec<Row> = roster
+    let registry = setup.config().map(|config| setup.equip(&config).0.registry().clone()).unwrap_or_default();
+    let rows: Vec<Row> = registry
         .all()
         .map(|agent| {
-            let card = agent.card();
+            let info = agent.info();
             let abilities = |surface: &Surface| SurfaceRow {
                 surface: *surface,
                 abilities: agent.abilities(*surface, None),
             };
-            Row { card, abilities: card.surfaces.iter().map(abilities).collect() }
+            Row { info, abilities: info.surfaces.iter().map(abilities).collect() }
         })
         .collect();
     match args.output {
-        ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
-        ReportOutput::Text => table(ui, &rows)?,
+        ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
+        ReportFormat::Text => table(ui, &rows)?,
     }
     Ok(exit::DONE)
 }
 
-fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), Stop> {
+fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), CommandError> {
     let mut head = format!("{:<10} {:<12}", "agent", "surface");
     for (title, _) in COLUMNS {
         head.push_str(&format!("  {title}"));
@@ -84,7 +84,7 @@ fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), Stop> {
     writeln!(ui.out(), "{head}")?;
     for row in rows {
         for SurfaceRow { surface, abilities } in &row.abilities {
-            let mut line = format!("{:<10} {:<12}", row.card.id, surface.name());
+            let mut line = format!("{:<10} {:<12}", row.info.id, surface.name());
             for (title, has) in COLUMNS {
                 let word = if has(abilities) { "yes" } else { "-" };
                 line.push_str(&format!("  {word:<width$}", width = title.len()));
@@ -93,7 +93,7 @@ fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), Stop> {
         }
     }
     for row in rows {
-        let Card { id, title, aliases, package, pinned, program, .. } = row.card;
+        let AgentInfo { id, title, aliases, package, pinned, program, .. } = row.info;
         if package.is_empty() {
             writeln!(ui.out(), "\n{id}, from your settings\n  started by `{program}`")?;
             continue;

@@ -1,6 +1,6 @@
 //! `agentline cache`: shows or clears the cache of outcomes.
 
-use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use crate::{args::ReportFormat, exit, setup::Setup, stop::CommandError, ui::Ui};
 use agentline::cache::{Cache, CacheStats};
 use clap::{Args, Subcommand};
 use std::io::Write;
@@ -31,10 +31,10 @@ enum What {
 struct Form {
     /// How to tell it
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
     let (agentline, request) = setup.equip(&config);
@@ -43,15 +43,15 @@ pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, Stop> {
         What::Stats(form) => (cache.stats(), form, "holds"),
         What::Clear(form) => {
             let cleared = cache.clear();
-            let failed = |why| Stop::failed(format!("the cache could not be emptied: {why}"));
+            let failed = |why| CommandError::failed(format!("the cache could not be emptied: {why}"));
             (cleared.map_err(failed)?, form, "held")
         }
     };
     match form.output {
-        ReportOutput::Json => {
+        ReportFormat::Json => {
             writeln!(ui.out(), "{}", serde_json::to_string(&stats).unwrap_or_default())?;
         }
-        ReportOutput::Text => {
+        ReportFormat::Text => {
             let CacheStats { folder, entries, bytes, max_bytes, .. } = &stats;
             let mb = |bytes: u64| format!("{}.{} MB", bytes >> 20, ((bytes & 0xF_FFFF) * 10) >> 20);
             let (used, most) = (mb(*bytes), mb(*max_bytes));

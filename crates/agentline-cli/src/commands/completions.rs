@@ -1,6 +1,6 @@
 //! `agentline completions`: prints shell completions.
 
-use crate::{args::Cli, exit, stop::Stop, ui::Ui};
+use crate::{args::Cli, exit, stop::CommandError, ui::Ui};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::Write;
@@ -17,7 +17,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, CommandError> {
     // The generator panics on write errors, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "agentline", &mut script);

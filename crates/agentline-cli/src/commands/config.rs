@@ -1,7 +1,7 @@
 //! `agentline config`: shows or checks the effective settings.
 
-use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
-use agentline::Veil;
+use crate::{args::ReportFormat, exit, setup::Setup, stop::CommandError, ui::Ui};
+use agentline::Redactor;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};
@@ -27,17 +27,17 @@ struct Where {
     cwd: Option<PathBuf>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, CommandError> {
     match &args.command {
         ConfigCommand::Show(args) => show(ui, args),
         ConfigCommand::Check(args) => check(ui, args),
     }
 }
 
-fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
+fn show(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     let config = setup.config()?;
     let redactor = setup.equip(&config).0.redactor();
@@ -46,7 +46,7 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
     }
     let mut rows = config.show();
     rows.iter_mut().for_each(|row| redact(&redactor, &mut row.value));
-    if args.output == ReportOutput::Json {
+    if args.output == ReportFormat::Json {
         writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?;
         return Ok(exit::DONE);
     }
@@ -61,7 +61,7 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
 }
 
 /// Redacts all strings in a value, because a secret may be in a setting whose name does not say so.
-fn redact(redactor: &Veil, value: &mut Value) {
+fn redact(redactor: &Redactor, value: &mut Value) {
     match value {
         Value::String(text) => *text = redactor.text(text).into_owned(),
         Value::Array(values) => values.iter_mut().for_each(|value| redact(redactor, value)),
@@ -77,9 +77,9 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn check(ui: &mut Ui, args: &Where) -> Result<u8, Stop> {
+fn check(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
     let found = Setup::read(args.cwd.as_deref(), None)?.config();
-    if args.output == ReportOutput::Json {
+    if args.output == ReportFormat::Json {
         let (problems, warnings) = match &found {
             Ok(config) => (json!([]), json!(config.notices)),
             Err(problems) => (json!(problems), json!([])),

@@ -4,11 +4,11 @@ mod stage;
 
 use super::replay::{self, Pace};
 use crate::{
-    args::Output,
+    args::OutputFormat,
     exit,
-    live::{self, Live},
-    render::{Renderer, Telling},
-    stop::Stop,
+    live::{self, LiveRun},
+    render::{RenderOptions, Renderer},
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
@@ -17,7 +17,7 @@ use agentline_mock::{
     gemini::Script,
 };
 use clap::Args;
-use stage::Stage;
+use stage::DemoStage;
 use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -51,7 +51,7 @@ pub(crate) struct DemoArgs {
     serve: Option<Option<PathBuf>>,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
     ui.pretend_progress();
     if args.replay {
         return play_tape(ui);
@@ -63,9 +63,10 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, Stop> {
             Some(script) => serve(ui, agent, &agentline, &program, script.as_deref()),
             None => play_live(ui, agent, &agentline, &program, args),
         },
-        Err(error) if args.serve.is_some() => {
-            Err(Stop::failed(format!("there is no agent to set a stage for: {error}\n{}", error.hint())))
-        }
+        Err(error) if args.serve.is_some() => Err(CommandError::failed(format!(
+            "there is no agent to set a stage for: {error}\n{}",
+            error.hint()
+        ))),
         Err(error) => {
             ui.error(&error.to_string(), Some(&error.hint()));
             play_tape(ui)
@@ -80,14 +81,14 @@ fn find(
     agentline: &Agentline,
     pinned: bool,
 ) -> Result<Program, install::InstallError> {
-    let card = agent.card();
+    let info = agent.info();
     let found = agentline.detect(agent);
     let is_good = found.problems.is_empty() && found.supported;
     if let Some(program) = found.program.filter(|_| is_good && !pinned) {
         let version = program.version.map_or_else(|| "of unknown version".into(), |v| v.to_string());
-        ui.say(format!("agent: {} {version}, {}", card.title, program.path.display()));
-        if version != card.pinned {
-            ui.say(format!("  the demo was made for {}; `--pinned` installs and uses that one", card.pinned));
+        ui.say(format!("agent: {} {version}, {}", info.title, program.path.display()));
+        if version != info.pinned {
+            ui.say(format!("  the demo was made for {}; `--pinned` installs and uses that one", info.pinned));
         }
         return Ok(program);
     }
@@ -97,10 +98,10 @@ fn find(
     let here = agentline.here().clone();
     ui.say(format!(
         "agent: {} {}, the version that we test with, from our cache folder",
-        card.title, card.pinned
+        info.title, info.pinned
     ));
-    let program = install::ensure(agent, card.pinned, &here, &mut |progress| match progress {
-        install::Progress::Working { .. } => ui.busy(&progress.to_string()),
+    let program = install::ensure(agent, info.pinned, &here, &mut |progress| match progress {
+        install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
         _ => ui.say(format!("  {progress}")),
     });
     ui.rest();
@@ -113,10 +114,11 @@ fn play_live(
     agentline: &Agentline,
     program: &Program,
     args: &DemoArgs,
-) -> Result<u8, Stop> {
-    let cannot =
-        |error: std::io::Error| Stop::failed(format!("could not set the stage for the demo: {error}"));
-    let stage = Stage::set(agentline.here(), program, Demo::start).map_err(cannot)?;
+) -> Result<u8, CommandError> {
+    let cannot = |error: std::io::Error| {
+        CommandError::failed(format!("could not set the stage for the demo: {error}"))
+    };
+    let stage = DemoStage::set(agentline.here(), program, Demo::start).map_err(cannot)?;
     ui.say(format!("model: a scripted one on loopback, {}", stage.model_url()));
     ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
     ui.say(format!("prompt: {PROMPT}\n"));
@@ -124,16 +126,16 @@ fn play_live(
     let request = stage.request(PROMPT, args.record.is_some());
     let mut renderer = Renderer::new(telling());
     let code = live::start(|| async {
-        let mut live = Live::begin(stage_line.run(request)).await?;
+        let mut live = LiveRun::begin(stage_line.run(request)).await?;
         live.show(ui, &mut renderer).await
     })?;
-    let is_other = program.version.is_none_or(|version| version.to_string() != agent.card().pinned);
+    let is_other = program.version.is_none_or(|version| version.to_string() != agent.info().pinned);
     if code != exit::DONE && is_other {
         ui.say("the demo was made for another version of the agent: try `agentline demo --pinned`");
     }
     if let Some(file) = &args.record {
         stage.save_tape(file, program).map_err(|error| {
-            Stop::failed(format!("could not write the tape `{}`: {error}", file.display()))
+            CommandError::failed(format!("could not write the tape `{}`: {error}", file.display()))
         })?;
         ui.say(format!("  tape: {}", file.display()));
     }
@@ -148,38 +150,39 @@ fn serve(
     agentline: &Agentline,
     program: &Program,
     script: Option<&Path>,
-) -> Result<u8, Stop> {
+) -> Result<u8, CommandError> {
     let script = script.map(read_script).transpose()?;
-    let cannot = |error: io::Error| Stop::failed(format!("could not keep the stage of the demo: {error}"));
+    let cannot =
+        |error: io::Error| CommandError::failed(format!("could not keep the stage of the demo: {error}"));
     let model = |home: &Path| Demo::for_every_prompt(home, script);
-    let stage = Stage::set(agentline.here(), program, model).map_err(cannot)?;
+    let stage = DemoStage::set(agentline.here(), program, model).map_err(cannot)?;
     writeln!(ui.out(), "{}", stage.for_programs(agent, program)).map_err(cannot)?;
     ui.flush().map_err(cannot)?;
     io::copy(&mut io::stdin().lock(), &mut io::sink()).map_err(cannot)?;
     Ok(exit::DONE)
 }
 
-fn read_script(file: &Path) -> Result<Script, Stop> {
+fn read_script(file: &Path) -> Result<Script, CommandError> {
     let why = |error: &dyn std::fmt::Display| {
-        Stop::failed(format!("the script `{}` cannot be read: {error}", file.display()))
+        CommandError::failed(format!("the script `{}` cannot be read: {error}", file.display()))
     };
     let text = std::fs::read(file).map_err(|error| why(&error))?;
     serde_json::from_slice(&text).map_err(|error| why(&error))
 }
 
-fn play_tape(ui: &mut Ui) -> Result<u8, Stop> {
+fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {
     let tape = Tape::read(TAPE)?;
     let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
-    let title = agents::find(&tape.header.agent)?.card().title;
+    let title = agents::find(&tape.header.agent)?.info().title;
     ui.say(format!("playing the recorded run of {title} {version} with a scripted model"));
     ui.say(format!("prompt: {PROMPT}\n"));
     let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };
     replay::play(ui, &tape, telling(), pace)
 }
 
-fn telling() -> Telling {
-    Telling {
-        output: Output::Text,
+fn telling() -> RenderOptions {
+    RenderOptions {
+        output: OutputFormat::Text,
         messages: false,
         thoughts: false,
         mode: PermissionMode::Bypass,

@@ -1,6 +1,6 @@
 //! `agentline doctor`: checks installed agents, sign-in and settings.
 
-use crate::{args::ReportOutput, exit, setup::Setup, stop::Stop, ui::Ui};
+use crate::{args::ReportFormat, exit, setup::Setup, stop::CommandError, ui::Ui};
 use agentline::{Agentline, Trust, doctor};
 use clap::Args;
 use std::{io::Write, path::PathBuf};
@@ -16,10 +16,10 @@ pub(crate) struct DoctorArgs {
     cwd: Option<PathBuf>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     // Invalid settings are reported at the end, after all other checks.
     let settings = setup.config();
@@ -36,8 +36,8 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, Stop> {
     let mut report = agentline.doctor(&cwd, trust);
     report.supervisor = Some(cfg!(unix));
     match args.output {
-        ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
-        ReportOutput::Text => ui.out().write_all(doctor::render(&report).as_bytes())?,
+        ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
+        ReportFormat::Text => ui.out().write_all(doctor::render(&report).as_bytes())?,
     }
     settings?;
     Ok(match () {

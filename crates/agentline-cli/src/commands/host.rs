@@ -1,6 +1,6 @@
 //! `agentline host`: serves a program in any language over JSON-RPC on standard input and output.
 
-use crate::{exit, live, setup::Setup, stop::Stop};
+use crate::{exit, live, setup::Setup, stop::CommandError};
 use agentline::host;
 use clap::Args;
 
@@ -21,7 +21,7 @@ pub(crate) struct HostArgs {
     drain: bool,
 }
 
-pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
+pub(crate) fn run(args: &HostArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
@@ -43,6 +43,6 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, Stop> {
         Ok(()) => Ok(exit::DONE),
         // The client has disconnected, so there is nothing to report.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::DONE),
-        Err(error) => Err(Stop::failed(format!("the host's streams failed: {error}"))),
+        Err(error) => Err(CommandError::failed(format!("the host's streams failed: {error}"))),
     }
 }

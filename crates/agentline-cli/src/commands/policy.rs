@@ -1,15 +1,15 @@
 //! `agentline policy explain`: shows what each agent does under a policy, and what enforces it.
 
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     setup::Setup,
-    stop::Stop,
+    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{
-    Agent, Explained, Layer, PermissionAsk, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
-    core::agents::Roster, files::Files,
+    Agent, Explanation, Layer, PermissionRequest, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
+    core::agents::AgentRegistry, files::AgentFiles,
 };
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -86,7 +86,7 @@ struct ExplainArgs {
     ask: Vec<String>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
     /// The same as `-o json`
     #[arg(long)]
     json: bool,
@@ -111,25 +111,25 @@ struct Row {
     #[serde(rename = "use")]
     text: String,
     #[serde(flatten)]
-    told: Explained,
+    told: Explanation,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     let PolicyCommand::Explain(args) = &args.command;
     let config = Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())))?.config()?;
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let agents = Roster::of(&config.agents);
+    let agents = AgentRegistry::of(&config.agents);
     let mut request = config.request;
     // A policy has no prompt, but a valid request needs one.
     request.prompt = "x".into();
-    let here =
-        std::env::current_dir().map_err(|error| Stop::failed(format!("no current folder: {error}")))?;
+    let here = std::env::current_dir()
+        .map_err(|error| CommandError::failed(format!("no current folder: {error}")))?;
     let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
-    let files = Files::new(&cwd, request.include_directories.iter().cloned());
-    let files =
-        files.map_err(|error| Stop::failed(format!("`{}` cannot be opened: {error}", cwd.display())))?;
+    let files = AgentFiles::new(&cwd, request.include_directories.iter().cloned());
+    let files = files
+        .map_err(|error| CommandError::failed(format!("`{}` cannot be opened: {error}", cwd.display())))?;
     let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN);
     let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
     let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
@@ -141,7 +141,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, Stop> {
     for (agent, surface) in args.wanted(&agents)? {
         reports.push(report(agent, surface, &request, (&policy, &files), &uses));
     }
-    if args.json || args.output == ReportOutput::Json {
+    if args.json || args.output == ReportFormat::Json {
         let all = json!({
             "permission_mode": request.permission_mode, "allow": request.allow, "deny": request.deny,
             "ask": request.ask, "cwd": cwd, "agents": reports,
@@ -159,8 +159,8 @@ fn report(
     agent: &'static dyn Agent,
     surface: Surface,
     request: &RunRequest,
-    (policy, files): (&Policy, &Files),
-    uses: &[(String, PermissionAsk)],
+    (policy, files): (&Policy, &AgentFiles),
+    uses: &[(String, PermissionRequest)],
 ) -> Report {
     // Resolve paths as a run does.
     let resolve = |path: &str| {
@@ -175,10 +175,10 @@ fn report(
     let mut problems = agent.check(request, surface);
     let more_problems = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0);
     problems.truncate(MAX_PROBLEMS);
-    Report { agent: agent.card().id, surface, problems, more_problems, uses }
+    Report { agent: agent.info().id, surface, problems, more_problems, uses }
 }
 
-fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
+fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
     let title = ui.paint_out(Paint::Bold, &format!("{} over {}", report.agent, report.surface));
     writeln!(ui.out(), "{title}")?;
     for problem in &report.problems {
@@ -189,7 +189,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
     }
     let width = report.uses.iter().map(|row| row.text.chars().count()).max().unwrap_or(0).max(3);
     let by_of =
-        |told: &Explained| told.rule.clone().map_or_else(|| told.by.clone(), |rule| format!("rule {rule}"));
+        |told: &Explanation| told.rule.clone().map_or_else(|| told.by.clone(), |rule| format!("rule {rule}"));
     let by_width = report.uses.iter().map(|row| by_of(&row.told).chars().count()).max().unwrap_or(0);
     writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  held by", "use", "by")?;
     for Row { text, told } in &report.uses {
@@ -208,9 +208,9 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), Stop> {
 }
 
 /// Parses a use, which has the form of a rule.
-fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
+fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
     let rule = Rule::parse("USE", text)?;
-    let mut ask = PermissionAsk::default();
+    let mut ask = PermissionRequest::default();
     let on = rule.pattern.unwrap_or_default();
     ask.kind = match rule.tool.as_str() {
         "Write" => ToolKind::Write,
@@ -236,14 +236,14 @@ fn use_of(text: &str) -> Result<PermissionAsk, Problem> {
 
 impl ExplainArgs {
     /// Returns the agents and surfaces to explain.
-    fn wanted(&self, agents: &Roster) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
+    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
             None => agents.all().collect(),
         };
         let mut wanted = Vec::new();
         for agent in chosen {
-            let surfaces = agent.card().surfaces.iter().copied();
+            let surfaces = agent.info().surfaces.iter().copied();
             let fits = |surface: &Surface| self.surface.as_deref().is_none_or(|name| name == surface.name());
             wanted.extend(surfaces.filter(fits).map(|surface| (agent, surface)));
         }
@@ -305,11 +305,11 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), dir.path().join("out")).unwrap();
         let mut request = RunRequest::new("x").permission_mode(agentline::PermissionMode::Bypass);
         request = request.deny("Write(src/**)").deny("Bash(x)");
-        let files = Files::new(dir.path(), []).unwrap();
+        let files = AgentFiles::new(dir.path(), []).unwrap();
         let policy = Policy::new(&request, dir.path()).unwrap().also_at(files.workspace());
         let uses = ["Write(link/a)", "Write(out/a)", "Write(a)"]
             .map(|text| (text.to_owned(), use_of(text).unwrap()));
-        let agent = Roster::default().find("gemini").unwrap();
+        let agent = AgentRegistry::default().find("gemini").unwrap();
         let report = report(agent, Surface::Acp, &request, (&policy, &files), &uses);
         let found: Vec<_> =
             report.uses.iter().map(|row| (row.told.decision, row.told.reason.as_deref())).collect();
@@ -323,9 +323,9 @@ mod tests {
     fn many_problems_are_counted_and_not_shown() {
         let request = (0..500).fold(RunRequest::new("x"), |request, n| request.deny(format!("Bash(p{n})")));
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::new(dir.path(), []).unwrap();
+        let files = AgentFiles::new(dir.path(), []).unwrap();
         let policy = Policy::new(&request, dir.path()).unwrap();
-        let agent = Roster::default().find("gemini").unwrap();
+        let agent = AgentRegistry::default().find("gemini").unwrap();
         let report = report(agent, Surface::Json, &request, (&policy, &files), &[]);
         assert_eq!((report.problems.len(), report.more_problems), (20, Some(480)));
     }

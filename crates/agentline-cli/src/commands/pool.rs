@@ -1,6 +1,6 @@
 //! `agentline pool`: keeps agents warm between runs, in a daemon.
 
-use crate::{args::ReportOutput, stop::Stop, ui::Ui};
+use crate::{args::ReportFormat, stop::CommandError, ui::Ui};
 #[cfg(unix)]
 use crate::{live, setup::Setup};
 #[cfg(unix)]
@@ -30,7 +30,7 @@ enum What {
     Status {
         /// How to tell it
         #[arg(short, long, value_name = "FORM", default_value = "text")]
-        output: ReportOutput,
+        output: ReportFormat,
     },
     /// Let all agents go and end the daemon
     Stop,
@@ -53,14 +53,14 @@ pub(crate) struct StartArgs {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, Stop> {
-    Err(Stop::failed(
+pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, CommandError> {
+    Err(CommandError::failed(
         "the pool's daemon is not there on this system yet; programs can use `Pool` of the library",
     ))
 }
 
 #[cfg(unix)]
-pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
@@ -77,7 +77,7 @@ pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, Stop> {
 #[cfg(unix)]
 mod unix {
     use super::StartArgs;
-    use crate::{args::ReportOutput, exit, live, stop::Stop, ui::Ui};
+    use crate::{args::ReportFormat, exit, live, stop::CommandError, ui::Ui};
     use agentline::{
         Agentline, PoolOptions, Problem,
         core::config::parse_duration,
@@ -95,17 +95,22 @@ mod unix {
     const START: Duration = Duration::from_secs(10);
 
     /// Starts the daemon as a separate process and waits until it answers.
-    pub(super) async fn start(ui: &mut Ui, agentline: &Agentline, args: &StartArgs) -> Result<u8, Stop> {
+    pub(super) async fn start(
+        ui: &mut Ui,
+        agentline: &Agentline,
+        args: &StartArgs,
+    ) -> Result<u8, CommandError> {
         idle(args)?;
         match Client::status(agentline.here()).await {
             Ok(status) => {
                 ui.say(format!("the pool is running already (process {})", status.pid));
                 return Ok(exit::DONE);
             }
-            Err(why @ NoDaemon::OtherVersion(_)) => return Err(Stop::failed(why.to_string())),
+            Err(why @ NoDaemon::OtherVersion(_)) => return Err(CommandError::failed(why.to_string())),
             Err(_) => {}
         }
-        let program = std::env::current_exe().map_err(|error| Stop::failed(format!("who am I? {error}")))?;
+        let program =
+            std::env::current_exe().map_err(|error| CommandError::failed(format!("who am I? {error}")))?;
         let mut daemon = Command::new(program)
             .args(["pool", "start", "--foreground", "--quiet", "--idle", &args.idle])
             .args(["--processes", &args.processes.to_string(), "--memory", &args.memory.to_string()])
@@ -115,7 +120,7 @@ mod unix {
             // A new process group, so that signals of this terminal do not reach it.
             .process_group(0)
             .spawn()
-            .map_err(|error| Stop::failed(format!("the pool could not be started: {error}")))?;
+            .map_err(|error| CommandError::failed(format!("the pool could not be started: {error}")))?;
         let until = Instant::now() + START;
         loop {
             if let Ok(status) = Client::status(agentline.here()).await {
@@ -127,10 +132,10 @@ mod unix {
             }
             if let Ok(Some(ended)) = daemon.try_wait() {
                 let hint = "`agentline pool start --foreground` says why";
-                return Err(Stop::failed(format!("the pool ended at once ({ended}); {hint}")));
+                return Err(CommandError::failed(format!("the pool ended at once ({ended}); {hint}")));
             }
             if Instant::now() >= until {
-                return Err(Stop::failed("the pool does not answer"));
+                return Err(CommandError::failed("the pool does not answer"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -142,7 +147,7 @@ mod unix {
         agentline: &Agentline,
         args: &StartArgs,
         supervisor: Option<Supervisor>,
-    ) -> Result<u8, Stop> {
+    ) -> Result<u8, CommandError> {
         let mut options = DaemonOptions::default();
         let mut pool = PoolOptions::default();
         pool.max_processes = args.processes.into();
@@ -157,7 +162,7 @@ mod unix {
         })
     }
 
-    fn idle(args: &StartArgs) -> Result<Duration, Stop> {
+    fn idle(args: &StartArgs) -> Result<Duration, CommandError> {
         parse_duration(&args.idle).ok().filter(|time| !time.is_zero()).ok_or_else(|| {
             Problem::new("--idle", format!("`{}` is not a time", args.idle))
                 .hint("write seconds, or a time such as `10m`")
@@ -165,18 +170,22 @@ mod unix {
         })
     }
 
-    pub(super) async fn status(ui: &mut Ui, agentline: &Agentline, output: ReportOutput) -> Result<u8, Stop> {
+    pub(super) async fn status(
+        ui: &mut Ui,
+        agentline: &Agentline,
+        output: ReportFormat,
+    ) -> Result<u8, CommandError> {
         let status = match Client::status(agentline.here()).await {
             Ok(status) => status,
             Err(why) => {
-                if output == ReportOutput::Json {
+                if output == ReportFormat::Json {
                     writeln!(ui.out(), "null")?;
                 }
                 ui.say(format!("{why}; `agentline pool start` starts one"));
                 return Ok(exit::FAILED);
             }
         };
-        if output == ReportOutput::Json {
+        if output == ReportFormat::Json {
             let json = serde_json::to_string_pretty(&status).unwrap_or_default();
             writeln!(ui.out(), "{json}")?;
             return Ok(exit::DONE);
@@ -213,7 +222,7 @@ mod unix {
         Ok(exit::DONE)
     }
 
-    pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, Stop> {
+    pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, CommandError> {
         if Client::stop(agentline.here()).await {
             ui.say("the pool is gone, and all its agents with it");
         } else {

@@ -1,10 +1,10 @@
 //! `agentline prices`: shows token prices, their date, and which are from the settings.
 
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     setup::{Setup, prices_flag},
-    stop::Stop,
+    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{Price, PriceTable};
@@ -24,7 +24,7 @@ pub(crate) struct PricesArgs {
     prices: Option<PathBuf>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
 /// One row of the JSON output.
@@ -43,7 +43,7 @@ struct Row<'a> {
 
 const YOURS: &str = "your settings";
 
-pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, CommandError> {
     let table = Setup::read(args.cwd.as_deref(), prices_flag(args.prices.as_deref()))?.config()?.prices;
     let mut rows: Vec<Row<'_>> = match &args.model {
         Some(model) => match table.row(model) {
@@ -58,8 +58,8 @@ pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, Stop> {
     };
     rows.sort_by_key(|row| (row.maker, row.model));
     match args.output {
-        ReportOutput::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
-        ReportOutput::Text => show(ui, &rows)?,
+        ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
+        ReportFormat::Text => show(ui, &rows)?,
     }
     Ok(exit::DONE)
 }
@@ -77,7 +77,7 @@ fn row<'a>(table: &'a PriceTable, model: &'a str, price: &'a Price) -> Row<'a> {
 }
 
 /// Writes a line for each price, another for long prompts, and the sources at the end.
-fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), Stop> {
+fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
     let width = rows.iter().map(|row| row.model.len()).max().unwrap_or(0).max("> 200000".len() + 2);
     let head =
         line("US dollars", width, ["input", "cached", "write", "write 1h", "output"].map(str::to_owned));

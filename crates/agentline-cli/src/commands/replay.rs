@@ -3,10 +3,10 @@
 mod stand_in;
 
 use crate::{
-    args::Output,
+    args::OutputFormat,
     exit,
-    render::{Renderer, Telling},
-    stop::Stop,
+    render::{RenderOptions, Renderer},
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::{Event, PermissionMode, Problem, Record, Tape, TapePlayer};
@@ -41,7 +41,7 @@ pub(crate) struct ReplayArgs {
     tape: PathBuf,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text", conflicts_with = "stand_in")]
-    output: Output,
+    output: OutputFormat,
     /// The outcome also holds the messages of the run
     #[arg(long, conflicts_with = "stand_in")]
     messages: bool,
@@ -59,7 +59,7 @@ pub(crate) struct ReplayArgs {
     args: Vec<String>,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, CommandError> {
     match (&args.stand_in, &args.write_program) {
         (Some(agent), Some(program)) => stand_in::write_program(ui, agent, &args.tape, program),
         (Some(agent), None) => stand_in::perform(ui, &args.tape, agent, args.real_time),
@@ -68,7 +68,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, Stop> {
             play_file(
                 ui,
                 &args.tape,
-                Telling {
+                RenderOptions {
                     output: args.output,
                     messages: args.messages,
                     thoughts: false,
@@ -107,7 +107,7 @@ impl Pace {
 }
 
 /// Plays a tape in one of the output formats of a run. Returns the exit code of the run.
-pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: Telling, pace: Pace) -> Result<u8, Stop> {
+pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
     let mut show = Show::new(telling, pace);
     let mut shown: io::Result<()> = Ok(());
     tape.records(|record| {
@@ -120,7 +120,7 @@ pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: Telling, pace: Pace) -> Re
 }
 
 /// Plays the tape of a file or a pipe line by line.
-fn play_file(ui: &mut Ui, path: &Path, telling: Telling, pace: Pace) -> Result<u8, Stop> {
+fn play_file(ui: &mut Ui, path: &Path, telling: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
     let mut show = Show::new(telling, pace);
     let mut lines = TapeLines::open(path)?;
     let mut player = TapePlayer::new(&lines.next()?.unwrap_or_default())?;
@@ -145,7 +145,7 @@ struct Show {
 }
 
 impl Show {
-    fn new(telling: Telling, pace: Pace) -> Self {
+    fn new(telling: RenderOptions, pace: Pace) -> Self {
         Self { renderer: Renderer::new(telling), pace, at: 0, code: None }
     }
 
@@ -161,7 +161,7 @@ impl Show {
         self.renderer.record(ui, record)
     }
 
-    fn end(self, ui: &mut Ui) -> Result<u8, Stop> {
+    fn end(self, ui: &mut Ui) -> Result<u8, CommandError> {
         ui.flush()?;
         self.code.ok_or_else(|| {
             Problem::new("TAPE", "holds no run")
@@ -178,12 +178,12 @@ struct TapeLines<'a> {
 }
 
 impl<'a> TapeLines<'a> {
-    fn open(path: &'a Path) -> Result<Self, Stop> {
+    fn open(path: &'a Path) -> Result<Self, CommandError> {
         let from = open_within(path, FIRST_BYTES).map_err(|error| unreadable(path, &error))?;
         Ok(Self { path, from })
     }
 
-    fn next(&mut self) -> Result<Option<String>, Stop> {
+    fn next(&mut self) -> Result<Option<String>, CommandError> {
         let mut line = Vec::new();
         let read = (&mut self.from).take(LONGEST_LINE + 1).read_until(b'\n', &mut line);
         let read = read.map_err(|error| unreadable(self.path, &error))?;

@@ -1,19 +1,19 @@
 //! `agentline run`: runs one prompt with one agent.
 
 use crate::{
-    args::Output,
+    args::OutputFormat,
     commands::trust,
     exit,
-    live::{self, Live},
+    live::{self, LiveRun},
     prompt, question,
-    render::{Renderer, Telling},
+    render::{RenderOptions, Renderer},
     setup::Setup,
-    stop::Stop,
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::{
-    Agentline, Completer, Error, Failure, Judge, Kind, Layer, Outcome, Record, Run, RunOptions, RunRequest,
-    Verdict, Who,
+    Agentline, Completer, Error, Failure, FailureKind, Layer, Outcome, PermissionHandler, Record, Run,
+    RunInfo, RunOptions, RunRequest, Verdict,
 };
 use clap::Args;
 use serde_json::{Map, Number, Value};
@@ -161,7 +161,7 @@ pub(crate) struct RunArgs {
 
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text", help_heading = "Output")]
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
     /// Show the reasoning too, on standard error
     #[arg(long, help_heading = "Output")]
     emit_thoughts: bool,
@@ -176,12 +176,12 @@ pub(crate) struct RunArgs {
     record: Option<PathBuf>,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     let read = || Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())));
     let mut setup = match read() {
-        Err(Stop::Failed(message)) => {
+        Err(CommandError::Failed(message)) => {
             let hint = "change to a directory that exists and that you may read".into();
-            let mut renderer = Renderer::new(Telling::plain(args.output));
+            let mut renderer = Renderer::new(RenderOptions::plain(args.output));
             return show_failure(ui, &mut renderer, &RunRequest::default(), message, hint);
         }
         read => read?,
@@ -198,7 +198,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     }
     let (agentline, mut request) = setup.equip(&config);
     request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
-    let telling = Telling {
+    let telling = RenderOptions {
         output: args.output,
         messages: args.messages,
         thoughts: request.emit_thoughts,
@@ -210,8 +210,9 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
     let mut has_begun = false;
     let done = live::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
-        let (judge, desk) = question::at_terminal(&request).unzip();
-        let mut live = Live::begin(begin(ui, &agentline, request, args.warm, judge)).await?.asking(desk);
+        let (permission_handler, desk) = question::at_terminal(&request).unzip();
+        let mut live =
+            LiveRun::begin(begin(ui, &agentline, request, args.warm, permission_handler)).await?.asking(desk);
         has_begun = true;
         completer.begun(&live.run);
         renderer.complete_by(&completer);
@@ -225,11 +226,11 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, Stop> {
         live.show(ui, &mut renderer).await
     });
     match done {
-        Err(Stop::Failed(message)) if !has_begun => {
+        Err(CommandError::Failed(message)) if !has_begun => {
             let hint = "`agentline doctor` checks what a run needs".into();
             show_failure(ui, &mut renderer, &asked, message, hint)
         }
-        Err(Stop::Unable { message, hint }) if !has_begun => {
+        Err(CommandError::Unable { message, hint }) if !has_begun => {
             show_failure(ui, &mut renderer, &asked, message, hint)
         }
         done => done,
@@ -243,13 +244,13 @@ fn show_failure(
     request: &RunRequest,
     message: String,
     hint: String,
-) -> Result<u8, Stop> {
-    let mut who = Who::default();
+) -> Result<u8, CommandError> {
+    let mut who = RunInfo::default();
     who.agent.clone_from(&request.agent);
     who.model.clone_from(&request.model);
     who.name.clone_from(&request.name);
     who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
-    let failure = Failure::new(Kind::Spawn, message).hint(hint);
+    let failure = Failure::new(FailureKind::Spawn, message).hint(hint);
     let outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
     renderer.begin(ui);
     renderer.record(ui, &Record::last((0, 0), Box::new(outcome)))?;
@@ -263,11 +264,11 @@ async fn begin(
     agentline: &Agentline,
     request: RunRequest,
     warm: bool,
-    judge: Option<Judge>,
+    permission_handler: Option<PermissionHandler>,
 ) -> Result<Run, Error> {
-    if let Some(judge) = judge {
+    if let Some(permission_handler) = permission_handler {
         // The daemon has no terminal to ask on.
-        return agentline.run_with(request, RunOptions::new().judge(judge)).await;
+        return agentline.run_with(request, RunOptions::new().permission_handler(permission_handler)).await;
     }
     #[cfg(unix)]
     if warm {
@@ -349,7 +350,7 @@ impl RunArgs {
 
 #[cfg(test)]
 mod tests {
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
     use agentline::core::config::KEYS;
     use clap::{CommandFactory, Parser};
 
@@ -373,7 +374,7 @@ mod tests {
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
             --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --cache";
-        let Command::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
+        let CliCommand::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in KEYS.iter().filter(|key| key.flag.is_some()) {
             assert!(table.contains_key(key.name), "{} is missing", key.name);

@@ -10,13 +10,13 @@ mod watch;
 use crate::{
     exit,
     setup::{Setup, prices_flag},
-    stop::Stop,
+    stop::CommandError,
     ui::Ui,
-    when::Clock,
+    when::TimeFormat,
 };
 use agentline::{
     Error, PriceTable, SavedSession,
-    sessions::{Filter, Found, Store},
+    sessions::{FoundSession, SessionFilter, SessionStore},
 };
 use clap::{Args, Subcommand};
 use std::{
@@ -65,13 +65,13 @@ enum What {
     /// Print where a session is kept
     Path {
         #[command(flatten)]
-        which: Which,
+        which: SessionArg,
     },
 }
 
 /// Which session is meant.
 #[derive(Debug, Args)]
-pub(super) struct Which {
+pub(super) struct SessionArg {
     /// Its id, the beginning of it, `latest`, or the path of a session file
     #[arg(value_name = "ID|FILE", default_value = "latest")]
     session: String,
@@ -82,7 +82,7 @@ pub(super) struct Which {
 
 /// Which sessions are meant.
 #[derive(Debug, Args)]
-pub(super) struct Among {
+pub(super) struct SessionFilterArgs {
     /// Only those of this agent (repeatable)
     #[arg(short, long, value_name = "AGENT")]
     agent: Vec<String>,
@@ -98,20 +98,20 @@ pub(super) struct Among {
 }
 
 /// The session store, and the context for showing sessions.
-pub(super) struct Desk {
-    store: Store,
+pub(super) struct SessionsContext {
+    store: SessionStore,
     prices: PriceTable,
-    clock: Clock,
+    clock: TimeFormat,
     home: PathBuf,
     cwd: PathBuf,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, prices_flag(args.prices.as_deref()))?;
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
-    let clock = Clock::local();
-    let desk = Desk {
+    let clock = TimeFormat::local();
+    let desk = SessionsContext {
         store: agentline.sessions().east_of_utc(clock.east_of_utc()),
         prices: config.prices,
         clock,
@@ -134,14 +134,18 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, Stop> {
     }
 }
 
-impl Desk {
-    fn find(&self, which: &Which) -> Result<Found, Error> {
-        let filter = which.agent.iter().fold(Filter::new(), Filter::agent);
+impl SessionsContext {
+    fn find(&self, which: &SessionArg) -> Result<FoundSession, Error> {
+        let filter = which.agent.iter().fold(SessionFilter::new(), SessionFilter::agent);
         self.store.find_of(&which.session, &self.cwd, &filter)
     }
 
     /// Reads a session, and those of its sub-agents if requested.
-    fn load(&self, found: &Found, subagents: bool) -> Result<(SavedSession, Vec<SavedSession>), Error> {
+    fn load(
+        &self,
+        found: &FoundSession,
+        subagents: bool,
+    ) -> Result<(SavedSession, Vec<SavedSession>), Error> {
         let session = self.store.open(found)?;
         let children = if subagents { self.store.children(found)? } else { Vec::new() };
         let children = children.iter().map(|child| self.store.open(child));
@@ -149,15 +153,15 @@ impl Desk {
     }
 
     /// Warns about session stores that cannot be read, so that missing sessions are explained.
-    fn warn_of_unreadable(&self, ui: &mut Ui, filter: &Filter) -> Result<(), Error> {
+    fn warn_of_unreadable(&self, ui: &mut Ui, filter: &SessionFilter) -> Result<(), Error> {
         for place in self.store.unreadable(filter)? {
             ui.warn(&place);
         }
         Ok(())
     }
 
-    fn filter(&self, among: &Among) -> Result<Filter, Stop> {
-        let mut filter = among.agent.iter().fold(Filter::new(), Filter::agent);
+    fn filter(&self, among: &SessionFilterArgs) -> Result<SessionFilter, CommandError> {
+        let mut filter = among.agent.iter().fold(SessionFilter::new(), SessionFilter::agent);
         if let Some(project) = &among.project {
             filter = filter.project(self.cwd.join(project));
         }

@@ -1,6 +1,6 @@
 //! `agentline trust`: manages the directories that may configure agents and agentline without limits.
 
-use crate::{args::ReportOutput, exit, stop::Stop, ui::Ui};
+use crate::{args::ReportFormat, exit, stop::CommandError, ui::Ui};
 use agentline::{
     Agentline, Problem,
     core::config::one_line,
@@ -40,10 +40,10 @@ pub(crate) struct TrustArgs {
     revoke: bool,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, Stop> {
+pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, CommandError> {
     let agentline = Agentline::from_env()?;
     let here = agentline.here();
     let variables = std::env::vars_os().collect();
@@ -57,13 +57,13 @@ pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, Stop> {
         _ => trust(&store, &Manifest::read(&directory, Some(&here.home))?)?,
     };
     match args.output {
-        ReportOutput::Json => writeln!(ui.out(), "{report}")?,
-        ReportOutput::Text => ui.out().write_all(text.as_bytes())?,
+        ReportFormat::Json => writeln!(ui.out(), "{report}")?,
+        ReportFormat::Text => ui.out().write_all(text.as_bytes())?,
     }
     Ok(exit::DONE)
 }
 
-fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Stop> {
+fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), CommandError> {
     store.trust(manifest)?;
     let (directory, files) = (manifest.directory.display().to_string(), &manifest.files);
     let mut text = match files.len() {
@@ -77,7 +77,7 @@ fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Sto
     Ok((json!({"directory": directory, "trusted": true, "digest": manifest.digest(), "files": files}), text))
 }
 
-fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), Stop> {
+fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), CommandError> {
     let was_trusted = store.revoke(&directory)?;
     let directory = directory.canonicalize().unwrap_or(directory).display().to_string();
     let word = if was_trusted { "no longer trusts" } else { "did not trust" };
@@ -85,7 +85,7 @@ fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), Sto
     Ok((json!({"directory": directory, "trusted": false, "was_trusted": was_trusted}), text))
 }
 
-fn list(store: &TrustStore) -> Result<(Value, String), Stop> {
+fn list(store: &TrustStore) -> Result<(Value, String), CommandError> {
     let all = store.list()?;
     let mut rows = Vec::new();
     let mut text = String::new();
@@ -115,7 +115,7 @@ fn list(store: &TrustStore) -> Result<(Value, String), Stop> {
 
 /// Asks whether a changed directory is still trusted, and stores the new state if the user agrees. Returns `false`
 /// without a terminal.
-pub(crate) fn ask_again(ui: &mut Ui, changed: &ChangedTrust) -> Result<bool, Stop> {
+pub(crate) fn ask_again(ui: &mut Ui, changed: &ChangedTrust) -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(false);
     }

@@ -6,17 +6,17 @@ use agentline::{ClaudeLines, PermissionMode, Record};
 use std::io::{self, Write};
 
 /// Writes the stream-json lines of Claude Code.
-pub(super) struct Claude {
+pub(super) struct ClaudeRenderer {
     lines: ClaudeLines,
 }
 
-impl Claude {
+impl ClaudeRenderer {
     pub(super) fn new(mode: PermissionMode) -> Self {
         Self { lines: ClaudeLines::new(mode) }
     }
 }
 
-impl Form for Claude {
+impl Form for ClaudeRenderer {
     /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 

@@ -1,20 +1,20 @@
 //! `--output events`: one object per event, the outcome last.
 
-use super::{Form, json::WithMessages, messages::Messages};
+use super::{Form, json::WithMessages, messages::MessageCollector};
 use crate::ui::Ui;
 use agentline::{Completer, Event, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// Writes every event as a line.
-pub(super) struct Events {
-    messages: Messages,
+pub(super) struct EventsRenderer {
+    messages: MessageCollector,
     line: Vec<u8>,
 }
 
-impl Events {
+impl EventsRenderer {
     pub(super) fn new(messages: bool) -> Self {
-        Self { messages: Messages::new(messages), line: Vec::new() }
+        Self { messages: MessageCollector::new(messages), line: Vec::new() }
     }
 }
 
@@ -28,7 +28,7 @@ struct LastLine<'a> {
     outcome: WithMessages<'a>,
 }
 
-impl Form for Events {
+impl Form for EventsRenderer {
     /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 

@@ -1,8 +1,8 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
-use super::{Form, Telling, words};
+use super::{Form, RenderOptions, words};
 use crate::ui::{Paint, Ui};
-use agentline::{Change, Event, FileRow, Outcome, Record, ToolStatus, Verdict};
+use agentline::{Event, FileChangeKind, FileRow, Outcome, Record, ToolStatus, Verdict};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -10,7 +10,7 @@ use std::{
 
 /// Writes the text to standard output and everything else to standard error.
 #[derive(Default)]
-pub(super) struct Human {
+pub(super) struct HumanRenderer {
     /// Whether the last output does not end a line.
     in_line: bool,
     /// The description and start time of each open call.
@@ -23,7 +23,7 @@ pub(super) struct Human {
     value_only: bool,
 }
 
-impl Form for Human {
+impl Form for HumanRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         if !matches!(record.event, Event::Thinking { .. }) {
             self.end_thought(ui)?;
@@ -72,8 +72,8 @@ impl Form for Human {
     }
 }
 
-impl Human {
-    pub(super) fn new(telling: &Telling) -> Self {
+impl HumanRenderer {
+    pub(super) fn new(telling: &RenderOptions) -> Self {
         Self { thoughts: telling.thoughts, value_only: telling.value_only, ..Self::default() }
     }
 
@@ -183,7 +183,9 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
         Some(cache) if cache.hit => {
             ui.say("  from the cache: this was made before, and nothing was spent now")
         }
-        Some(agentline::CacheMark { reason: Some(reason), .. }) => ui.say(format!("  not cached: {reason}")),
+        Some(agentline::CacheStatus { reason: Some(reason), .. }) => {
+            ui.say(format!("  not cached: {reason}"))
+        }
         _ => {}
     }
     if let Some(tape) = &outcome.tape {
@@ -193,8 +195,8 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
 
 fn file_line(ui: &Ui, file: &FileRow) -> String {
     let (paint, word) = match file.change {
-        Change::Created => (Paint::Green, "created "),
-        Change::Deleted => (Paint::Red, "deleted "),
+        FileChangeKind::Created => (Paint::Green, "created "),
+        FileChangeKind::Deleted => (Paint::Red, "deleted "),
         _ => (Paint::Yellow, "modified"),
     };
     let lines = match (file.added, file.removed) {

@@ -1,14 +1,14 @@
 //! `--output json`: one object when the run ends.
 
-use super::{Form, messages::Messages, words};
+use super::{Form, messages::MessageCollector, words};
 use crate::ui::Ui;
 use agentline::{Completer, Event, Message, Outcome, Record};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// Writes the outcome.
-pub(super) struct Json {
-    messages: Messages,
+pub(super) struct JsonRenderer {
+    messages: MessageCollector,
 }
 
 /// An outcome with the messages of the run.
@@ -20,13 +20,13 @@ pub(super) struct WithMessages<'a> {
     pub(super) messages: Option<Vec<Message<'static>>>,
 }
 
-impl Json {
+impl JsonRenderer {
     pub(super) fn new(messages: bool) -> Self {
-        Self { messages: Messages::new(messages) }
+        Self { messages: MessageCollector::new(messages) }
     }
 }
 
-impl Form for Json {
+impl Form for JsonRenderer {
     fn complete_by(&mut self, completer: &Completer) {
         self.messages.complete_by(completer);
     }

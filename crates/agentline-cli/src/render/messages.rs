@@ -4,13 +4,13 @@ use agentline::{Completer, Message, Outcome, Record, RunMessages, Transcript};
 use std::borrow::Cow;
 
 /// Collects the messages of a run, if they are requested.
-pub(super) struct Messages {
+pub(super) struct MessageCollector {
     transcript: Option<Transcript>,
     /// Reads the agent's saved session; `None` for a tape, whose session does not exist here.
     completer: Option<Completer>,
 }
 
-impl Messages {
+impl MessageCollector {
     pub(super) fn new(wanted: bool) -> Self {
         Self { transcript: wanted.then(Transcript::default), completer: None }
     }

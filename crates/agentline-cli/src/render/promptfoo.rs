@@ -6,9 +6,9 @@ use agentline::{Event, Record, promptfoo_view};
 use std::io::{self, Write};
 
 /// Writes `{"output", "tokenUsage", …}` or `{"error", …}`.
-pub(super) struct Promptfoo;
+pub(super) struct PromptfooRenderer;
 
-impl Form for Promptfoo {
+impl Form for PromptfooRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         words::activity(ui, &record.event);
         if let Event::Outcome { outcome } = &record.event {

@@ -2,16 +2,16 @@
 
 use super::{Form, words};
 use crate::ui::Ui;
-use agentline::{Event, Record, provider::Gathered};
+use agentline::{Event, Record, provider::ResultCollector};
 use std::io::{self, Write};
 
 /// Writes `{"response", "files"}`.
 #[derive(Default)]
-pub(super) struct Provider {
-    gathered: Gathered,
+pub(super) struct ProviderRenderer {
+    gathered: ResultCollector,
 }
 
-impl Form for Provider {
+impl Form for ProviderRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         words::activity(ui, &record.event);
         match &record.event {

@@ -9,28 +9,28 @@ mod sample;
 mod text;
 mod tool;
 
-use facts::Facts;
+use facts::SessionFigures;
 pub(crate) use facts::{grouped, money};
 pub(crate) use markdown::markdown;
 pub(crate) use page::page;
-pub(crate) use text::{Progress, Style, Teller};
+pub(crate) use text::{EntryProgress, TextRenderer, TextStyle};
 
-use agentline::{Entry, LedgerRow, PriceTable, SavedSession, Tokens, ToolKind, ledger};
+use agentline::{Entry, PriceTable, SavedSession, Tokens, ToolKind, UsageEntry, session_usage};
 
 /// A session with those of its sub-agents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Story<'a> {
+pub(crate) struct SessionTree<'a> {
     /// The session itself.
     pub(crate) session: &'a SavedSession,
     /// The sessions of sub-agents that were saved separately, oldest first.
     pub(crate) children: &'a [SavedSession],
     /// Total tokens and cost.
-    pub(crate) used: LedgerRow,
+    pub(crate) used: UsageEntry,
 }
 
 /// What to show besides prompts and answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct SessionDetail {
     /// Whether to show context that the agent added for the model only.
     pub(crate) context: bool,
     /// Whether to show reasoning.
@@ -41,7 +41,7 @@ pub(crate) struct Wish {
 
 /// One piece of a story, in display order.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum SessionPiece<'a> {
     /// An entry of the session.
     Entry(&'a Entry),
     /// The work of a sub-agent in the same file.
@@ -50,11 +50,11 @@ pub(crate) enum Piece<'a> {
     Child(&'a SavedSession),
 }
 
-impl<'a> Story<'a> {
+impl<'a> SessionTree<'a> {
     /// Creates a story from a session and those of its sub-agents, at these prices.
     pub(crate) fn new(session: &'a SavedSession, children: &'a [SavedSession], prices: &PriceTable) -> Self {
-        let mut used = ledger(session, prices).total;
-        children.iter().for_each(|child| used.add(&ledger(child, prices).total));
+        let mut used = session_usage(session, prices).total;
+        children.iter().for_each(|child| used.add(&session_usage(child, prices).total));
         Self { session, children, used }
     }
 
@@ -64,13 +64,13 @@ impl<'a> Story<'a> {
     }
 
     /// Returns the requested pieces in display order.
-    pub(crate) fn pieces(&self, wish: Wish) -> impl Iterator<Item = Piece<'a>> + use<'a> {
+    pub(crate) fn pieces(&self, wish: SessionDetail) -> impl Iterator<Item = SessionPiece<'a>> + use<'a> {
         let entries = &self.session.entries;
         let places: Vec<usize> = self.children.iter().map(|child| place(entries, child)).collect();
         let children = if wish.subagents { self.children } else { &[] };
         let after = move |end: usize| {
             let here = children.iter().zip(places.clone()).filter(move |(_, at)| *at == end);
-            here.map(|(child, _)| Piece::Child(child))
+            here.map(|(child, _)| SessionPiece::Child(child))
         };
         let mut from = 0;
         let runs = std::iter::from_fn(move || {
@@ -83,8 +83,8 @@ impl<'a> Story<'a> {
         let wanted = move |entry: &Entry| wish.context || !entry.context;
         runs.flat_map(move |(end, run, is_aside)| {
             let told = match run {
-                _ if is_aside => wish.subagents.then_some(Piece::Aside(run)),
-                [entry, ..] if wanted(entry) => Some(Piece::Entry(entry)),
+                _ if is_aside => wish.subagents.then_some(SessionPiece::Aside(run)),
+                [entry, ..] if wanted(entry) => Some(SessionPiece::Entry(entry)),
                 _ => None,
             };
             told.into_iter().chain(after(end))
@@ -107,11 +107,11 @@ fn place(entries: &[Entry], child: &SavedSession) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::{Part, Role, SavedTool, ToolUse};
+    use agentline::{EntryPart, Role, SavedTool, ToolUse};
 
     fn entry(id: &str, role: Role) -> Entry {
         let mut entry = Entry::new(id, role);
-        entry.parts.push(Part::text(id));
+        entry.parts.push(EntryPart::text(id));
         entry
     }
 
@@ -122,7 +122,7 @@ mod tests {
         context.context = true;
         let mut call = entry("call", Role::Assistant);
         let tool = SavedTool::new(ToolUse::new("1", "Task", "task", ToolKind::Agent));
-        call.parts.push(Part::Tool(Box::new(tool)));
+        call.parts.push(EntryPart::Tool(Box::new(tool)));
         call.timestamp = Some(10);
         let mut aside = entry("aside", Role::Assistant);
         aside.sidechain = true;
@@ -130,17 +130,17 @@ mod tests {
         let mut child = SavedSession::default();
         child.info.started = Some(11);
         let children = [child];
-        let story = Story::new(&session, &children, &PriceTable::default());
-        let told = |wish: Wish| -> Vec<String> {
+        let story = SessionTree::new(&session, &children, &PriceTable::default());
+        let told = |wish: SessionDetail| -> Vec<String> {
             let name = |piece| match piece {
-                Piece::Entry(entry) => entry.id.clone(),
-                Piece::Aside(run) => format!("aside of {}", run.len()),
-                Piece::Child(_) => "child".into(),
+                SessionPiece::Entry(entry) => entry.id.clone(),
+                SessionPiece::Aside(run) => format!("aside of {}", run.len()),
+                SessionPiece::Child(_) => "child".into(),
             };
             story.pieces(wish).map(name).collect()
         };
-        assert_eq!(told(Wish::default()), ["call", "end"]);
-        let all = Wish { context: true, thinking: true, subagents: true };
+        assert_eq!(told(SessionDetail::default()), ["call", "end"]);
+        let all = SessionDetail { context: true, thinking: true, subagents: true };
         assert_eq!(told(all), ["context", "call", "child", "aside of 2", "end"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Texts about a run for people: tool calls, activity, failures.
 
 use crate::ui::{Paint, Ui};
-use agentline::{Event, Kind, Outcome, ToolUse, Verdict};
+use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
     if let Some(error) = &outcome.error {
         let message = format!("{} ({})", plain(&error.message), outcome.verdict.name());
         ui.error(&message, error.hint.as_deref());
-        let is_unclear = matches!(error.kind, Kind::Crashed | Kind::NoResult);
+        let is_unclear = matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult);
         if (is_unclear || ui.is_verbose()) && !error.stderr_tail.is_empty() {
             let tail: Vec<&str> = error.stderr_tail.lines().rev().take(10).collect();
             ui.say("the agent's last words on standard error:");

@@ -1,9 +1,9 @@
 //! The end of a turn: its stop reason and its token usage.
 
-use super::{Acp, Step, Turn, manners::Manners};
+use super::{Acp, Step, Turn, profile::AcpProfile};
 use crate::{
-    Count, End, Event, Failure, Kind, RunId, Say, Source, Span, Tokens,
-    rpc::Outcome,
+    CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, TurnEnd, UsageSource,
+    rpc::RpcResult,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ wire! { struct Usage<'a> {
 
 /// The total usage of the prompts of one run.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct PromptUsage {
     all: Option<Tokens>,
     models: BTreeMap<String, Tokens>,
     /// Some usage was not reported.
@@ -29,26 +29,26 @@ pub(super) struct Spent {
 }
 
 impl Acp {
-    pub(super) fn answered(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
+    pub(super) fn answered(&mut self, run: RunId, result: RpcResult<'_>, say: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Going) else { return };
         turn.step = Step::Answered;
-        turn.tools.turn_over(run, &*self.manners, say);
-        turn.tell_unheard(run, &*self.manners, say);
+        turn.tools.turn_over(run, &*self.profile, say);
+        turn.report_unreported(run, &*self.profile, say);
         let (answer, failure) = match result {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
-            Err(error) => (Answered::default(), Some(self.manners.failure(&error))),
+            Err(error) => (Answered::default(), Some(self.profile.failure(&error))),
         };
         let tools = turn.tools.any();
-        turn.spent.add(run, &answer, tools, &*self.manners, say);
+        turn.spent.add(run, &answer, tools, &*self.profile, say);
         if let Some(failure) = failure {
-            return say.end(run, End::failed(Some(failure)));
+            return say.end(run, TurnEnd::failed(Some(failure)));
         }
         let stop = answer.stop.own();
-        let failure = match self.manners.stop(&stop) {
+        let failure = match self.profile.stop(&stop) {
             Some(failure) => failure,
             None => failure_of(&stop, turn),
         };
-        say.end(run, End { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
+        say.end(run, TurnEnd { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
     }
 }
 
@@ -56,31 +56,42 @@ impl Acp {
 fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
     let (kind, text) = match stop {
         "end_turn" => return None,
-        "max_turn_requests" => (Kind::AgentTurns, "the agent reached its own limit of turns"),
-        "max_tokens" if turn.spoke => (Kind::ApiError, "the answer broke off at the model's limit of tokens"),
-        "max_tokens" => (Kind::Empty, "the model's limit of tokens was reached before it answered"),
-        "refusal" => (Kind::Blocked, "the model refused to go on"),
-        "cancelled" if turn.stopping => (Kind::Cancelled, "the agent stopped as it was told to"),
+        "max_turn_requests" => (FailureKind::AgentTurns, "the agent reached its own limit of turns"),
+        "max_tokens" if turn.spoke => {
+            (FailureKind::ApiError, "the answer broke off at the model's limit of tokens")
+        }
+        "max_tokens" => (FailureKind::Empty, "the model's limit of tokens was reached before it answered"),
+        "refusal" => (FailureKind::Blocked, "the model refused to go on"),
+        "cancelled" if turn.stopping => (FailureKind::Cancelled, "the agent stopped as it was told to"),
         "cancelled" if turn.tools.any_refused() => {
             let text = "the agent gave up the whole turn because a tool was refused";
-            return Some(Failure::new(Kind::NoResult, text).hint(crate::hint::PERMIT));
+            return Some(Failure::new(FailureKind::NoResult, text).hint(crate::hint::PERMIT));
         }
-        "cancelled" => (Kind::NoResult, "the agent ended the turn as cancelled, which nobody asked for"),
-        "" => (Kind::NoResult, "the agent ended the turn without saying why"),
+        "cancelled" => {
+            (FailureKind::NoResult, "the agent ended the turn as cancelled, which nobody asked for")
+        }
+        "" => (FailureKind::NoResult, "the agent ended the turn without saying why"),
         other => {
             let text = format!("the agent ended the turn for a reason that we do not know: `{other}`");
-            return Some(Failure::new(Kind::NoResult, text));
+            return Some(Failure::new(FailureKind::NoResult, text));
         }
     };
     Some(Failure::new(kind, text))
 }
 
-impl Spent {
-    fn add(&mut self, run: RunId, answer: &Answered<'_>, tools: bool, manners: &dyn Manners, say: &mut Say) {
+impl PromptUsage {
+    fn add(
+        &mut self,
+        run: RunId,
+        answer: &Answered<'_>,
+        tools: bool,
+        profile: &dyn AcpProfile,
+        say: &mut Sink,
+    ) {
         let told = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
         let told = told.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
         let Some(told) = told.filter(|t| *t != Tokens::default()) else { return };
-        if manners.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
+        if profile.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
             let text =
                 "the agent tells the tokens of its last request alone, so those of this run are not known";
             say.event(run, Event::warning("usage_unknown", text));
@@ -91,14 +102,17 @@ impl Spent {
         let all = self.all.map_or(told, |before| before.plus(told));
         self.all = Some(all);
         let models = &answer.meta.quota.models.0;
-        if models.iter().all(|m| !m.model.is_empty() && manners.is_model(&m.model)) {
+        if models.iter().all(|m| !m.model.is_empty() && profile.is_model(&m.model)) {
             for used in models {
                 let sum = self.models.entry(used.model.to_string()).or_default();
                 *sum = sum.plus(tokens(&used.count));
-                say.count(run, Count::new(Source::Stream, Span::Model(used.model.to_string()), *sum));
+                say.count(
+                    run,
+                    TokenCount::new(UsageSource::Stream, CountScope::Model(used.model.to_string()), *sum),
+                );
             }
         }
-        say.count(run, Count::new(Source::Stream, Span::Run, all));
+        say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
     }
 }
 

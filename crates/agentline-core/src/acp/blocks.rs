@@ -1,7 +1,7 @@
 //! Content blocks in both directions: agents send blocks, lists of blocks or bare strings; prompts consist of blocks.
 
 use crate::{
-    Attachment, AttachmentContent, Diff, Order,
+    Attachment, AttachmentContent, Diff, TurnSpec,
     wire::{List, Str, wire},
 };
 use serde_json::{Value, json, value::RawValue};
@@ -13,7 +13,7 @@ wire! { struct Block<'a> {
 
 /// A piece of the agent's output.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum ContentPiece<'a> {
     /// Text.
     Text(String),
     /// Any other block, as raw JSON.
@@ -22,13 +22,13 @@ pub(crate) enum Piece<'a> {
 
 /// Splits content into pieces. The content may be one block, a list of blocks or a bare string. Adjacent texts are
 /// joined.
-pub(crate) fn pieces(content: &RawValue) -> Vec<Piece<'_>> {
+pub(crate) fn pieces(content: &RawValue) -> Vec<ContentPiece<'_>> {
     let mut pieces = Vec::new();
     gather(content.get(), &mut pieces);
     pieces
 }
 
-fn gather<'a>(raw: &'a str, pieces: &mut Vec<Piece<'a>>) {
+fn gather<'a>(raw: &'a str, pieces: &mut Vec<ContentPiece<'a>>) {
     match raw.as_bytes().first() {
         Some(b'"') => {
             if let Ok(text) = serde_json::from_str::<Str<'_>>(raw) {
@@ -48,17 +48,17 @@ fn gather<'a>(raw: &'a str, pieces: &mut Vec<Piece<'a>>) {
             match (&*block.kind, block.text) {
                 ("text" | "", Some(text)) => push(pieces, text.own()),
                 ("text", None) => {}
-                _ => pieces.push(Piece::Other(raw)),
+                _ => pieces.push(ContentPiece::Other(raw)),
             }
         }
         _ => {}
     }
 }
 
-fn push(pieces: &mut Vec<Piece<'_>>, text: String) {
+fn push(pieces: &mut Vec<ContentPiece<'_>>, text: String) {
     match pieces.last_mut() {
-        Some(Piece::Text(before)) => before.push_str(&text),
-        _ => pieces.push(Piece::Text(text)),
+        Some(ContentPiece::Text(before)) => before.push_str(&text),
+        _ => pieces.push(ContentPiece::Text(text)),
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn tool_content(content: &RawValue) -> ToolContent {
 
 fn add_text(content: &RawValue, text: &mut String) {
     for piece in pieces(content) {
-        if let Piece::Text(more) = piece {
+        if let ContentPiece::Text(more) = piece {
             text.push_str(&more);
         }
     }
@@ -101,14 +101,14 @@ fn add_text(content: &RawValue, text: &mut String) {
 
 /// The content types besides text that the agent accepts in a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PromptAbilities {
+pub(crate) struct PromptCapabilities {
     pub(crate) image: bool,
     pub(crate) audio: bool,
     pub(crate) embedded: bool,
 }
 
 /// Returns a message about the first attachment that the agent does not accept.
-pub(crate) fn not_taken(order: &Order, takes: PromptAbilities) -> Option<String> {
+pub(crate) fn not_taken(order: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
     order.attachments.iter().find_map(|file| {
         let (taken, what) = match kind(file) {
             "image" => (takes.image, "images"),

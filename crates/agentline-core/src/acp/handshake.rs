@@ -1,9 +1,9 @@
 //! The handshake: exchanging capabilities, and signing in if the caller requested it.
 
-use super::{Acp, Call, NOBODY, Step, blocks::PromptAbilities};
+use super::{Acp, Call, NOBODY, Step, blocks::PromptCapabilities};
 use crate::{
-    Failure, Kind, RunId, Say, Version,
-    rpc::Outcome,
+    Failure, FailureKind, RunId, Sink, Version,
+    rpc::RpcResult,
     wire::{Flag, List, Num, Str, wire},
 };
 use serde_json::{json, value::RawValue};
@@ -27,12 +27,12 @@ const PROTOCOL: u64 = 1;
 
 /// What the agent reported about itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Capabilities {
+pub(super) struct AgentCapabilities {
     pub(super) version: Option<String>,
     pub(super) loads: bool,
     /// Whether the agent supports `session/close`.
     pub(super) closes: bool,
-    pub(super) takes: PromptAbilities,
+    pub(super) takes: PromptCapabilities,
     pub(super) http_servers: bool,
     /// The ids of the agent's sign-in methods.
     sign_in: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Capabilities {
 }
 
 impl Acp {
-    pub(super) fn initialize(&mut self, say: &mut Say) {
+    pub(super) fn initialize(&mut self, say: &mut Sink) {
         let params = json!({
             "protocolVersion": PROTOCOL,
             // Claim only what the host really does: the agent stops doing itself what the client claims to do.
@@ -54,14 +54,14 @@ impl Acp {
         self.call(NOBODY, Call::Initialize, "initialize", &params, say);
     }
 
-    pub(super) fn initialized(&mut self, result: Outcome<'_>, say: &mut Say) {
+    pub(super) fn initialized(&mut self, result: RpcResult<'_>, say: &mut Sink) {
         let result = match result {
             Ok(result) => serde_json::from_str::<Initialized<'_>>(result.get()).unwrap_or_default(),
             Err(error) => {
-                let failure = self.manners.failure(&error);
+                let failure = self.profile.failure(&error);
                 // No request has reached a model yet, so this cannot be an error of the model's service.
                 let failure = match failure.kind {
-                    Kind::ApiError => Failure { kind: Kind::Input, ..failure },
+                    FailureKind::ApiError => Failure { kind: FailureKind::Input, ..failure },
                     _ => failure,
                 };
                 return self.give_up(failure, say);
@@ -74,16 +74,16 @@ impl Acp {
                 "the agent speaks version {other} of the Agent Client Protocol, and we speak version {PROTOCOL}"
             );
             let hint = "use a version of the agent that speaks it, or another `--surface`";
-            return self.give_up(Failure::new(Kind::Input, text).hint(hint), say);
+            return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), say);
         }
         let version = result.info.version.map(Str::own);
-        self.manners.meet(&result.info.name, version.as_deref().and_then(Version::parse));
-        self.capabilities = Some(Capabilities {
+        self.profile.meet(&result.info.name, version.as_deref().and_then(Version::parse));
+        self.capabilities = Some(AgentCapabilities {
             version,
             loads: result.can.load.0,
             // The capability is an object. An absent value, `null` or `false` means that it is not supported.
             closes: result.can.session.close.is_some_and(|close| !matches!(close.get(), "null" | "false")),
-            takes: PromptAbilities {
+            takes: PromptCapabilities {
                 image: result.can.prompt.image.0,
                 audio: result.can.prompt.audio.0,
                 embedded: result.can.prompt.embedded.0,
@@ -101,14 +101,14 @@ impl Acp {
         }
     }
 
-    pub(super) fn authenticated(&mut self, result: Outcome<'_>, say: &mut Say) {
+    pub(super) fn authenticated(&mut self, result: RpcResult<'_>, say: &mut Sink) {
         match result {
             Ok(_) => self.be_ready(say),
             Err(error) => {
                 let known = self.capabilities.as_ref().map(|c| c.sign_in.join(", ")).unwrap_or_default();
-                let failure = self.manners.failure(&error);
+                let failure = self.profile.failure(&error);
                 let failure = Failure {
-                    kind: Kind::NotAuthenticated,
+                    kind: FailureKind::NotAuthenticated,
                     message: format!("the sign-in was refused: {}", failure.message),
                     ..failure
                 };
@@ -122,7 +122,7 @@ impl Acp {
         }
     }
 
-    fn be_ready(&mut self, say: &mut Say) {
+    fn be_ready(&mut self, say: &mut Sink) {
         if let Some(capabilities) = &mut self.capabilities {
             capabilities.ready = true;
         }
@@ -133,7 +133,7 @@ impl Acp {
     }
 
     /// Marks the agent as unusable and fails all waiting runs.
-    fn give_up(&mut self, failure: Failure, say: &mut Say) {
+    fn give_up(&mut self, failure: Failure, say: &mut Sink) {
         self.broken = Some(failure.clone());
         for run in self.waiting() {
             self.fail(run, Some(failure.clone()), say);

@@ -2,7 +2,7 @@
 
 use super::{Acp, Step};
 use crate::{
-    Event, RunId, Say,
+    Event, RunId, Sink,
     rpc::Present,
     wire::{List, Str, wire},
 };
@@ -15,7 +15,7 @@ wire! { struct HostLine<'a> {
 } }
 
 impl Acp {
-    pub(super) fn host_line(&mut self, run: RunId, text: &str, say: &mut Say) {
+    pub(super) fn host_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
         let line = serde_json::from_str::<HostLine<'_>>(text).unwrap_or_default();
         let Some(turn) = self.turns.get_mut(&run) else { return };
         say.alive(run);

@@ -3,11 +3,12 @@
 
 use super::{
     Acp, Call, Step, blocks,
-    session::{self, Session},
+    session::{self, AcpSession},
 };
 use crate::{
-    End, Event, Failure, Kind, McpServer, RunId, Say, Side, Started, Want, nearest,
-    rpc::{METHOD_NOT_FOUND, Outcome, RpcError},
+    Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, TurnEnd,
+    nearest,
+    rpc::{JsonRpcError, METHOD_NOT_FOUND, RpcResult},
 };
 use serde_json::{Value, json, value::to_raw_value};
 use std::collections::BTreeMap;
@@ -17,16 +18,16 @@ const QUIET_PROBES: u8 = 2;
 
 impl Acp {
     /// Opens the session that a run requests.
-    pub(super) fn open(&mut self, run: RunId, say: &mut Say) {
+    pub(super) fn open(&mut self, run: RunId, say: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Opening;
-        if let Some(failure) = self.manners.refuse(&turn.order) {
+        if let Some(failure) = self.profile.refuse(&turn.order) {
             return self.fail(run, Some(failure), say);
         }
         let order = &turn.order;
         let can = self.capabilities.clone().unwrap_or_default();
         if let Some(what) = blocks::not_taken(order, can.takes) {
-            return self.fail(run, Some(Failure::new(Kind::Input, what)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::Input, what)), say);
         }
         let servers = match servers(&order.servers, can.http_servers) {
             Ok(servers) => servers,
@@ -35,17 +36,17 @@ impl Acp {
         let cwd = order.session_cwd.as_ref().unwrap_or(&order.who.cwd).clone();
         let meta = order.meta.as_deref().and_then(|meta| serde_json::from_str::<Value>(meta).ok());
         match order.session.clone() {
-            Want::New | Want::Named(_) => {
+            SessionTarget::New | SessionTarget::Named(_) => {
                 let mut params = json!({"cwd": cwd, "mcpServers": servers});
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 self.call(run, Call::Open, "session/new", &params, say);
             }
-            Want::Open(id) => self.go_on_in(run, &id, say),
+            SessionTarget::Open(id) => self.go_on_in(run, &id, say),
             // Loading a session that is already open would replay its history to the run in it.
-            Want::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
+            SessionTarget::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
                 self.go_on_in(run, &id, say)
             }
-            Want::Load(id) if can.loads => {
+            SessionTarget::Load(id) if can.loads => {
                 let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 // History also arrives before the response, so the session must already belong to the run.
@@ -53,24 +54,24 @@ impl Acp {
                 self.sessions.entry(id).or_default().run = Some(run);
                 self.call(run, Call::Open, "session/load", &params, say);
             }
-            Want::Load(_) => {
+            SessionTarget::Load(_) => {
                 let failure =
-                    Failure::new(Kind::Input, "the agent cannot go on with a stored session over ACP");
+                    Failure::new(FailureKind::Input, "the agent cannot go on with a stored session over ACP");
                 self.fail(run, Some(failure), say);
             }
         }
     }
 
     /// Continues in a session that is open on this connection.
-    fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Say) {
+    fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Sink) {
         let Some(session) = self.sessions.get(id).filter(|session| session.open) else {
             let text = format!("the session {id} is not open on this connection");
-            return self.fail(run, Some(Failure::new(Kind::SessionNotFound, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), say);
         };
         if self.is_taken(id, run) {
             // A second prompt in the same session would cancel the first.
             let text = format!("another run is at work in the session {id}");
-            return self.fail(run, Some(Failure::new(Kind::Input, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::Input, text)), say);
         }
         let wanted = self.turns.get(&run).map(|turn| turn.order.servers.clone()).unwrap_or_default();
         let others = !wanted.is_empty() && wanted != session.servers;
@@ -89,7 +90,7 @@ impl Acp {
     }
 
     /// Handles the response to `session/new` or `session/load`.
-    pub(super) fn opened(&mut self, run: RunId, result: Outcome<'_>, say: &mut Say) {
+    pub(super) fn opened(&mut self, run: RunId, result: RpcResult<'_>, say: &mut Sink) {
         let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else {
             // The run no longer needs the session, but it is open. Register it, so that its updates are not attributed
             // to another run, and close it.
@@ -104,15 +105,15 @@ impl Acp {
         let result = match result {
             Ok(result) => result.get(),
             Err(error) => {
-                let loading = matches!(turn.order.session, Want::Load(_));
-                let failure = self.manners.failure(&error);
+                let loading = matches!(turn.order.session, SessionTarget::Load(_));
+                let failure = self.profile.failure(&error);
                 // A session that fails to load counts as not found, whatever the agent calls it. A session that fails
                 // to open is no API error, because no request has reached a model.
                 let failure = match failure.kind {
-                    Kind::ApiError | Kind::Input if loading => {
-                        Failure { kind: Kind::SessionNotFound, ..failure }
+                    FailureKind::ApiError | FailureKind::Input if loading => {
+                        Failure { kind: FailureKind::SessionNotFound, ..failure }
                     }
-                    Kind::ApiError => Failure { kind: Kind::Input, ..failure },
+                    FailureKind::ApiError => Failure { kind: FailureKind::Input, ..failure },
                     _ => failure,
                 };
                 if let Some(id) = turn.session.clone() {
@@ -124,13 +125,13 @@ impl Acp {
         let loaded = turn.session.clone();
         let Some(id) = loaded.clone().or_else(|| session::id_of(result)) else {
             let text = "the agent opened a session without saying its id";
-            return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
         };
         let servers = turn.order.servers.clone();
         if loaded.is_none() && self.is_taken(&id, run) {
             // Updates of the two sessions could not be told apart.
             let text = format!("the agent gave a new session the id of another that is in use: {id}");
-            return self.fail(run, Some(Failure::new(Kind::NoResult, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
         }
         let session = self.sessions.entry(id.clone()).or_default();
         session.opened(result);
@@ -139,14 +140,14 @@ impl Acp {
         session.cost = loaded.is_none().then_some(0.0);
         self.enter(run, id, say);
         match loaded {
-            Some(_) if self.manners.quirks().history_after_load => self.probe(run, 0, say),
+            Some(_) if self.profile.quirks().history_after_load => self.probe(run, 0, say),
             Some(_) => self.history_over(run, say),
             None => self.set_mode(run, say),
         }
     }
 
     /// Assigns the session to the run.
-    fn enter(&mut self, run: RunId, id: String, say: &mut Say) {
+    fn enter(&mut self, run: RunId, id: String, say: &mut Sink) {
         // Report the requested model, because it is set only later.
         let wished =
             self.turns.get(&run).and_then(|turn| turn.order.model.as_ref()).map(|wish| wish.id.clone());
@@ -161,8 +162,8 @@ impl Acp {
             ..Started::default()
         };
         say.event(run, Event::Started(Box::new(started)));
-        if self.manners.quirks().session_file {
-            say.follow(run, Side::SessionFile, &id);
+        if self.profile.quirks().session_file {
+            say.follow(run, SideChannel::SessionFile, &id);
         }
         let stray = std::mem::take(&mut session.stray);
         if stray > 0 {
@@ -179,7 +180,7 @@ impl Acp {
     /// An agent that answers `session/load` before it has replayed the history does not report the end of the history,
     /// and the core has no clock. But the agent handles messages in order. If no history arrives before the responses
     /// to two consecutive probes, the history is complete.
-    fn probe(&mut self, run: RunId, quiet: u8, say: &mut Say) {
+    fn probe(&mut self, run: RunId, quiet: u8, say: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Draining { quiet, told: false };
         let Some(id) = turn.session.clone() else { return };
@@ -189,7 +190,7 @@ impl Acp {
         self.call(run, Call::Probe, "session/set_mode", &json!({"sessionId": id, "modeId": mode}), say);
     }
 
-    pub(super) fn probed(&mut self, run: RunId, say: &mut Say) {
+    pub(super) fn probed(&mut self, run: RunId, say: &mut Sink) {
         let Some(Step::Draining { quiet, told }) = self.turns.get(&run).map(|turn| turn.step) else { return };
         say.alive(run);
         let quiet = if told { 0 } else { quiet + 1 };
@@ -203,7 +204,7 @@ impl Acp {
     }
 
     /// Ends the history of a loaded session. The history is not emitted again; only its number of updates is reported.
-    fn history_over(&mut self, run: RunId, say: &mut Say) {
+    fn history_over(&mut self, run: RunId, say: &mut Sink) {
         let replayed = self.turns.get_mut(&run).map_or(0, |turn| std::mem::take(&mut turn.replayed));
         if let Ok(info) = to_raw_value(&json!({"replayedUpdates": replayed})) {
             say.event(run, Event::SessionInfo { info });
@@ -212,7 +213,7 @@ impl Acp {
     }
 
     /// Sets the requested mode.
-    fn set_mode(&mut self, run: RunId, say: &mut Say) {
+    fn set_mode(&mut self, run: RunId, say: &mut Sink) {
         let Some((id, session, wish)) = self.wish(run, |turn| turn.order.mode.clone()) else {
             return self.set_model(run, say);
         };
@@ -226,13 +227,13 @@ impl Acp {
         self.call(run, Call::Mode, method, &params, say);
     }
 
-    pub(super) fn mode_set(&mut self, run: RunId, error: Option<RpcError<'_>>, say: &mut Say) {
+    pub(super) fn mode_set(&mut self, run: RunId, error: Option<JsonRpcError<'_>>, say: &mut Sink) {
         say.alive(run);
         if !self.is_opening(run) {
             return;
         }
         let Some(wish) = self.turns.get(&run).and_then(|turn| turn.order.mode.clone()) else { return };
-        match error.map(|error| self.manners.failure(&error)) {
+        match error.map(|error| self.profile.failure(&error)) {
             None => {
                 if let Some(session) = self.session_of(run) {
                     session.modes.current = Some(wish.id);
@@ -244,7 +245,7 @@ impl Acp {
                 let text =
                     format!("the agent did not go into the mode `{}`: {}{known}", wish.id, failure.message);
                 if wish.must {
-                    let failure = Failure::new(Kind::Policy, text)
+                    let failure = Failure::new(FailureKind::Policy, text)
                         .hint("ask for a mode that it has, or start an agent for the mode that you want");
                     return self.fail(run, Some(failure), say);
                 }
@@ -255,7 +256,7 @@ impl Acp {
     }
 
     /// Sets the requested model.
-    fn set_model(&mut self, run: RunId, say: &mut Say) {
+    fn set_model(&mut self, run: RunId, say: &mut Sink) {
         let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else {
             return self.wait_for_tools(run, say);
         };
@@ -268,7 +269,7 @@ impl Acp {
             let text =
                 format!("the model `{}` is not in the agent's list: {}", wish.id, models.all.join(", "));
             if wish.strict {
-                let failure = Failure::new(Kind::UnknownModel, text)
+                let failure = Failure::new(FailureKind::UnknownModel, text)
                     .hint(format!("{meant}pass one of the list, or leave out `--model`"));
                 return self.fail(run, Some(failure), say);
             }
@@ -292,7 +293,13 @@ impl Acp {
         self.call(run, call, method, &params, say);
     }
 
-    pub(super) fn model_set(&mut self, run: RunId, call: Call, error: Option<RpcError<'_>>, say: &mut Say) {
+    pub(super) fn model_set(
+        &mut self,
+        run: RunId,
+        call: Call,
+        error: Option<JsonRpcError<'_>>,
+        say: &mut Sink,
+    ) {
         say.alive(run);
         if !self.is_opening(run) {
             return;
@@ -313,10 +320,10 @@ impl Acp {
                     let (method, params) = set_option(&id, option, &wish.id);
                     return self.call(run, Call::ModelByOption, method, &params, say);
                 }
-                let why = self.manners.failure(&error).message;
+                let why = self.profile.failure(&error).message;
                 let text = format!("the agent did not take the model `{}`: {why}", wish.id);
                 if wish.strict {
-                    return self.fail(run, Some(Failure::new(Kind::UnknownModel, text)), say);
+                    return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), say);
                 }
                 say.event(run, Event::warning("model_not_set", text));
             }
@@ -326,30 +333,30 @@ impl Acp {
 
     /// Waits until the agent has listed the hosted tools. Otherwise an agent that did not find them would work without
     /// them.
-    pub(super) fn wait_for_tools(&mut self, run: RunId, say: &mut Say) {
+    pub(super) fn wait_for_tools(&mut self, run: RunId, say: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         if turn.order.hosted.iter().any(|name| !turn.listed.contains(name)) {
             turn.step = Step::Listing;
             if let Some(why) = turn.unlisted.take() {
                 let text = format!("the agent did not list the tools of this run: {why}");
-                self.fail(run, Some(Failure::new(Kind::Mcp, text)), say);
+                self.fail(run, Some(Failure::new(FailureKind::Mcp, text)), say);
             }
             return;
         }
         if turn.order.only_open {
             turn.step = Step::Answered;
-            return say.end(run, End::ok());
+            return say.end(run, TurnEnd::ok());
         }
         let prompt = turn.order.prompt.clone();
         self.send_prompt(run, &prompt, true, say);
     }
 
     /// Sends a prompt to the agent.
-    pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Say) {
+    pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         let Some(id) = turn.session.clone() else { return };
         let late = std::mem::take(&mut turn.replayed);
-        if late > 0 && matches!(turn.order.session, Want::Open(_)) {
+        if late > 0 && matches!(turn.order.session, SessionTarget::Open(_)) {
             // These updates belong to an earlier run, not to the answer to this prompt.
             let text = format!("{late} updates that came before the prompt were left out");
             say.event(run, Event::warning("late_update", text));
@@ -358,7 +365,7 @@ impl Acp {
         turn.prompts += 1;
         turn.spoke = false;
         let attachments = if first { &*turn.order.attachments } else { &[] };
-        let blocks = blocks::prompt(prompt, attachments, self.manners.quirks().resources_drop_media);
+        let blocks = blocks::prompt(prompt, attachments, self.profile.quirks().resources_drop_media);
         let params = json!({"sessionId": id, "prompt": blocks});
         self.call(run, Call::Prompt, "session/prompt", &params, say);
     }
@@ -367,12 +374,16 @@ impl Acp {
         self.turns.get(&run).is_some_and(|turn| turn.step == Step::Opening)
     }
 
-    fn session_of(&mut self, run: RunId) -> Option<&mut Session> {
+    fn session_of(&mut self, run: RunId) -> Option<&mut AcpSession> {
         let id = self.turns.get(&run)?.session.as_ref()?;
         self.sessions.get_mut(id)
     }
 
-    fn wish<T>(&self, run: RunId, of: impl Fn(&super::Turn) -> Option<T>) -> Option<(String, &Session, T)> {
+    fn wish<T>(
+        &self,
+        run: RunId,
+        of: impl Fn(&super::Turn) -> Option<T>,
+    ) -> Option<(String, &AcpSession, T)> {
         let turn = self.turns.get(&run)?;
         let id = turn.session.clone()?;
         let session = self.sessions.get(&id)?;
@@ -399,7 +410,7 @@ fn servers(servers: &BTreeMap<String, McpServer>, http: bool) -> Result<Value, F
                 Ok(json!({"type": "http", "name": name, "url": url, "headers": pairs(headers)}))
             }
             McpServer::Url { .. } => Err(Failure::new(
-                Kind::Input,
+                FailureKind::Input,
                 format!("the agent takes no MCP servers over HTTP, so `{name}` cannot be given to it"),
             )),
         })

@@ -2,7 +2,7 @@
 
 use super::{Acp, Step, tools::ToolWire};
 use crate::{
-    Answer, Ask, PermissionAsk, RunId, Say,
+    HostRequest, HostResponse, PermissionRequest, RunId, Sink,
     rpc::{self, INTERNAL_ERROR, METHOD_NOT_FOUND},
     wire::{List, Num, Str, wire},
 };
@@ -16,7 +16,7 @@ wire! { struct Choice<'a> { id: Str<'a> = "optionId", kind: Str<'a> = "kind" } }
 
 /// A request of the agent that waits for the host.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct PendingRequest {
     pub(super) run: RunId,
     id: Box<RawValue>,
     about: About,
@@ -39,7 +39,7 @@ const NO: &[&str] = &["reject_once", "reject_always"];
 
 impl Acp {
     /// Handles a request of the agent. Every request is answered, because the agent would wait forever otherwise.
-    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, say: &mut Say) {
+    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, say: &mut Sink) {
         let offered = match method {
             "session/request_permission" => true,
             "fs/read_text_file" => self.talk.read_files,
@@ -67,22 +67,22 @@ impl Acp {
         let (ask, about) = match method {
             "session/request_permission" => self.permission(run, asked, say),
             "fs/read_text_file" => (
-                Ask::ReadFile { path: asked.path.own(), line: asked.line.0, limit: asked.limit.0 },
+                HostRequest::ReadFile { path: asked.path.own(), line: asked.line.0, limit: asked.limit.0 },
                 About::Read,
             ),
-            _ => (Ask::WriteFile { path: asked.path.own(), text: asked.content.own() }, About::Write),
+            _ => (HostRequest::WriteFile { path: asked.path.own(), text: asked.content.own() }, About::Write),
         };
         let ask = say.ask(run, ask);
-        self.questions.insert(ask, Question { run, id: id.to_owned(), about });
+        self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), about });
     }
 
-    fn permission(&mut self, run: RunId, asked: Params<'_>, say: &mut Say) -> (Ask, About) {
+    fn permission(&mut self, run: RunId, asked: Params<'_>, say: &mut Sink) -> (HostRequest, About) {
         let options = asked.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
-        let mut ask = PermissionAsk::default();
+        let mut ask = PermissionRequest::default();
         if let Some(turn) = self.turns.get_mut(&run) {
             let judged = asked.call.raw_input.map(ToOwned::to_owned);
-            let call = turn.tools.asked(run, asked.call, &*self.manners, say);
-            let tool = self.manners.tool(call);
+            let call = turn.tools.asked(run, asked.call, &*self.profile, say);
+            let tool = self.profile.tool(call);
             ask.tool_use_id.clone_from(&call.id);
             ask.command = command(call).or_else(|| {
                 (tool.kind == crate::ToolKind::Shell).then(|| call.title.clone()).filter(|t| !t.is_empty())
@@ -97,21 +97,26 @@ impl Acp {
                 ask.paths.insert(0, path);
             }
             ask.diffs.clone_from(&call.diffs);
-            ask.server = self.manners.server(call);
+            ask.server = self.profile.server(call);
         }
         let tool = ask.tool_use_id.clone();
-        (Ask::Permission(Box::new(ask)), About::Tool { tool, options })
+        (HostRequest::Permission(Box::new(ask)), About::Tool { tool, options })
     }
 
     /// Sends the host's answer to the agent.
-    pub(super) fn answer_question(&mut self, question: Question, answer: &Answer, say: &mut Say) {
-        let Question { run, id, about } = question;
+    pub(super) fn answer_question(
+        &mut self,
+        question: PendingRequest,
+        answer: &HostResponse,
+        say: &mut Sink,
+    ) {
+        let PendingRequest { run, id, about } = question;
         let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Going);
-        let quirks = self.manners.quirks();
+        let quirks = self.profile.quirks();
         let frame = match (about, answer) {
             // The call is closed as cancelled when the run ends.
             (About::Tool { .. }, _) if stopping => rpc::reply(&id, &cancelled()),
-            (About::Tool { tool, options }, Answer::Ruled(ruling)) => {
+            (About::Tool { tool, options }, HostResponse::Ruled(ruling)) => {
                 let kinds = if ruling.allow { YES } else { NO };
                 let pick = |kind: &&str| options.iter().find(|(_, of)| of == kind);
                 let picked = kinds.iter().find_map(pick);
@@ -123,7 +128,7 @@ impl Acp {
                     };
                     self.refused(run, &tool, why, quirks.silent_refusal, say);
                 } else if let Some(turn) = self.turns.get_mut(&run) {
-                    turn.tools.allowed(run, &tool, &*self.manners, say);
+                    turn.tools.allowed(run, &tool, &*self.profile, say);
                 }
                 match picked {
                     Some((option, _)) => {
@@ -134,27 +139,27 @@ impl Acp {
                 }
             }
             (About::Tool { .. }, _) => rpc::reply(&id, &cancelled()),
-            (About::Read, Answer::Text(text)) => rpc::reply(&id, &json!({"content": text})),
-            (About::Read, Answer::Error(why))
+            (About::Read, HostResponse::Text(text)) => rpc::reply(&id, &json!({"content": text})),
+            (About::Read, HostResponse::Error(why))
                 if quirks.empty_content_for_missing_files && is_missing(why) =>
             {
                 rpc::reply(&id, &json!({"content": ""}))
             }
-            (About::Write, Answer::Done | Answer::Text(_)) => rpc::reply(&id, &json!({})),
-            (About::Read | About::Write, Answer::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
+            (About::Write, HostResponse::Done | HostResponse::Text(_)) => rpc::reply(&id, &json!({})),
+            (About::Read | About::Write, HostResponse::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
             (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "nobody answered"),
         };
         say.frame(frame);
     }
 
-    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, say: &mut Say) {
+    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, say: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.tools.refused(run, tool, why, at_once, say);
         }
     }
 
     /// Answers all open requests of a run that is being cancelled.
-    pub(super) fn drop_questions(&mut self, run: RunId, say: &mut Say) {
+    pub(super) fn drop_questions(&mut self, run: RunId, say: &mut Sink) {
         let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
         for ask in open {
             if let Some(question) = self.questions.remove(&ask) {
@@ -179,7 +184,7 @@ fn is_missing(why: &str) -> bool {
 wire! { struct Shell<'a> { command: Option<&'a RawValue> = "command" } }
 
 /// Returns the command of a call, given as a string or a list of words.
-fn command(call: &super::tools::ToolCall) -> Option<String> {
+fn command(call: &super::tools::AcpToolCall) -> Option<String> {
     let input = call.raw_input.as_ref()?;
     let raw = serde_json::from_str::<Shell<'_>>(input.get()).ok()?.command?;
     match raw.get().as_bytes().first() {

@@ -55,7 +55,7 @@ impl Choices {
 
 /// A session on this connection.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct AcpSession {
     /// Whether the agent has opened the session.
     pub(crate) open: bool,
     /// The last run in the session, until that run is settled.
@@ -80,7 +80,7 @@ pub(crate) fn id_of(result: &str) -> Option<String> {
     Some(opened.session.own()).filter(|id| !id.is_empty())
 }
 
-impl Session {
+impl AcpSession {
     /// Applies the response to `session/new` or `session/load`.
     pub(crate) fn opened(&mut self, result: &str) {
         self.open = true;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn modes_and_models_come_by_lists_of_their_own_or_as_options() {
-        let mut session = Session::default();
+        let mut session = AcpSession::default();
         session.opened(
             r#"{"sessionId":"s","modes":{"currentModeId":"default","availableModes":[{"id":"default"},{"id":"plan"}]},
             "models":{"currentModelId":"auto","availableModels":[{"modelId":"auto"},{"modelId":"pro"}]}}"#,
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((session.models.current.as_deref(), &*session.models.all[1]), (Some("auto"), "pro"));
         assert!(session.models.by_method && session.models.option.is_none());
 
-        let mut session = Session::default();
+        let mut session = AcpSession::default();
         session.opened(
             r#"{"configOptions":[{"id":"llm","category":"model","currentValue":"a","options":[
             {"value":"a"},{"group":"g","options":[{"value":"b"}]}]},{"id":"mode","currentValue":"build"}]}"#,

@@ -2,10 +2,10 @@
 
 use super::{
     blocks,
-    manners::{Ended, Manners, Unheard},
+    profile::{AcpProfile, ToolEnd, UnreportedCall},
 };
 use crate::{
-    Diff, Event, RunId, Say, ToolFact, ToolKind, ToolStatus,
+    Diff, Event, RunId, Sink, ToolFact, ToolKind, ToolStatus,
     wire::{List, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -24,7 +24,7 @@ wire! { pub(crate) struct Location<'a> { path: Str<'a> = "path" } }
 
 /// Everything known about a call so far.
 #[derive(Debug, Default)]
-pub(crate) struct ToolCall {
+pub(crate) struct AcpToolCall {
     /// The agent's id of the call, or a generated one.
     pub(crate) id: String,
     /// The agent's own name of the tool, if it sends one.
@@ -60,7 +60,7 @@ pub(crate) struct ToolCall {
     refused: Option<String>,
 }
 
-impl ToolCall {
+impl AcpToolCall {
     /// Returns the first path that the call refers to.
     pub(crate) fn first_path(&self) -> Option<String> {
         self.paths().into_iter().next()
@@ -83,7 +83,7 @@ impl ToolCall {
         *self = Self { id, told: true, closed: true, ..Self::default() };
     }
 
-    fn take(&mut self, wire: ToolWire<'_>, manners: &dyn Manners) {
+    fn take(&mut self, wire: ToolWire<'_>, profile: &dyn AcpProfile) {
         if let Some(title) = wire.title.map(Str::own).filter(|title| !title.is_empty()) {
             if self.first_title.is_empty() {
                 self.first_title.clone_from(&title);
@@ -113,7 +113,7 @@ impl ToolCall {
             self.locations = locations.0.into_iter().map(|l| l.path.own()).collect();
         }
         if let Some(meta) = wire.meta {
-            if let Some(more) = manners.streamed(meta) {
+            if let Some(more) = profile.streamed(meta) {
                 self.streamed.push_str(&more);
             }
             self.meta = Some(meta.to_owned());
@@ -126,8 +126,8 @@ impl ToolCall {
 
 /// The calls of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Tools {
-    calls: BTreeMap<String, ToolCall>,
+pub(crate) struct AcpToolCalls {
+    calls: BTreeMap<String, AcpToolCall>,
     /// The number of calls without an id.
     nameless: u32,
     /// The run is being cancelled, so failed calls count as cancelled.
@@ -135,15 +135,15 @@ pub(crate) struct Tools {
     any_refused: bool,
 }
 
-impl Tools {
+impl AcpToolCalls {
     /// Applies an update of a call. Returns `false` if it refers to a call that is already closed.
     pub(crate) fn update(
         &mut self,
         run: RunId,
         begins: bool,
         wire: ToolWire<'_>,
-        manners: &dyn Manners,
-        say: &mut Say,
+        profile: &dyn AcpProfile,
+        say: &mut Sink,
     ) -> bool {
         let status = wire.status.as_ref().map(|s| s.to_string()).unwrap_or_default();
         let over = matches!(&*status, "completed" | "failed");
@@ -155,14 +155,15 @@ impl Tools {
             }
             self.calls.remove(&id);
         }
-        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall { id, ..ToolCall::default() });
-        call.take(wire, manners);
-        if over || !call.pending || manners.input_is_whole(call) {
-            announce(run, call, manners, say);
+        let call =
+            self.calls.entry(id.clone()).or_insert_with(|| AcpToolCall { id, ..AcpToolCall::default() });
+        call.take(wire, profile);
+        if over || !call.pending || profile.input_is_whole(call) {
+            announce(run, call, profile, say);
         }
         claim(run, call, say);
         if over {
-            close(run, call, &status, self.stopping, manners, say);
+            close(run, call, &status, self.stopping, profile, say);
         }
         true
     }
@@ -172,19 +173,19 @@ impl Tools {
         &mut self,
         run: RunId,
         wire: ToolWire<'_>,
-        manners: &dyn Manners,
-        say: &mut Say,
-    ) -> &ToolCall {
+        profile: &dyn AcpProfile,
+        say: &mut Sink,
+    ) -> &AcpToolCall {
         let id = self.id_of(&wire, false);
         let call = self.calls.entry(id.clone()).or_default();
         if call.closed {
-            *call = ToolCall::default();
+            *call = AcpToolCall::default();
         }
         call.id = id;
         // The arguments in the request may differ from the announced ones. The announced ones are kept.
         let told_input = call.raw_input.take().filter(|_| call.told);
-        call.take(wire, manners);
-        announce(run, call, manners, say);
+        call.take(wire, profile);
+        announce(run, call, profile, say);
         if told_input.is_some() {
             call.raw_input = told_input;
         }
@@ -192,7 +193,7 @@ impl Tools {
     }
 
     /// Marks a call as refused by the host. `at_once` closes it immediately, for agents that send no further update.
-    pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, say: &mut Say) {
+    pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, say: &mut Sink) {
         self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
@@ -204,9 +205,9 @@ impl Tools {
     }
 
     /// Marks a call as allowed by the host, and closes it if it is only a question.
-    pub(crate) fn allowed(&mut self, run: RunId, id: &str, manners: &dyn Manners, say: &mut Say) {
+    pub(crate) fn allowed(&mut self, run: RunId, id: &str, profile: &dyn AcpProfile, say: &mut Sink) {
         if let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed)
-            && manners.is_only_a_question(call)
+            && profile.is_only_a_question(call)
         {
             call.shut();
             say.event(run, Event::tool_result(id, ToolStatus::Ok, None));
@@ -219,9 +220,9 @@ impl Tools {
     }
 
     /// Ends the turn: announces calls that are still unannounced and closes refused ones that are still open.
-    pub(crate) fn turn_over(&mut self, run: RunId, manners: &dyn Manners, say: &mut Say) {
+    pub(crate) fn turn_over(&mut self, run: RunId, profile: &dyn AcpProfile, say: &mut Sink) {
         for call in self.calls.values_mut().filter(|call| !call.closed) {
-            announce(run, call, manners, say);
+            announce(run, call, profile, say);
             if let Some(why) = call.refused.take() {
                 call.shut();
                 say.event(run, Event::refused(call.id.clone(), why, None));
@@ -235,15 +236,21 @@ impl Tools {
     }
 
     /// Reports a call that is known only from the agent's session file, because the agent rejected it silently.
-    pub(crate) fn unheard(&mut self, run: RunId, call: Unheard, manners: &dyn Manners, say: &mut Say) {
-        let Unheard { id, name, message } = call;
+    pub(crate) fn unreported(
+        &mut self,
+        run: RunId,
+        call: UnreportedCall,
+        profile: &dyn AcpProfile,
+        say: &mut Sink,
+    ) {
+        let UnreportedCall { id, name, message } = call;
         if id.is_empty() || self.calls.contains_key(&id) {
             return;
         }
-        let call = ToolCall { id: id.clone(), name: Some(name), text: message, ..ToolCall::default() };
+        let call = AcpToolCall { id: id.clone(), name: Some(name), text: message, ..AcpToolCall::default() };
         let call = self.calls.entry(id).or_insert(call);
-        announce(run, call, manners, say);
-        close(run, call, "failed", self.stopping, manners, say);
+        announce(run, call, profile, say);
+        close(run, call, "failed", self.stopping, profile, say);
     }
 
     /// Returns whether any call was announced.
@@ -275,11 +282,11 @@ fn synthetic(n: u32) -> String {
     format!("_tc_{n}")
 }
 
-fn announce(run: RunId, call: &mut ToolCall, manners: &dyn Manners, say: &mut Say) {
+fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, say: &mut Sink) {
     if std::mem::replace(&mut call.told, true) {
         return;
     }
-    let tool = manners.tool(call);
+    let tool = profile.tool(call);
     call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
     call.claimed = tool.path.iter().cloned().collect();
     say.event(run, Event::ToolUse(Box::new(tool)));
@@ -287,7 +294,7 @@ fn announce(run: RunId, call: &mut ToolCall, manners: &dyn Manners, say: &mut Sa
 }
 
 /// Reports files that a call changes and that were not reported yet.
-fn claim(run: RunId, call: &mut ToolCall, say: &mut Say) {
+fn claim(run: RunId, call: &mut AcpToolCall, say: &mut Sink) {
     let diffs = call.diffs.iter().map(|diff| &diff.path);
     let news: Vec<String> =
         diffs.filter(|path| !path.is_empty() && !call.claimed.contains(path)).cloned().collect();
@@ -299,28 +306,28 @@ fn claim(run: RunId, call: &mut ToolCall, say: &mut Say) {
 
 fn close(
     run: RunId,
-    call: &mut ToolCall,
+    call: &mut AcpToolCall,
     status: &str,
     stopping: bool,
-    manners: &dyn Manners,
-    say: &mut Say,
+    profile: &dyn AcpProfile,
+    say: &mut Sink,
 ) {
-    let output = manners.output(call);
+    let output = profile.output(call);
     let failed = status == "failed";
-    let ended = manners.ended(call, failed, output.as_deref().unwrap_or_default());
+    let ended = profile.ended(call, failed, output.as_deref().unwrap_or_default());
     let (id, refused) = (call.id.clone(), call.refused.take());
     call.shut();
     say.event(
         run,
         match (refused, ended) {
-            (None, Ended::Failed | Ended::Denied(_)) if stopping => {
+            (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {
                 Event::tool_result(id, ToolStatus::Cancelled, output)
             }
-            (Some(why), Ended::Failed | Ended::Cancelled) => Event::refused(id, why, output),
-            (_, Ended::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
-            (_, Ended::Failed) => Event::tool_result(id, ToolStatus::Error, output),
-            (_, Ended::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
-            (why, Ended::Denied(reason)) => Event::refused(id, why.unwrap_or(reason), output),
+            (Some(why), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, why, output),
+            (_, ToolEnd::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
+            (_, ToolEnd::Failed) => Event::tool_result(id, ToolStatus::Error, output),
+            (_, ToolEnd::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
+            (why, ToolEnd::Denied(reason)) => Event::refused(id, why.unwrap_or(reason), output),
         },
     );
 }

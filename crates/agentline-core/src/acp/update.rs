@@ -2,12 +2,12 @@
 
 use super::{
     Acp, Step,
-    blocks::{Piece, pieces},
-    manners::Chunk,
+    blocks::{ContentPiece, pieces},
+    profile::Chunk,
     tools::ToolWire,
 };
 use crate::{
-    Event, RunId, Say,
+    Event, RunId, Sink,
     wire::{Str, wire},
 };
 use serde_json::value::RawValue;
@@ -37,7 +37,7 @@ const ABOUT_THE_SESSION: &[&str] = &[
 ];
 
 impl Acp {
-    pub(super) fn update(&mut self, params: &RawValue, say: &mut Say) {
+    pub(super) fn update(&mut self, params: &RawValue, say: &mut Sink) {
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let raw = asked.update.map_or("null", RawValue::get);
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
@@ -61,8 +61,8 @@ impl Acp {
                 }
             }
             "agent_message_chunk" => {
-                if let Some(Piece::Text(text)) = said.as_ref().and_then(|said| said.first())
-                    && let Chunk::Mode(mode) = self.manners.message_chunk(text)
+                if let Some(ContentPiece::Text(text)) = said.as_ref().and_then(|said| said.first())
+                    && let Chunk::Mode(mode) = self.profile.message_chunk(text)
                 {
                     // The mode has not changed.
                     if session.modes.current.as_ref() == Some(&mode) {
@@ -102,7 +102,7 @@ impl Acp {
             }
             _ => {}
         }
-        self.manners.look(run, raw, say);
+        self.profile.look(run, raw, say);
         match said {
             Some(said) => self.chunk(run, said, &update.kind, raw, say),
             None => self.tell(run, &update, raw, say),
@@ -115,13 +115,13 @@ impl Acp {
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }
 
-    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Say) {
+    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Sink) {
         let as_it_is = || Event::agent(raw);
         match &*update.kind {
             kind @ ("tool_call" | "tool_call_update") => {
                 let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
                 let Some(turn) = self.turns.get_mut(&run) else { return };
-                if !turn.tools.update(run, kind == "tool_call", wire, &*self.manners, say) {
+                if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, say) {
                     say.event(run, as_it_is());
                 }
                 say.alive(run);
@@ -145,13 +145,13 @@ impl Acp {
         }
     }
 
-    fn chunk(&mut self, run: RunId, said: Vec<Piece<'_>>, kind: &str, raw: &str, say: &mut Say) {
+    fn chunk(&mut self, run: RunId, said: Vec<ContentPiece<'_>>, kind: &str, raw: &str, say: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
         let mut spoke = false;
         for piece in said {
             let text = match piece {
-                Piece::Text(text) => text,
-                Piece::Other(block) => {
+                ContentPiece::Text(text) => text,
+                ContentPiece::Other(block) => {
                     if let Ok(block) = RawValue::from_string(block.to_owned()) {
                         say.event(run, Event::Content { block });
                     }
@@ -159,7 +159,7 @@ impl Acp {
                 }
             };
             let what =
-                if thought { self.manners.thought_chunk(&text) } else { self.manners.message_chunk(&text) };
+                if thought { self.profile.thought_chunk(&text) } else { self.profile.message_chunk(&text) };
             say.event(
                 run,
                 match (what, thought) {

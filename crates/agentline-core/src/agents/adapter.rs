@@ -1,11 +1,12 @@
 //! Shared launch code of the agents that only speak ACP.
 
 use crate::{
-    Card, Divided, Failure, Ground, Kind, Launch, Look, McpServer, Millis, ModeWish, ModelValidation,
-    ModelWish, Notice, PermissionMode, Plan, Problem, Rule, RunRequest, Sandbox, Secrets, SignIn, Surface,
-    SystemMode, Talk, ToolKind, ToolTable, ToolUse, Trust, Words,
-    acp::{manners::plain_tool, tools::ToolCall},
-    divide_environment,
+    AgentInfo, DialogueConfig, Failure, FailureKind, FileSystem, FilteredEnv, Launch, LaunchContext,
+    McpServer, Millis, ModelValidation, Notice, PermissionMode, Plan, Problem, PromptText, RequestedMode,
+    RequestedModel, Rule, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, ToolKind, ToolTable,
+    ToolUse, Trust,
+    acp::{profile::plain_tool, tools::AcpToolCall},
+    filter_env,
 };
 use serde_json::Value;
 use std::{
@@ -18,9 +19,9 @@ use std::{
 const QUIET: Millis = 500;
 
 /// The agent-specific part of a launch.
-pub(super) struct Own<'a> {
+pub(super) struct AdapterLaunch<'a> {
     /// The static description of the agent.
-    pub(super) card: &'a Card,
+    pub(super) info: &'a AgentInfo,
     /// The agent's arguments, unless the caller sets others.
     pub(super) args: Vec<String>,
     /// Required environment variables. They override the inherited environment; those of the request override them.
@@ -28,7 +29,7 @@ pub(super) struct Own<'a> {
     /// The variable for the API key of a request.
     pub(super) key_variable: Option<&'static str>,
     /// The mode of its sessions.
-    pub(super) mode: Option<ModeWish>,
+    pub(super) mode: Option<RequestedMode>,
     /// Whether the permission mode is enforced only when the agent asks. Other actions are reported only afterwards.
     pub(super) only_when_asked: bool,
     /// The quiet period after an answer.
@@ -43,11 +44,11 @@ pub(super) struct Own<'a> {
     pub(super) session_cwd: Option<String>,
 }
 
-impl<'a> Own<'a> {
+impl<'a> AdapterLaunch<'a> {
     /// Creates the values of an agent that needs nothing special.
-    pub(super) fn new(card: &'a Card) -> Self {
+    pub(super) fn new(info: &'a AgentInfo) -> Self {
         Self {
-            card,
+            info,
             args: Vec::new(),
             env: Vec::new(),
             key_variable: None,
@@ -68,8 +69,8 @@ impl<'a> Own<'a> {
 }
 
 /// Returns a problem for each option that no agent of this kind supports.
-pub(super) fn check(request: &RunRequest, _surface: Surface, card: &Card) -> Vec<Problem> {
-    let title = card.title;
+pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo) -> Vec<Problem> {
+    let title = info.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
     let asked: &[(&str, bool, &str)] = &[
         ("sandbox", request.sandbox != Sandbox::Off, "leave it out"),
@@ -136,16 +137,16 @@ pub(super) fn unenforced_in_session(
 /// Builds the launch of a checked plan.
 pub(super) fn launch(
     plan: &Plan,
-    ground: &Ground,
-    look: &dyn Look,
-    own: Own<'_>,
+    context: &LaunchContext,
+    look: &dyn FileSystem,
+    own: AdapterLaunch<'_>,
 ) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
-    let title = own.card.title;
+    let title = own.info.title;
     let mut problems = Vec::new();
     let text =
-        text(plan, !own.takes_system, &ground.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
-    let servers = servers(request, &ground.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
+        text(plan, !own.takes_system, &context.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
+    let servers = servers(request, &context.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
     if request.api_key.is_some() && own.key_variable.is_none() {
         problems.push(
             Problem::new("api_key", format!("it is not known which variable takes the key of {title}"))
@@ -156,11 +157,11 @@ pub(super) fn launch(
         return Err(problems);
     }
     let mut launch =
-        Launch { program: ground.program.path.clone(), cwd: ground.cwd.clone(), ..Launch::default() };
-    launch.args.clone_from(&ground.program.args);
+        Launch { program: context.program.path.clone(), cwd: context.cwd.clone(), ..Launch::default() };
+    launch.args.clone_from(&context.program.args);
     launch.args.extend(request.agent_args.clone().unwrap_or(own.args));
     launch.stdin = text;
-    let Divided { passed, withheld } = divide_environment(&ground.env, own.card.variables, &request.pass_env);
+    let FilteredEnv { passed, withheld } = filter_env(&context.env, own.info.variables, &request.pass_env);
     launch.env = passed;
     launch.env.insert("NO_COLOR".into(), "1".into());
     launch.env.extend(own.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -170,7 +171,7 @@ pub(super) fn launch(
     }
     launch.withheld = withheld.into_iter().filter(|name| !launch.env.contains_key(name)).collect();
     let mut secrets = Secrets::default();
-    secrets.add_variables(&ground.env);
+    secrets.add_variables(&context.env);
     secrets.add_variables(&launch.env);
     secrets.add_servers(servers.values());
     request.api_key.iter().for_each(|key| secrets.add(key));
@@ -178,17 +179,17 @@ pub(super) fn launch(
     if request.trust != Trust::Full {
         restrict_git(&mut launch.env);
     }
-    launch.agent_home.clone_from(&ground.home);
+    launch.agent_home.clone_from(&context.home);
     launch.session_id.clone_from(&request.resume);
-    launch.talk = Talk::new(plan.surface, ground.program.version);
+    launch.talk = DialogueConfig::new(plan.surface, context.program.version);
     launch.talk.read_files = request.allow_file_reads;
     launch.talk.write_files = request.allow_file_writes;
     launch.talk.authenticate.clone_from(&request.authenticate);
-    launch.mode = request.mode_id.as_ref().map(|id| ModeWish::new(id, false)).or(own.mode);
+    launch.mode = request.mode_id.as_ref().map(|id| RequestedMode::new(id, false)).or(own.mode);
     launch.model = request
         .model
         .as_ref()
-        .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
+        .map(|id| RequestedModel::new(id, request.model_validation == ModelValidation::Strict));
     launch.servers = servers;
     launch.meta = own.meta.map(|meta| meta.to_string());
     launch.session_cwd = own.session_cwd;
@@ -237,7 +238,7 @@ const LONGEST_SETTINGS: usize = 1 << 20;
 
 /// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have comments,
 /// so it is not parsed. A key can only be spelled literally or with escapes.
-pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn Look) -> bool {
+pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn FileSystem) -> bool {
     let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
     let text = || look.small(path, LONGEST_SETTINGS);
     look.exists(path)
@@ -247,17 +248,22 @@ pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn Look) -> bool 
 /// Creates the failure for a workspace whose settings cannot be ignored.
 pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
     let message = format!("{title} would load `{}`, which is not trusted", path.display());
-    Failure::new(Kind::Settings, message)
+    Failure::new(FailureKind::Settings, message)
         .hint("review it, then type `agentline trust` in the workspace or pass `--trust full`; or remove it")
 }
 
 /// Returns the prompt text, which begins with the system prompt if `with_system` is set.
-pub(super) fn words(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
-    text(plan, with_system, cwd, look).map(Words::new)
+pub(super) fn words(
+    plan: &Plan,
+    with_system: bool,
+    cwd: &Path,
+    look: &dyn FileSystem,
+) -> Result<PromptText, Problem> {
+    text(plan, with_system, cwd, look).map(PromptText::new)
 }
 
 /// Returns the complete prompt text.
-fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
     if let Some(system) = request.system_prompt.as_ref().filter(|_| with_system) {
@@ -286,7 +292,7 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn Look) -> Result<S
 fn servers(
     request: &RunRequest,
     cwd: &Path,
-    look: &dyn Look,
+    look: &dyn FileSystem,
 ) -> Result<BTreeMap<String, McpServer>, Problem> {
     let mut all = BTreeMap::new();
     if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
@@ -315,7 +321,7 @@ fn servers(
 
 /// Converts a call to a canonical tool use: by its row in the table, else by standard ACP fields. Arguments get their
 /// canonical names.
-pub(super) fn tool(call: &ToolCall, native: &str, table: &ToolTable) -> ToolUse {
+pub(super) fn tool(call: &AcpToolCall, native: &str, table: &ToolTable) -> ToolUse {
     let mut tool = plain_tool(call);
     native.clone_into(&mut tool.native_name);
     let of_server =
@@ -349,7 +355,7 @@ pub(super) fn variables(env: &BTreeMap<String, String>, names: &[&str]) -> Vec<S
 }
 
 /// Returns a sign-in method that is a file.
-pub(super) fn found(path: PathBuf, look: &dyn Look, note: &str) -> SignIn {
+pub(super) fn found(path: PathBuf, look: &dyn FileSystem, note: &str) -> SignIn {
     SignIn::new(path.to_string_lossy(), look.exists(&path)).note(note)
 }
 

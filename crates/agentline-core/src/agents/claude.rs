@@ -1,18 +1,19 @@
 //! Claude Code, driven through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
-mod manners;
+mod profile;
 mod saved;
 mod tools;
 mod workspace;
 
 use super::{
-    adapter::{self, Own, found},
+    adapter::{self, AdapterLaunch, found},
     lines::first_keys,
 };
 use crate::{
-    Agent, Card, Decision, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem,
-    Prospect, Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance,
-    Surface, SystemMode, Talk, ToolTable, Trust, Words, acp::Acp, policy::Exceptions,
+    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
+    NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode, Rule,
+    RunRequest, SessionFile, SessionFormat, SessionReader, SessionRoot, SignIn, Surface, SystemMode,
+    ToolTable, ToolUseContext, Trust, acp::Acp, policy::Exceptions,
 };
 use serde_json::json;
 use std::{
@@ -24,7 +25,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct Claude;
 
-static CARD: Card = Card::new(
+static CARD: AgentInfo = AgentInfo::new(
     "claude",
     &["claude-code", "claude_acp"],
     "Claude Code",
@@ -58,7 +59,7 @@ const DEEPEST: usize = 6;
 const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
 
 impl Agent for Claude {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AgentInfo {
         &CARD
     }
 
@@ -70,33 +71,45 @@ impl Agent for Claude {
         problems
     }
 
-    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+    fn native_decision(
+        &self,
+        request: &RunRequest,
+        _surface: Surface,
+        prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
         let rule = prospect.decision.ruling().rule.as_deref().unwrap_or_default();
         let taken_away =
-            matches!(prospect.decision, Decision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
+            matches!(prospect.decision, PolicyDecision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
         match request.permission_mode {
-            _ if taken_away => Stance::Refuses("the tool is taken away from the model"),
+            _ if taken_away => NativeDecision::Refuses("the tool is taken away from the model"),
             // Whether this mode is available is known only once a session is open.
-            PermissionMode::Bypass => Stance::Unknown,
-            _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => Stance::Asks,
-            _ if UNASKED.contains(&prospect.ask.tool.as_str()) => Stance::Runs("reads without asking"),
+            PermissionMode::Bypass => NativeDecision::Unknown,
+            _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => NativeDecision::Asks,
+            _ if UNASKED.contains(&prospect.ask.tool.as_str()) => {
+                NativeDecision::Runs("reads without asking")
+            }
             // It runs commands that it considers harmless, and there is no list of them.
-            _ if prospect.ask.command.is_some() => Stance::Unknown,
-            _ => Stance::Asks,
+            _ if prospect.ask.command.is_some() => NativeDecision::Unknown,
+            _ => NativeDecision::Asks,
         }
     }
 
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = Own::new(&CARD);
+        let mut own = AdapterLaunch::new(&CARD);
         own.set("DISABLE_AUTOUPDATER", "1");
         own.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         own.key_variable = Some("ANTHROPIC_API_KEY");
         own.mode = Some(match request.permission_mode {
-            PermissionMode::Plan => ModeWish::new("plan", true),
+            PermissionMode::Plan => RequestedMode::new("plan", true),
             // Each call is allowed separately, so that the rules are checked for each. Its own mode that allows
             // everything is not available to every user.
-            _ => ModeWish::new("default", true),
+            _ => RequestedMode::new("default", true),
         });
         let held = HeldTools::of(request);
         let mut options = json!({"disallowedTools": held.taken_away});
@@ -110,7 +123,7 @@ impl Agent for Claude {
         let folders: Vec<String> = request
             .include_directories
             .iter()
-            .map(|folder| ground.cwd.join(folder).to_string_lossy().into_owned())
+            .map(|folder| context.cwd.join(folder).to_string_lossy().into_owned())
             .collect();
         if !folders.is_empty() {
             options["additionalDirectories"] = json!(folders);
@@ -125,7 +138,7 @@ impl Agent for Claude {
         }
         own.takes_folders = true;
         own.meta = Some(meta);
-        adapter::launch(plan, ground, look, own)
+        adapter::launch(plan, context, look, own)
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
@@ -137,29 +150,34 @@ impl Agent for Claude {
         })
     }
 
-    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+    fn refuses_workspace(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Option<Failure> {
         let trusted = plan.request.trust == Trust::Full;
-        let settings = workspace::session_end_hooks(ground, look).filter(|_| !trusted)?;
+        let settings = workspace::session_end_hooks(context, look).filter(|_| !trusted)?;
         Some(adapter::refuses_settings(CARD.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
         adapter::words(plan, false, cwd, look)
     }
 
-    fn repertoire(&self) -> Repertoire {
-        Repertoire::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
+    fn features(&self) -> Features {
+        Features::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
     }
 
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(manners::ClaudeManners)))
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(talk, Box::new(profile::ClaudeProfile)))
     }
 
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        _look: &dyn Look,
+        _look: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
         vec![SessionRoot::files(folder.join("projects"), DEEPEST)]
@@ -174,19 +192,23 @@ impl Agent for Claude {
             (Some(_), [_project, session, "subagents", ..]) => Some((*session).to_owned()),
             _ => return None,
         };
-        Some(SessionFile { form: Some(SavedForm::Lines), id: Some(agent.unwrap_or(stem).to_owned()), parent })
+        Some(SessionFile {
+            form: Some(SessionFormat::Lines),
+            id: Some(agent.unwrap_or(stem).to_owned()),
+            parent,
+        })
     }
 
-    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
         let keys = first_keys(head);
         let has = |name: &str| keys.iter().any(|(key, _)| key == name);
         let kind = keys.iter().find(|(key, _)| key == "type").map_or("", |(_, kind)| kind);
         let own = has("parentUuid") || (has("sessionId") && !kind.is_empty()) || has("leafUuid");
-        (own || KINDS.contains(&kind)).then_some(SavedForm::Lines)
+        (own || KINDS.contains(&kind)).then_some(SessionFormat::Lines)
     }
 
-    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
-        (form == SavedForm::Lines).then(|| Box::new(saved::ClaudeFold::new()) as _)
+    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        (form == SessionFormat::Lines).then(|| Box::new(saved::ClaudeReader::new()) as _)
     }
 
     fn tools(&self) -> &'static ToolTable {
@@ -198,7 +220,7 @@ impl Agent for Claude {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
         let names = [

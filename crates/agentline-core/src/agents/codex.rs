@@ -1,19 +1,19 @@
 //! Codex, driven through its ACP adapter `codex-acp`, which includes Codex. Codex runs tools in its own sandbox and
 //! asks for permission to leave it.
 
-mod manners;
+mod profile;
 mod saved;
 mod tools;
 mod workspace;
 
 use super::{
-    adapter::{self, Own, found},
+    adapter::{self, AdapterLaunch, found},
     lines::first_keys,
 };
 use crate::{
-    Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Repertoire, Rule, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SignIn, Stance, Surface,
-    Talk, ToolTable, Trust, Words, acp::Acp,
+    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
+    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest, SessionFile,
+    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, path::Path};
 #[derive(Clone, Copy, Debug)]
 pub struct Codex;
 
-static CARD: Card = Card::new(
+static CARD: AgentInfo = AgentInfo::new(
     "codex",
     &["codex-cli", "codex_acp"],
     "Codex",
@@ -46,7 +46,7 @@ const UUID: usize = 36;
 const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
 
 impl Agent for Codex {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AgentInfo {
         &CARD
     }
 
@@ -56,59 +56,76 @@ impl Agent for Codex {
         problems
     }
 
-    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+    fn native_decision(
+        &self,
+        request: &RunRequest,
+        _surface: Surface,
+        prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
         let runs = prospect.ask.command.is_some() || prospect.looks_at_files();
         match request.permission_mode {
-            PermissionMode::Bypass => Stance::Runs("asks nobody in its mode `agent-full-access`"),
+            PermissionMode::Bypass => NativeDecision::Runs("asks nobody in its mode `agent-full-access`"),
             _ if writes_inside(request) && (runs || (prospect.changes_files() && prospect.inside)) => {
-                Stance::Runs(
+                NativeDecision::Runs(
                     "works in a sandbox that writes in the workspace alone, and asks when it wants out",
                 )
             }
-            _ if runs => Stance::Runs("works in a sandbox that writes nothing, and asks when it wants out"),
-            _ => Stance::Unknown,
+            _ if runs => {
+                NativeDecision::Runs("works in a sandbox that writes nothing, and asks when it wants out")
+            }
+            _ => NativeDecision::Unknown,
         }
     }
 
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
-        let mut own = Own::new(&CARD);
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>> {
+        let mut own = AdapterLaunch::new(&CARD);
         own.key_variable = Some("OPENAI_API_KEY");
         own.mode = Some(match plan.request.permission_mode {
-            PermissionMode::Bypass => ModeWish::new("agent-full-access", false),
-            _ if writes_inside(&plan.request) => ModeWish::new("workspace-write", true),
+            PermissionMode::Bypass => RequestedMode::new("agent-full-access", false),
+            _ if writes_inside(&plan.request) => RequestedMode::new("workspace-write", true),
             // In its mode `agent`, a model decides on permissions and the host is not asked.
-            _ => ModeWish::new("read-only", true),
+            _ => RequestedMode::new("read-only", true),
         });
         own.only_when_asked = true;
         if plan.request.trust != Trust::Full {
-            own.session_cwd = workspace::undeclared(plan, ground);
+            own.session_cwd = workspace::undeclared(plan, context);
         }
-        adapter::launch(plan, ground, look, own)
+        adapter::launch(plan, context, look, own)
     }
 
-    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
-        let settings = workspace::loaded_settings(plan, ground, look);
+    fn refuses_workspace(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Option<Failure> {
+        let settings = workspace::loaded_settings(plan, context, look);
         let settings = settings.filter(|_| plan.request.trust != Trust::Full)?;
         Some(adapter::refuses_settings(CARD.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
         adapter::words(plan, true, cwd, look)
     }
 
-    fn repertoire(&self) -> Repertoire {
-        Repertoire::full(&[])
+    fn features(&self) -> Features {
+        Features::full(&[])
     }
 
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(manners::CodexManners)))
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(talk, Box::new(profile::CodexProfile)))
     }
 
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         // Sessions are in subfolders by year, month and day.
@@ -125,22 +142,22 @@ impl Agent for Codex {
         // The name is a timestamp and a UUID, followed by a suffix in further files of the same session.
         let stem = stem.split('_').next().unwrap_or(stem);
         let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
-        Some(SessionFile { form: Some(SavedForm::Lines), id, parent: None })
+        Some(SessionFile { form: Some(SessionFormat::Lines), id, parent: None })
     }
 
-    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
         let keys = first_keys(head);
         let has = |name: &str| keys.iter().any(|(key, _)| key == name);
         let enveloped = keys.iter().any(|(key, kind)| key == "type" && KINDS.contains(&kind.as_str()));
         let bare = has("id") && has("timestamp") && has("instructions") && !has("type");
-        ((enveloped && has("payload")) || bare).then_some(SavedForm::Lines)
+        ((enveloped && has("payload")) || bare).then_some(SessionFormat::Lines)
     }
 
     fn session_titles(
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
         let file = adapter::home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
         let text = look.read(&file).unwrap_or_default();
@@ -152,8 +169,8 @@ impl Agent for Codex {
         true
     }
 
-    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
-        (form == SavedForm::Lines).then(|| Box::new(saved::CodexFold::new()) as _)
+    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        (form == SessionFormat::Lines).then(|| Box::new(saved::CodexReader::new()) as _)
     }
 
     fn tools(&self) -> &'static ToolTable {
@@ -165,7 +182,7 @@ impl Agent for Codex {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);

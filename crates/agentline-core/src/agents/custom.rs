@@ -1,16 +1,16 @@
 //! Custom agents: any agent that speaks ACP and is configured by its command.
 
-use super::adapter::{self, Own};
+use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, Card, Dialogue, Ground, Launch, Look, Plan, Problem, RunRequest, SignIn, Surface, Talk, Words,
-    acp, config::AgentSettings,
+    Agent, AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan, Problem, PromptText,
+    RunRequest, SignIn, Surface, acp, config::AgentSettings,
 };
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
 /// An agent from the configuration: `[agents.NAME]` with a `command`.
 #[derive(Debug)]
 pub struct Custom {
-    card: &'static Card,
+    info: &'static AgentInfo,
     args: Vec<String>,
     surface: Option<Surface>,
 }
@@ -46,19 +46,19 @@ impl Custom {
     /// Returns the settings that define this agent, for example in another process.
     pub(super) fn settings(&self) -> (String, AgentSettings) {
         let mut settings = AgentSettings::default();
-        let words = std::iter::once(self.card.program.to_owned()).chain(self.args.iter().cloned());
+        let words = std::iter::once(self.info.program.to_owned()).chain(self.args.iter().cloned());
         settings.command = Some(words.collect());
         settings.surface = self.surface;
-        (self.card.id.to_owned(), settings)
+        (self.info.id.to_owned(), settings)
     }
 
     fn new((name, words, surface): &Definition) -> Self {
         let name: &'static str = name.clone().leak();
         let program: &'static str = words.first().cloned().unwrap_or_default().leak();
         let hint: &'static str = format!("sign in as `{name}` itself asks for").leak();
-        let card = Card::new(name, &[], name, program, "", "", "", 0, hint, &[], &[Surface::Acp], None);
+        let info = AgentInfo::new(name, &[], name, program, "", "", "", 0, hint, &[], &[Surface::Acp], None);
         Self {
-            card: Box::leak(Box::new(card)),
+            info: Box::leak(Box::new(info)),
             args: words.iter().skip(1).cloned().collect(),
             surface: *surface,
         }
@@ -66,21 +66,21 @@ impl Custom {
 }
 
 impl Agent for Custom {
-    fn card(&self) -> &'static Card {
-        self.card
+    fn info(&self) -> &'static AgentInfo {
+        self.info
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, self.card);
+        let mut problems = adapter::check(request, surface, self.info);
         problems.extend(adapter::unenforceable(request, surface, |_, _| {
-            let why = format!("it is not known what `{}` does without asking", self.card.id);
+            let why = format!("it is not known what `{}` does without asking", self.info.id);
             let way_out = "leave the rule out, or use an agent that agentline knows";
             Some((why, way_out.into()))
         }));
         if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
             problems.push(
                 Problem::new(
-                    format!("agents.{}.surface", self.card.id),
+                    format!("agents.{}.surface", self.info.id),
                     format!("`{wrong}` cannot be spoken with an agent that we do not know"),
                 )
                 .hint("write `surface = \"acp\"`, or leave it out"),
@@ -89,22 +89,27 @@ impl Agent for Custom {
         problems
     }
 
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
-        let mut own = Own::new(self.card);
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>> {
+        let mut own = AdapterLaunch::new(self.info);
         own.args.clone_from(&self.args);
         own.only_when_asked = true;
-        adapter::launch(plan, ground, look, own)
+        adapter::launch(plan, context, look, own)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
         adapter::words(plan, true, cwd, look)
     }
 
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
-        Box::new(acp::Acp::new(talk, Box::new(acp::manners::Plain)))
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(acp::Acp::new(talk, Box::new(acp::profile::PlainProfile)))
     }
 
-    fn sign_in(&self, _: &Path, _: &BTreeMap<String, String>, _: &Path, _: &dyn Look) -> Vec<SignIn> {
+    fn sign_in(&self, _: &Path, _: &BTreeMap<String, String>, _: &Path, _: &dyn FileSystem) -> Vec<SignIn> {
         Vec::new()
     }
 }

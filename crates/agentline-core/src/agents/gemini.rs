@@ -8,6 +8,7 @@ mod guard;
 mod json;
 mod launch;
 mod live;
+mod native_decision;
 mod overlay;
 mod parts;
 mod policy;
@@ -18,7 +19,6 @@ mod saved;
 mod session_file;
 mod settings;
 mod sign_in;
-mod stance;
 mod store;
 mod stream;
 mod tools;
@@ -26,9 +26,10 @@ mod user;
 mod versions;
 
 use crate::{
-    Abilities, Agent, Card, Dialogue, Ground, Launch, Look, Millis, Plan, Problem, ProjectRef, Prospect,
-    Repertoire, RunRequest, SavedForm, SessionFile, SessionFold, SessionRoot, SessionSpot, SignIn, Stance,
-    Surface, Talk, ToolTable, Version, Words,
+    Agent, AgentInfo, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext, Millis,
+    NativeDecision, Plan, Problem, ProjectRef, PromptText, RunRequest, SessionFile, SessionFilePattern,
+    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, SurfaceFeatures, ToolTable, ToolUseContext,
+    Version,
 };
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct Gemini;
 
-static CARD: Card = Card::new(
+static CARD: AgentInfo = AgentInfo::new(
     "gemini",
     &["gemini-cli", "google:gemini-cli", "gemini_acp"],
     "Gemini CLI",
@@ -63,7 +64,7 @@ static CARD: Card = Card::new(
 const PRESET: &str = include_str!("gemini/gemini_acp.toml");
 
 impl Agent for Gemini {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AgentInfo {
         &CARD
     }
 
@@ -71,19 +72,19 @@ impl Agent for Gemini {
         (name == "gemini_acp").then_some(PRESET)
     }
 
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> Abilities {
-        let headless = Abilities {
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        let headless = SurfaceFeatures {
             works: true,
             resumes: true,
             mcp: true,
             live_usage: true,
             tool_events: true,
-            ..Abilities::default()
+            ..SurfaceFeatures::default()
         };
         match surface {
-            Surface::Json => Abilities { thinking: true, ..headless },
-            Surface::StreamJson => Abilities { streams_text: true, ..headless },
-            Surface::Acp => Abilities {
+            Surface::Json => SurfaceFeatures { thinking: true, ..headless },
+            Surface::StreamJson => SurfaceFeatures { streams_text: true, ..headless },
+            Surface::Acp => SurfaceFeatures {
                 streams_text: true,
                 thinking: true,
                 asks_permission: true,
@@ -111,23 +112,28 @@ impl Agent for Gemini {
         policy::unenforced_in_session(opened, prompt)
     }
 
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
-        launch::launch(plan, ground, look)
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>> {
+        launch::launch(plan, context, look)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
         launch::words(plan, cwd, look)
     }
 
-    fn repertoire(&self) -> Repertoire {
-        Repertoire::full(&[
+    fn features(&self) -> Features {
+        Features::full(&[
             ("auto", "Auto"),
             ("gemini-2.5-pro", "Gemini 2.5 Pro"),
             ("gemini-2.5-flash", "Gemini 2.5 Flash"),
         ])
     }
 
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
         match talk.surface {
             Surface::Json => Box::new(json::GeminiJson::new()),
             Surface::Acp => Box::new(acp::dialogue(talk)),
@@ -139,8 +145,13 @@ impl Agent for Gemini {
         plan.surface == Surface::Acp && live::starts_nothing(&plan.request)
     }
 
-    fn stance(&self, request: &RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
-        stance::stance(request, surface, prospect)
+    fn native_decision(
+        &self,
+        request: &RunRequest,
+        surface: Surface,
+        prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
+        native_decision::native_decision(request, surface, prospect)
     }
 
     fn added_arguments(&self) -> &'static [&'static str] {
@@ -151,31 +162,41 @@ impl Agent for Gemini {
         &tools::TOOLS
     }
 
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
         store::chats(agent_home, cwd, look)
     }
 
-    fn session_spot(&self, folder: PathBuf, session: &str) -> SessionSpot {
+    fn session_file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
         store::spot(folder, session)
     }
 
-    fn session_file_made(&self, spot: &SessionSpot, at: Millis) -> Option<String> {
+    fn session_file_made(&self, spot: &SessionFilePattern, at: Millis) -> Option<String> {
         Some(store::file_made(spot, at))
     }
 
-    fn leftovers(&self, spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+    fn leftovers(
+        &self,
+        spot: &SessionFilePattern,
+        existed_before: &[PathBuf],
+        look: &dyn FileSystem,
+    ) -> Vec<PathBuf> {
         store::twins(spot, existed_before, look)
     }
 
-    fn litter(&self, spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+    fn abandoned(&self, spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
         store::unsaid(spot, look)
     }
 
-    fn empty_duplicates(&self, folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+    fn empty_duplicates(&self, folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
         store::empty_duplicates(folder, look)
     }
 
-    fn stored_secrets(&self, env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
+    fn stored_secrets(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        look: &dyn FileSystem,
+    ) -> Vec<String> {
         environment::stored_secrets(env, home, look)
     }
 
@@ -183,7 +204,7 @@ impl Agent for Gemini {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        _look: &dyn Look,
+        _look: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         vec![store::root(&user::cli_home(env, home))]
     }
@@ -192,17 +213,17 @@ impl Agent for Gemini {
         store::named(path)
     }
 
-    fn session_project(&self, root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+    fn session_project(&self, root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
         store::project(root, path, look)
     }
 
-    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
         saved::form(head)
     }
 
-    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
-        matches!(form, SavedForm::Lines | SavedForm::Whole)
-            .then(|| Box::new(saved::GeminiFold::default()) as Box<dyn SessionFold>)
+    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        matches!(form, SessionFormat::Lines | SessionFormat::Whole)
+            .then(|| Box::new(saved::GeminiReader::default()) as Box<dyn SessionReader>)
     }
 
     fn sign_in(
@@ -210,9 +231,9 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SignIn> {
-        sign_in::sign_in(&user::User::new(cwd, env, home, look))
+        sign_in::sign_in(&user::UserConfig::new(cwd, env, home, look))
     }
 
     fn settings_problems(
@@ -220,9 +241,9 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<Problem> {
-        user::User::new(cwd, env, home, look).problems()
+        user::UserConfig::new(cwd, env, home, look).problems()
     }
 
     fn trusts(
@@ -230,8 +251,8 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Option<bool> {
-        user::User::new(cwd, env, home, look).trusts()
+        user::UserConfig::new(cwd, env, home, look).trusts()
     }
 }

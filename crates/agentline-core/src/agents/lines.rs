@@ -1,7 +1,7 @@
 //! Shared code of readers for line-based sessions: lines are read tolerantly, and damage is recorded.
 
 use crate::{
-    Damage, Millis, SavedSession, moment,
+    Millis, ReadError, SavedSession, moment,
     wire::{Str, Tolerant, mend_surrogates},
 };
 use serde::{
@@ -12,14 +12,14 @@ use std::fmt;
 
 /// A session that is read line by line.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineReader {
     /// The session read so far.
     pub(super) session: SavedSession,
     /// The number of lines read.
     pub(super) count: u64,
 }
 
-impl Lines {
+impl LineReader {
     /// Creates an empty session of this agent.
     pub(super) fn new(agent: &str) -> Self {
         let mut lines = Self::default();
@@ -52,7 +52,7 @@ impl Lines {
             Err(e) if e.is_eof() => "broken off".to_owned(),
             Err(e) => format!("not JSON: {e}"),
         };
-        self.session.damage.push(Damage::new(Some(self.count), why));
+        self.session.damage.push(ReadError::new(Some(self.count), why));
         None
     }
 

@@ -1,18 +1,19 @@
 //! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
 
-mod manners;
 mod message;
+mod profile;
 mod saved;
 #[cfg(test)]
 mod saved_tests;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, Own, found, home_folder};
+use super::adapter::{self, AdapterLaunch, found, home_folder};
 use crate::{
-    Agent, Card, Dialogue, Failure, Ground, Launch, Look, ModeWish, PermissionMode, Plan, Problem, Prospect,
-    Repertoire, Rule, RunRequest, SavedForm, SessionFold, SessionRoot, SignIn, Stance, Surface, Talk,
-    ToolTable, Trust, Words, acp::Acp, policy::Exceptions,
+    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
+    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
+    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
+    policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -24,7 +25,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct OpenCode;
 
-static CARD: Card = Card::new(
+static CARD: AgentInfo = AgentInfo::new(
     "opencode",
     &["opencode-ai", "opencode_acp"],
     "OpenCode",
@@ -72,7 +73,7 @@ const PERMISSIONS: &[(&[&str], &str)] = &[
 ];
 
 impl Agent for OpenCode {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AgentInfo {
         &CARD
     }
 
@@ -83,22 +84,32 @@ impl Agent for OpenCode {
         problems
     }
 
-    fn stance(&self, request: &RunRequest, _surface: Surface, prospect: &Prospect<'_>) -> Stance {
+    fn native_decision(
+        &self,
+        request: &RunRequest,
+        _surface: Surface,
+        prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
         let told = permissions(request).unwrap_or_default();
         let tool = prospect.ask.tool.as_str();
         let name = permission_of(tool).unwrap_or("*");
         match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
             // It asks about paths outside the workspace, unless everything is allowed.
-            _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => Stance::Asks,
-            Some("allow") => Stance::Runs("is told to use the tool without asking"),
-            Some("deny") => Stance::Refuses("is told to refuse the tool"),
-            _ => Stance::Asks,
+            _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => NativeDecision::Asks,
+            Some("allow") => NativeDecision::Runs("is told to use the tool without asking"),
+            Some("deny") => NativeDecision::Refuses("is told to refuse the tool"),
+            _ => NativeDecision::Asks,
         }
     }
 
-    fn launch(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+    fn launch(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = Own::new(&CARD);
+        let mut own = AdapterLaunch::new(&CARD);
         own.args = vec!["acp".to_owned()];
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
@@ -106,8 +117,8 @@ impl Agent for OpenCode {
             own.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
         }
         let plans = request.permission_mode == PermissionMode::Plan;
-        own.mode = Some(ModeWish::new(if plans { "plan" } else { "build" }, plans));
-        let mut launch = adapter::launch(plan, ground, look, own)?;
+        own.mode = Some(RequestedMode::new(if plans { "plan" } else { "build" }, plans));
+        let mut launch = adapter::launch(plan, context, look, own)?;
         if request.trust != Trust::Full {
             let given = launch.env.get(workspace::CONTENT).map(String::as_str);
             let content = workspace::content_for_untrusted(given).map_err(|problem| vec![problem])?;
@@ -124,22 +135,27 @@ impl Agent for OpenCode {
         })
     }
 
-    fn refuses_workspace(&self, plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<Failure> {
+    fn refuses_workspace(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        look: &dyn FileSystem,
+    ) -> Option<Failure> {
         let trusted = plan.request.trust == Trust::Full;
-        let source = workspace::plugin_source(&ground.cwd, &ground.home, look).filter(|_| !trusted)?;
+        let source = workspace::plugin_source(&context.cwd, &context.home, look).filter(|_| !trusted)?;
         Some(adapter::refuses_settings(CARD.title, &source))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
         adapter::words(plan, true, cwd, look)
     }
 
-    fn repertoire(&self) -> Repertoire {
-        Repertoire::full(&[])
+    fn features(&self) -> Features {
+        Features::full(&[])
     }
 
-    fn dialogue(&self, talk: &Talk) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(manners::OpenCodeManners)))
+    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(talk, Box::new(profile::OpenCodeProfile)))
     }
 
     fn sign_in(
@@ -147,7 +163,7 @@ impl Agent for OpenCode {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = |name: &str, plain: &str| {
             env.get(name)
@@ -185,7 +201,7 @@ impl Agent for OpenCode {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn Look,
+        look: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
         if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
@@ -203,13 +219,13 @@ impl Agent for OpenCode {
         names.into_iter().map(|name| SessionRoot::database(data.join(name))).collect()
     }
 
-    fn session_form(&self, head: &[u8]) -> Option<SavedForm> {
+    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
         saved::form(head)
     }
 
-    fn session_fold(&self, form: SavedForm) -> Option<Box<dyn SessionFold>> {
-        matches!(form, SavedForm::Whole | SavedForm::Database)
-            .then(|| Box::new(saved::SavedFold::new()) as Box<dyn SessionFold>)
+    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        matches!(form, SessionFormat::Whole | SessionFormat::Database)
+            .then(|| Box::new(saved::OpenCodeReader::new()) as Box<dyn SessionReader>)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reports invalid settings: the key as the user wrote it, its value, its location and a hint.
 
 use super::{
-    keys::Key,
+    keys::ConfigKey,
     layer::{Layer, LayerKind, VARIABLES},
 };
 use crate::{MARK, Notice, Problem, nearest};
@@ -40,24 +40,24 @@ impl Findings {
 
 /// A value given for a key.
 #[derive(Clone)]
-pub(super) struct Given<'a> {
+pub(super) struct GivenValue<'a> {
     /// The path of the key as spelled, which starts messages: `timeout_ms`, `agents.gemini.program`.
     pub(super) name: String,
     pub(super) value: &'a Value,
     pub(super) layer: &'a Layer,
     pub(super) lines: &'a BTreeMap<String, usize>,
-    pub(super) key: &'static Key,
+    pub(super) key: &'static ConfigKey,
     /// Whether the value is the text of a variable, from which numbers, booleans and lists are parsed.
     pub(super) is_loose: bool,
 }
 
-impl<'a> Given<'a> {
+impl<'a> GivenValue<'a> {
     /// Returns a value nested in this one.
-    pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> Given<'b>
+    pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> GivenValue<'b>
     where
         'a: 'b,
     {
-        Given { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
+        GivenValue { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
     }
 
     /// Returns a problem with the type of the value: `max_turns must be a whole number, got: str`.
@@ -131,7 +131,7 @@ impl<'a> Given<'a> {
 }
 
 /// Returns a problem for two names of one key with different values in one layer.
-pub(super) fn disagreement(one: &Given<'_>, other: &Given<'_>) -> Problem {
+pub(super) fn disagreement(one: &GivenValue<'_>, other: &GivenValue<'_>) -> Problem {
     let (a, b) = (one.label(), other.label());
     one.problem(format!("`{a}` and `{b}` say different things: `{}` and `{}`", one.shown(), other.shown()))
         .hint(format!("keep one of the two: they set the same thing, `{}`", one.key.name))

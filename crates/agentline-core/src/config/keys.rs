@@ -2,7 +2,7 @@
 
 use super::{
     AgentSettings, Config,
-    check::{Findings, Given},
+    check::{Findings, GivenValue},
     layer::VARIABLES,
     read, tables,
     words::show_duration,
@@ -23,7 +23,7 @@ use std::{
 
 /// One setting.
 #[non_exhaustive]
-pub struct Key {
+pub struct ConfigKey {
     /// The name in files, maps and batch lines; its `camelCase` form is accepted too.
     pub name: &'static str,
     /// Other accepted names.
@@ -43,7 +43,7 @@ pub struct Key {
     /// The depth down to which entries of the table are settings of their own, which layers merge.
     pub(super) depth: usize,
     kind: &'static str,
-    pub(super) set: fn(&mut Config, &Given<'_>, &mut Findings) -> Option<()>,
+    pub(super) set: fn(&mut Config, &GivenValue<'_>, &mut Findings) -> Option<()>,
     pub(super) get: fn(&Config) -> Value,
     pub(super) merge: fn(&mut Config, &Config),
     pub(super) restrict: fn(&mut Config, &Config) -> Restriction,
@@ -119,7 +119,7 @@ impl Restriction {
     }
 }
 
-impl Key {
+impl ConfigKey {
     /// Returns the name of the environment variable.
     #[must_use]
     pub fn variable(&self) -> String {
@@ -133,7 +133,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ConfigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
     }
@@ -141,7 +141,7 @@ impl fmt::Debug for Key {
 
 /// Finds a key by any of its names in any spelling.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Key> {
+pub fn find(name: &str) -> Option<&'static ConfigKey> {
     let name = snake_case(name);
     KEYS.iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
 }
@@ -152,7 +152,7 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 /// A type that a setting can have: how it is shown, and how a value of a higher layer overrides a lower one.
-pub(super) trait Place: Clone + Serialize {
+pub(super) trait KeyPath: Clone + Serialize {
     fn show(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -166,45 +166,45 @@ pub(super) trait Place: Clone + Serialize {
     }
 }
 
-impl Place for String {}
-impl Place for bool {}
-impl Place for usize {}
-impl Place for Option<String> {}
-impl Place for Option<PathBuf> {}
-impl Place for Option<bool> {}
-impl Place for Option<Vec<String>> {}
-impl Place for Vec<PathBuf> {}
-impl Place for SystemMode {}
-impl Place for ModelValidation {}
-impl Place for Trust {}
-impl Place for Isolation {}
+impl KeyPath for String {}
+impl KeyPath for bool {}
+impl KeyPath for usize {}
+impl KeyPath for Option<String> {}
+impl KeyPath for Option<PathBuf> {}
+impl KeyPath for Option<bool> {}
+impl KeyPath for Option<Vec<String>> {}
+impl KeyPath for Vec<PathBuf> {}
+impl KeyPath for SystemMode {}
+impl KeyPath for ModelValidation {}
+impl KeyPath for Trust {}
+impl KeyPath for Isolation {}
 
-impl Place for u32 {
+impl KeyPath for u32 {
     fn restrict(&mut self, by: &Self) -> Restriction {
         Restriction::lower(self, by)
     }
 }
 
-impl Place for Option<u32> {
+impl KeyPath for Option<u32> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         Restriction::lower_limit(self, by)
     }
 }
 
-impl Place for Option<u64> {
+impl KeyPath for Option<u64> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         Restriction::lower_limit(self, by)
     }
 }
 
-impl Place for Option<f64> {
+impl KeyPath for Option<f64> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         Restriction::lower_limit(self, by)
     }
 }
 
 /// For lists of rules, restricting means adding rules.
-impl Place for Vec<String> {
+impl KeyPath for Vec<String> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         let mut known: HashSet<&str> = self.iter().map(String::as_str).collect();
         let new: Self = by.iter().filter(|rule| known.insert(rule.as_str())).cloned().collect();
@@ -216,7 +216,7 @@ impl Place for Vec<String> {
     }
 }
 
-impl Place for PermissionMode {
+impl KeyPath for PermissionMode {
     fn restrict(&mut self, by: &Self) -> Restriction {
         if self == by {
             return Restriction::Unchanged;
@@ -228,7 +228,7 @@ impl Place for PermissionMode {
         Restriction::Applied
     }
 }
-impl Place for Duration {
+impl KeyPath for Duration {
     fn show(&self) -> Value {
         show_duration(*self).into()
     }
@@ -237,19 +237,19 @@ impl Place for Duration {
     }
 }
 
-impl Place for Option<Duration> {
+impl KeyPath for Option<Duration> {
     fn show(&self) -> Value {
         self.map_or(Value::Null, |time| time.show())
     }
 }
 
-impl Place for Option<Surface> {
+impl KeyPath for Option<Surface> {
     fn show(&self) -> Value {
         self.map_or("auto", Surface::name).into()
     }
 }
 
-impl Place for Sandbox {
+impl KeyPath for Sandbox {
     fn show(&self) -> Value {
         match self {
             Self::Off => false.into(),
@@ -259,19 +259,19 @@ impl Place for Sandbox {
     }
 }
 
-impl Place for BTreeMap<String, String> {
+impl KeyPath for BTreeMap<String, String> {
     fn overlay(&mut self, above: &Self) {
         self.extend(above.clone());
     }
 }
 
-impl Place for BTreeMap<String, McpServer> {
+impl KeyPath for BTreeMap<String, McpServer> {
     fn overlay(&mut self, above: &Self) {
         self.extend(above.clone());
     }
 }
 
-impl Place for BTreeMap<String, AgentSettings> {
+impl KeyPath for BTreeMap<String, AgentSettings> {
     fn overlay(&mut self, above: &Self) {
         for (id, settings) in above {
             self.entry(id.clone()).or_default().overlay(settings);
@@ -279,7 +279,7 @@ impl Place for BTreeMap<String, AgentSettings> {
     }
 }
 
-impl Place for PriceTable {
+impl KeyPath for PriceTable {
     fn show(&self) -> Value {
         let mut shown = serde_json::json!({ "models": self.models });
         if !self.as_of.is_empty() {
@@ -300,7 +300,7 @@ macro_rules! keys {
     ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
         => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
         /// Every setting, in the order of the documentation.
-        pub static KEYS: &[Key] = &[$(Key {
+        pub static KEYS: &[ConfigKey] = &[$(ConfigKey {
             name: stringify!($name),
             aliases: &[$($alias),*],
             flag: $flag,
@@ -314,13 +314,13 @@ macro_rules! keys {
             get: |config| config.$($place).+.show(),
             merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
             restrict: |below, by| below.$($place).+.restrict(&by.$($place).+),
-            ..Key { $($field: $value,)* ..PLAIN }
+            ..ConfigKey { $($field: $value,)* ..PLAIN }
         }),*];
     };
 }
 
 /// The values that most rows share.
-const PLAIN: Key = Key {
+const PLAIN: ConfigKey = ConfigKey {
     name: "",
     aliases: &[],
     flag: None,

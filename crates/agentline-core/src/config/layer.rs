@@ -159,18 +159,18 @@ impl Layer {
     }
 
     /// Returns the keys and values; empty if the text cannot be parsed, which is then one of the findings.
-    pub(super) fn open(&self, findings: &mut Findings) -> Opened {
+    pub(super) fn open(&self, findings: &mut Findings) -> OpenedLayer {
         match &self.body {
-            Body::Table(table) => Opened { table: table.clone(), lines: BTreeMap::new() },
+            Body::Table(table) => OpenedLayer { table: table.clone(), lines: BTreeMap::new() },
             Body::Broken(problem) => {
                 findings.problems.push(problem.clone());
-                Opened::default()
+                OpenedLayer::default()
             }
             Body::TrustLost(notice) => {
                 findings.trust_lost = Some(notice.clone());
-                Opened::default()
+                OpenedLayer::default()
             }
-            Body::Trusted => Opened {
+            Body::Trusted => OpenedLayer {
                 table: Map::from_iter([("trust".to_owned(), "full".into())]),
                 lines: BTreeMap::new(),
             },
@@ -178,17 +178,17 @@ impl Layer {
             Body::Prices(text) => {
                 let mut opened = self.parse(text, findings);
                 let prices = opened.table.remove("prices").unwrap_or_else(|| opened.table.into());
-                Opened { table: Map::from_iter([("prices".to_owned(), prices)]), lines: BTreeMap::new() }
+                OpenedLayer { table: Map::from_iter([("prices".to_owned(), prices)]), lines: BTreeMap::new() }
             }
         }
     }
 
-    fn parse(&self, text: &str, findings: &mut Findings) -> Opened {
+    fn parse(&self, text: &str, findings: &mut Findings) -> OpenedLayer {
         match toml::from_str::<toml::Table>(text) {
-            Ok(table) => Opened { table: json_table(table), lines: lines(text) },
+            Ok(table) => OpenedLayer { table: json_table(table), lines: lines(text) },
             Err(_) => {
                 findings.problems.extend(syntax_problems(&self.name, text));
-                Opened::default()
+                OpenedLayer::default()
             }
         }
     }
@@ -196,7 +196,7 @@ impl Layer {
 
 /// The settings of a layer, with the line number of each if they come from a text.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct OpenedLayer {
     pub(super) table: Map<String, Value>,
     pub(super) lines: BTreeMap<String, usize>,
 }

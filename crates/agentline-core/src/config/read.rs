@@ -1,7 +1,7 @@
 //! Readers for single values, such as lists, times and modes. Each returns the value or records a problem.
 
 use super::{
-    check::{Findings, Given},
+    check::{Findings, GivenValue},
     words::{comma_list, duration_in},
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
 ];
 
 /// Returns the unit of a bare number in seconds, and the hint on how to write a time.
-fn unit(given: &Given<'_>) -> (f64, &'static str) {
+fn unit(given: &GivenValue<'_>) -> (f64, &'static str) {
     if snake_case(&given.name).ends_with("_ms") {
         (0.001, "write milliseconds, or a time such as `500ms`, `10m`, `1h30m`")
     } else {
@@ -57,7 +57,7 @@ fn unit(given: &Given<'_>) -> (f64, &'static str) {
 }
 
 /// Reads any text without NUL bytes.
-pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
+pub(super) fn text(given: &GivenValue<'_>, findings: &mut Findings) -> Option<String> {
     match given.value {
         Value::String(text) if text.contains('\0') => {
             findings.refuse(given.problem(format!("{} holds a NUL byte", given.name)).hint("remove it"))
@@ -68,7 +68,7 @@ pub(super) fn text(given: &Given<'_>, findings: &mut Findings) -> Option<String>
 }
 
 /// Reads a non-empty text.
-pub(super) fn word(given: &Given<'_>, findings: &mut Findings) -> Option<String> {
+pub(super) fn word(given: &GivenValue<'_>, findings: &mut Findings) -> Option<String> {
     let text = text(given, findings)?;
     if text.trim().is_empty() {
         return findings.refuse(
@@ -81,17 +81,17 @@ pub(super) fn word(given: &Given<'_>, findings: &mut Findings) -> Option<String>
 }
 
 /// Reads a path, relative to the base directory of the layer.
-pub(super) fn path(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
+pub(super) fn path(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
     word(given, findings).map(|text| given.path(&text))
 }
 
 /// Reads a list of paths.
-pub(super) fn paths(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
+pub(super) fn paths(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
     Some(words(given, findings)?.iter().map(|text| given.path(text)).collect())
 }
 
 /// Reads a list of texts. A variable may also contain a comma-separated list; other layers need a real list.
-pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+pub(super) fn words(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let from_variable = given.is_loose.then(|| given.value.as_str()).flatten();
     let unpacked =
         from_variable.and_then(|text| serde_json::from_str::<Value>(text).ok()).filter(Value::is_array);
@@ -111,7 +111,7 @@ pub(super) fn words(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<St
 }
 
 /// Reads names of variables, which contain no `=`.
-pub(super) fn variable_names(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+pub(super) fn variable_names(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let names = words(given, findings)?;
     if names.iter().any(|name| name.contains('=')) {
         // The text after the `=` may be a secret, so the value is not shown.
@@ -123,7 +123,7 @@ pub(super) fn variable_names(given: &Given<'_>, findings: &mut Findings) -> Opti
 }
 
 /// Reads a boolean; a variable may also contain `1`, `yes`, `on` or their opposites.
-pub(super) fn flag(given: &Given<'_>, findings: &mut Findings) -> Option<bool> {
+pub(super) fn flag(given: &GivenValue<'_>, findings: &mut Findings) -> Option<bool> {
     let read = match given.value {
         Value::Bool(flag) => Some(*flag),
         Value::String(text) if given.is_loose => truth(text),
@@ -146,7 +146,7 @@ fn truth(word: &str) -> Option<bool> {
 }
 
 /// Reads a timeout, which must not be zero because it would expire immediately.
-pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
+pub(super) fn clock(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(given, findings)? {
         Some(time) if time > Duration::ZERO => Some(time),
         _ => findings.refuse(
@@ -156,7 +156,7 @@ pub(super) fn clock(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
 }
 
 /// Reads a time that may be zero.
-pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Duration> {
+pub(super) fn pause(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(given, findings)? {
         Some(time) => Some(time),
         None => findings.refuse(
@@ -166,7 +166,7 @@ pub(super) fn pause(given: &Given<'_>, findings: &mut Findings) -> Option<Durati
 }
 
 /// Reads a time given as a number or text; the inner `None` means that it is negative.
-fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
+fn time(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
     let (unit, way_out) = unit(given);
     let number = match given.value {
         Value::Number(number) => number.as_f64(),
@@ -195,7 +195,7 @@ fn time(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Duration>> 
 }
 
 /// Reads a point in time: RFC 3339, or seconds since 1970.
-pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
+pub(super) fn moment(given: &GivenValue<'_>, findings: &mut Findings) -> Option<f64> {
     let read = match given.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => rfc3339(text.trim()).or_else(|| text.trim().parse().ok()),
@@ -219,7 +219,7 @@ pub(super) fn moment(given: &Given<'_>, findings: &mut Findings) -> Option<f64> 
 }
 
 /// Reads a whole number.
-pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
+pub(super) fn count(given: &GivenValue<'_>, findings: &mut Findings) -> Option<u64> {
     let number = match given.value {
         // Some JSON writers emit all numbers as floats.
         Value::Number(number) => number.as_u64().or_else(|| {
@@ -241,26 +241,26 @@ pub(super) fn count(given: &Given<'_>, findings: &mut Findings) -> Option<u64> {
 }
 
 /// Reads a whole number that fits into 32 bits.
-pub(super) fn small_count(given: &Given<'_>, findings: &mut Findings) -> Option<u32> {
+pub(super) fn small_count(given: &GivenValue<'_>, findings: &mut Findings) -> Option<u32> {
     narrow(count(given, findings)?, given, findings)
 }
 
 /// Reads a number of bytes, at least one.
-pub(super) fn size(given: &Given<'_>, findings: &mut Findings) -> Option<usize> {
+pub(super) fn size(given: &GivenValue<'_>, findings: &mut Findings) -> Option<usize> {
     match narrow(count(given, findings)?, given, findings)? {
         0 => findings.refuse(given.problem(format!("{} must be > 0", given.name)).value(given.shown())),
         size => Some(size),
     }
 }
 
-fn narrow<T: TryFrom<u64>>(number: u64, given: &Given<'_>, findings: &mut Findings) -> Option<T> {
+fn narrow<T: TryFrom<u64>>(number: u64, given: &GivenValue<'_>, findings: &mut Findings) -> Option<T> {
     T::try_from(number).ok().or_else(|| {
         findings.refuse(given.problem(format!("{} is too large", given.name)).value(given.shown()))
     })
 }
 
 /// Reads an amount of US dollars.
-pub(super) fn dollars(given: &Given<'_>, findings: &mut Findings) -> Option<f64> {
+pub(super) fn dollars(given: &GivenValue<'_>, findings: &mut Findings) -> Option<f64> {
     let number = match given.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) if given.is_loose => text.trim().trim_start_matches('$').parse().ok(),
@@ -279,7 +279,7 @@ pub(super) fn dollars(given: &Given<'_>, findings: &mut Findings) -> Option<f64>
 
 /// Reads one of a fixed set of words.
 fn choice<T>(
-    given: &Given<'_>,
+    given: &GivenValue<'_>,
     findings: &mut Findings,
     words: &[&str],
     read: impl Fn(&str) -> Option<T>,
@@ -291,7 +291,7 @@ fn choice<T>(
 }
 
 /// Reads a surface; `auto` reads as `None`.
-pub(super) fn surface(given: &Given<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
+pub(super) fn surface(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
     let words: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
     choice(
         given,
@@ -302,14 +302,14 @@ pub(super) fn surface(given: &Given<'_>, findings: &mut Findings) -> Option<Opti
 }
 
 /// Reads a permission mode. For the Gemini key `approval_mode`, the problem lists Gemini's names of the modes.
-pub(super) fn mode(given: &Given<'_>, findings: &mut Findings) -> Option<PermissionMode> {
+pub(super) fn mode(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PermissionMode> {
     let is_gemini_key = snake_case(&given.name) == "approval_mode";
     let words = if is_gemini_key { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
     choice(given, findings, words, PermissionMode::parse)
 }
 
 /// Reads whether a system prompt extends or replaces the agent's own instructions.
-pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<SystemMode> {
+pub(super) fn system_mode(given: &GivenValue<'_>, findings: &mut Findings) -> Option<SystemMode> {
     choice(given, findings, &["append", "replace"], |word| match word {
         "append" => Some(SystemMode::Append),
         "replace" => Some(SystemMode::Replace),
@@ -318,7 +318,7 @@ pub(super) fn system_mode(given: &Given<'_>, findings: &mut Findings) -> Option<
 }
 
 /// Reads how to handle a model that is not in the agent's list.
-pub(super) fn validation(given: &Given<'_>, findings: &mut Findings) -> Option<ModelValidation> {
+pub(super) fn validation(given: &GivenValue<'_>, findings: &mut Findings) -> Option<ModelValidation> {
     choice(given, findings, &["warn", "strict"], |word| match word {
         "warn" | "lenient" => Some(ModelValidation::Warn),
         "strict" => Some(ModelValidation::Strict),
@@ -327,7 +327,7 @@ pub(super) fn validation(given: &Given<'_>, findings: &mut Findings) -> Option<M
 }
 
 /// Reads the trust level of the workspace.
-pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust> {
+pub(super) fn trust(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Trust> {
     choice(given, findings, &["run", "full", "no"], |word| match word {
         "run" => Some(Trust::Run),
         "full" => Some(Trust::Full),
@@ -337,12 +337,12 @@ pub(super) fn trust(given: &Given<'_>, findings: &mut Findings) -> Option<Trust>
 }
 
 /// Reads whether agents run in a pid namespace.
-pub(super) fn isolation(given: &Given<'_>, findings: &mut Findings) -> Option<Isolation> {
+pub(super) fn isolation(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Isolation> {
     choice(given, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
 }
 
 /// Reads a sandbox: a boolean, or the name of the program that creates it. The agent decides which programs are valid.
-pub(super) fn sandbox(given: &Given<'_>, findings: &mut Findings) -> Option<Sandbox> {
+pub(super) fn sandbox(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Sandbox> {
     let switch = |on| if on { Sandbox::On } else { Sandbox::Off };
     if let Value::Bool(on) = given.value {
         return Some(switch(*on));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// One line of `config show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct ConfigRow {
     /// The key; each entry of a table has its own row (`env.NODE_ENV`).
     pub key: String,
     /// The redacted value; null if it is not set.
@@ -20,8 +20,8 @@ pub struct Row {
 impl Config {
     /// Returns every setting, in the order of the documentation.
     #[must_use]
-    pub fn show(&self) -> Vec<Row> {
-        let rows = |key: &super::Key| {
+    pub fn show(&self) -> Vec<ConfigRow> {
+        let rows = |key: &super::ConfigKey| {
             let (is_secret, depth) = (key.is_secret, key.depth);
             leaves(key.name, &(key.get)(self), depth).into_iter().filter_map(move |(name, value)| {
                 let origin = self.origins.get(&name);
@@ -30,7 +30,7 @@ impl Config {
                     return None;
                 }
                 let value = if is_secret || depth > 0 { redacted(last_part(&name), value) } else { value };
-                Some(Row { source: origin.map_or(BUILT_IN, |o| o).to_owned(), key: name, value })
+                Some(ConfigRow { source: origin.map_or(BUILT_IN, |o| o).to_owned(), key: name, value })
             })
         };
         KEYS.iter().filter(|key| key.name != "agent_bin").flat_map(rows).collect()

@@ -1,7 +1,7 @@
 //! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
 use super::{
-    check::{Findings, Given},
+    check::{Findings, GivenValue},
     read,
     words::{comma_list, parse_env, parse_mcp},
 };
@@ -51,7 +51,7 @@ const LONG_PRICE_KEYS: &[&str] = &["above", "input", "output", "cached", "cache_
 const PRICES_KEYS: &[&str] = &["models", "as_of"];
 
 /// Reads variables, given as a table or as a list of `NAME=VALUE`.
-pub(super) fn variables(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+pub(super) fn variables(given: &GivenValue<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
     match &*unpacked(given) {
         Value::Object(table) => every(table, |name, value| {
             let part = given.part(name, value);
@@ -67,7 +67,10 @@ pub(super) fn variables(given: &Given<'_>, findings: &mut Findings) -> Option<BT
 }
 
 /// Reads MCP servers, given as a table by name or as a list of `name=URL` and `name=command args…`.
-pub(super) fn servers(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, McpServer>> {
+pub(super) fn servers(
+    given: &GivenValue<'_>,
+    findings: &mut Findings,
+) -> Option<BTreeMap<String, McpServer>> {
     match &*unpacked(given) {
         Value::Object(table) => every(table, |name, value| {
             Some((name.to_owned(), server(name, &given.part(name, value), findings)?))
@@ -81,7 +84,7 @@ pub(super) fn servers(given: &Given<'_>, findings: &mut Findings) -> Option<BTre
     }
 }
 
-fn server(name: &str, given: &Given<'_>, findings: &mut Findings) -> Option<McpServer> {
+fn server(name: &str, given: &GivenValue<'_>, findings: &mut Findings) -> Option<McpServer> {
     let way_out = "write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program";
     let table = match given.value {
         Value::Object(table) => table,
@@ -108,7 +111,10 @@ fn server(name: &str, given: &Given<'_>, findings: &mut Findings) -> Option<McpS
 }
 
 /// Reads the settings of agents, by id.
-pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTreeMap<String, AgentSettings>> {
+pub(super) fn agents(
+    given: &GivenValue<'_>,
+    findings: &mut Findings,
+) -> Option<BTreeMap<String, AgentSettings>> {
     let table = unpacked(given);
     let Value::Object(table) = &*table else {
         return findings
@@ -144,7 +150,7 @@ pub(super) fn agents(given: &Given<'_>, findings: &mut Findings) -> Option<BTree
 }
 
 /// Reads a command: a program alone, or with its first arguments.
-fn command(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+fn command(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
     let mut words = match given.value {
         Value::String(_) => vec![read::word(given, findings)?],
         _ => read::words(given, findings)?,
@@ -160,7 +166,7 @@ fn command(given: &Given<'_>, findings: &mut Findings) -> Option<Vec<String>> {
 }
 
 /// Reads a program: a bare name is searched on PATH, anything else is a path.
-pub(super) fn program(given: &Given<'_>, findings: &mut Findings) -> Option<PathBuf> {
+pub(super) fn program(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
     let text = read::word(given, findings)?;
     let is_bare = !text.contains(['/', '\\']) && text != "~";
     Some(if is_bare { text.into() } else { given.path(&text) })
@@ -168,11 +174,11 @@ pub(super) fn program(given: &Given<'_>, findings: &mut Findings) -> Option<Path
 
 /// Returns the id of an agent given its id or alias; an unknown name is returned unchanged.
 pub(super) fn agent_id(name: &str) -> String {
-    agents::find(name).map_or_else(|_| name.to_owned(), |agent| agent.card().id.to_owned())
+    agents::find(name).map_or_else(|_| name.to_owned(), |agent| agent.info().id.to_owned())
 }
 
 /// Reads the rows of a price table.
-pub(super) fn prices(given: &Given<'_>, findings: &mut Findings) -> Option<PriceTable> {
+pub(super) fn prices(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PriceTable> {
     let table = unpacked(given);
     let Value::Object(table) = &*table else {
         return findings.refuse(
@@ -194,7 +200,7 @@ pub(super) fn prices(given: &Given<'_>, findings: &mut Findings) -> Option<Price
     })
 }
 
-fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
+fn price(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Price> {
     let Value::Object(table) = given.value else {
         return findings.refuse(given.must_be("a table").hint("write `{ input = 1.25, output = 10.0 }`"));
     };
@@ -222,7 +228,7 @@ fn price(given: &Given<'_>, findings: &mut Findings) -> Option<Price> {
 }
 
 /// Reads the rates that all prices have, including those for long prompts.
-fn rates(given: &Given<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
+fn rates(given: &GivenValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
     let mut dollars = |key: &str| parts.read(key, findings, read::dollars);
     let (input, output, cached) = (dollars("input"), dollars("output"), dollars("cached"));
     let (cache_write, cache_write_long) = (dollars("cache_write"), dollars("cache_write_long"));
@@ -245,13 +251,13 @@ fn rates(given: &Given<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> O
 
 /// The entries of a table with known keys; unknown keys cause a warning.
 struct Parts<'a, 'b> {
-    given: &'b Given<'a>,
+    given: &'b GivenValue<'a>,
     table: &'b Map<String, Value>,
 }
 
 impl<'a, 'b> Parts<'a, 'b> {
     fn of(
-        given: &'b Given<'a>,
+        given: &'b GivenValue<'a>,
         table: &'b Map<String, Value>,
         known: &[&str],
         findings: &mut Findings,
@@ -269,7 +275,7 @@ impl<'a, 'b> Parts<'a, 'b> {
         &self,
         key: &str,
         findings: &mut Findings,
-        read: impl FnOnce(&Given<'_>, &mut Findings) -> Option<T>,
+        read: impl FnOnce(&GivenValue<'_>, &mut Findings) -> Option<T>,
     ) -> Option<Option<T>> {
         match self.table.iter().find(|(name, value)| snake_case(name) == key && !value.is_null()) {
             Some((name, value)) => read(&self.given.part(name, value), findings).map(Some),
@@ -290,7 +296,7 @@ fn every<T>(
 
 /// Reads a list of short forms.
 fn each_word<T>(
-    given: &Given<'_>,
+    given: &GivenValue<'_>,
     items: &[Value],
     findings: &mut Findings,
     parse: impl Fn(&str) -> Result<(String, T), String>,
@@ -308,7 +314,7 @@ fn each_word<T>(
 }
 
 /// Returns the value of a table key; the text of a variable is parsed as JSON or as a comma-separated list.
-fn unpacked<'a>(given: &Given<'a>) -> std::borrow::Cow<'a, Value> {
+fn unpacked<'a>(given: &GivenValue<'a>) -> std::borrow::Cow<'a, Value> {
     match given.value {
         Value::String(text) if given.is_loose => {
             let list = || Value::Array(comma_list(text).into_iter().map(Value::String).collect());

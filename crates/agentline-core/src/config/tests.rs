@@ -27,7 +27,7 @@ fn from_json(value: Value) -> Config {
 }
 
 /// Returns the example of a key as a typed value.
-fn example(key: &Key) -> Value {
+fn example(key: &ConfigKey) -> Value {
     let table: toml::Table = toml::from_str(&format!("x = {}", key.example)).unwrap();
     serde_json::to_value(&table["x"]).unwrap()
 }

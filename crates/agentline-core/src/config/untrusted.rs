@@ -1,6 +1,6 @@
 //! Applies the file of a workspace that the user does not trust in full: it may choose and restrict, but never widen.
 
-use super::{Config, Key, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
+use super::{Config, ConfigKey, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
 use crate::Notice;
 
 /// The code of the warning about what the file of an untrusted workspace changed or tried to change.
@@ -10,10 +10,10 @@ pub const WORKSPACE_CONFIG: &str = "workspace_config";
 #[derive(Debug)]
 pub(super) struct UntrustedReport {
     layer: String,
-    changed: Vec<&'static Key>,
+    changed: Vec<&'static ConfigKey>,
     ignored: Vec<String>,
     /// Rules to add after all layers are read, so that they replace no rules and no higher layer replaces them.
-    rules: Vec<(&'static Key, Config)>,
+    rules: Vec<(&'static ConfigKey, Config)>,
 }
 
 impl UntrustedReport {
@@ -27,7 +27,7 @@ impl UntrustedReport {
     }
 
     /// Records a key that changed the configuration.
-    pub(super) fn changed(&mut self, key: &'static Key) {
+    pub(super) fn changed(&mut self, key: &'static ConfigKey) {
         self.changed.push(key);
     }
 
@@ -35,7 +35,7 @@ impl UntrustedReport {
     pub(super) fn apply(
         &mut self,
         config: &mut Config,
-        key: &'static Key,
+        key: &'static ConfigKey,
         spelled: &str,
         said: &Config,
     ) -> bool {
@@ -87,7 +87,7 @@ impl UntrustedReport {
 
     /// Returns the warning about this layer, if it changed anything or had ignored keys.
     pub(super) fn notice(&self, config: &Config) -> Option<Notice> {
-        let is_in_force = |key: &&&'static Key| {
+        let is_in_force = |key: &&&'static ConfigKey| {
             key.untrusted == UntrustedUse::Add
                 || config.origins.get(key.name).is_some_and(|origin| one_line(origin) == self.layer)
         };
@@ -111,7 +111,7 @@ impl UntrustedReport {
     }
 }
 
-fn verb(key: &Key) -> &'static str {
+fn verb(key: &ConfigKey) -> &'static str {
     match key.untrusted {
         UntrustedUse::Lower => "lowered",
         UntrustedUse::Add => "added rules to",

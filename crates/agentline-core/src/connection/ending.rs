@@ -1,34 +1,47 @@
 //! The end of runs and processes: stops, limits, timeouts, the shutdown ladder, and the last outputs of a run.
 
-use super::{Connection, Here, Life, REVIEW_ASK, SETTLE_ASK};
+use super::{Connection, CurrentLine, ProcessState, REVIEW_ASK, SETTLE_ASK};
 use crate::{
-    Answer, Ask, AskId, Clock, Event, Exit, Failure, FileRow, Kind, Millis, Origin, Output, Record, Room,
-    Ruling, RunId, Rung, Stop, ToolStatus,
-    run::{Run, Stage},
+    Concurrency, ConnectionOutput, Event, ExitReason, Failure, FailureKind, FileRow, HostRequest,
+    HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, StopReason,
+    Timeout, ToolStatus,
+    run::{RunStage, RunState},
 };
 
 impl Connection {
     /// Cancels a run. A run that already has a result keeps it, but ends without further waiting.
-    pub(super) fn cancel(&mut self, id: RunId, signal: i32, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn cancel(
+        &mut self,
+        id: RunId,
+        signal: i32,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
-            Stage::Ended(_) if self.talk.room() == Room::Once => self.close(here.at, out),
+            RunStage::Ended(_) if self.talk.room() == Concurrency::Once => self.close(here.at, out),
             // The answer is complete, but it is no longer reviewed.
-            Stage::Ended(_) if run.wants_review() => run.seen.stop = Some(Stop::Cancel(signal)),
-            Stage::Ended(_) => run.hurried = true,
+            RunStage::Ended(_) if run.wants_review() => run.seen.stop = Some(StopReason::Cancel(signal)),
+            RunStage::Ended(_) => run.hurried = true,
             // The result is known; only the comparison of the disk is cut short.
-            Stage::Settling(_) => run.in_haste = true,
-            _ => self.stop(id, Stop::Cancel(signal), here, out),
+            RunStage::Settling(_) => run.in_haste = true,
+            _ => self.stop(id, StopReason::Cancel(signal), here, out),
         }
     }
 
     /// Stops a run: through the protocol if the surface supports it, otherwise by the shutdown ladder.
-    pub(super) fn stop(&mut self, id: RunId, why: Stop, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn stop(
+        &mut self,
+        id: RunId,
+        why: StopReason,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.stage == Stage::Reviewing {
+        if run.stage == RunStage::Reviewing {
             // The agent is idle, so only the pending review is withdrawn.
             run.seen.stop = Some(why);
-            run.stage = Stage::Ended(here.at);
+            run.stage = RunStage::Ended(here.at);
             run.hurried = true;
             self.withdraw_all(id, out);
             return;
@@ -41,26 +54,26 @@ impl Connection {
     }
 
     /// Ends the run now; the reason is already recorded.
-    pub(super) fn halt(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn halt(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.stage = Stage::Stopping(here.at + run.order.clocks.rung);
+        run.stage = RunStage::Stopping(here.at + run.order.clocks.rung);
         self.withdraw_all(id, out);
-        let in_band = self.life != Life::Gone && self.talk.cancel(id, &mut self.say);
+        let in_band = self.life != ProcessState::Gone && self.talk.cancel(id, &mut self.say);
         if !in_band {
             self.close_for(id, here.at, out);
         }
     }
 
-    fn withdraw_all(&mut self, id: RunId, out: &mut Vec<Output>) {
-        for ask in self.runs.get_mut(&id).map(Run::no_more_asks).unwrap_or_default() {
+    fn withdraw_all(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+        for ask in self.runs.get_mut(&id).map(RunState::no_more_asks).unwrap_or_default() {
             self.asks.remove(&ask);
-            out.push(Output::Withdraw(ask));
+            out.push(ConnectionOutput::Withdraw(ask));
         }
     }
 
     /// Closes the process because of one run: immediately, or after the other runs on it are finished.
-    fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<Output>) {
-        let needs_it = |run: &Run| !matches!(run.stage, Stage::Settling(_) | Stage::Over);
+    fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        let needs_it = |run: &RunState| !matches!(run.stage, RunStage::Settling(_) | RunStage::Over);
         if self.runs.values().any(|run| run.id != id && needs_it(run)) {
             self.retiring = true;
         } else {
@@ -69,34 +82,34 @@ impl Connection {
     }
 
     /// Handles a closed stdout: the agent can report nothing more, so the process is closed.
-    pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<Output>) {
+    pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         for run in self.runs.values_mut() {
-            run.hint(Failure::new(Kind::Crashed, "the agent closed its output and lived on"));
+            run.hint(Failure::new(FailureKind::Crashed, "the agent closed its output and lived on"));
         }
         self.close(at, out);
     }
 
     /// Starts the shutdown ladder, once; later calls leave the current step unchanged.
-    pub(super) fn close(&mut self, at: Millis, out: &mut Vec<Output>) {
+    pub(super) fn close(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         self.retiring = true;
-        if matches!(self.life, Life::Starting(_) | Life::Ready) {
-            let first = if self.stdin_open { Rung::CloseStdin } else { Rung::Interrupt };
+        if matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready) {
+            let first = if self.stdin_open { ShutdownStep::CloseStdin } else { ShutdownStep::Interrupt };
             self.climb(first, at, out);
         }
     }
 
-    fn climb(&mut self, rung: Rung, at: Millis, out: &mut Vec<Output>) {
-        self.life = Life::Closing(rung, at + self.clocks.rung);
-        if rung == Rung::CloseStdin {
+    fn climb(&mut self, rung: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        self.life = ProcessState::Closing(rung, at + self.clocks.rung);
+        if rung == ShutdownStep::CloseStdin {
             self.stdin_open = false;
         }
-        out.push(Output::Close(rung));
+        out.push(ConnectionOutput::Close(rung));
     }
 
     /// Checks limits and timeouts. An input that arrives in time is handled before the timeout is checked.
-    pub(super) fn watch(&mut self, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn watch(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         self.watch_process(here.at, out);
-        let due: Vec<(RunId, Option<Stop>, Option<Clock>)> = self
+        let due: Vec<(RunId, Option<StopReason>, Option<Timeout>)> = self
             .runs
             .values()
             .filter_map(|run| {
@@ -115,73 +128,79 @@ impl Connection {
         self.route(here, out);
     }
 
-    fn watch_process(&mut self, at: Millis, out: &mut Vec<Output>) {
+    fn watch_process(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         match self.life {
-            Life::Closing(rung, until) if at >= until => match rung {
-                Rung::CloseStdin => self.climb(Rung::Interrupt, at, out),
-                Rung::Interrupt => self.climb(Rung::Terminate, at, out),
-                Rung::Terminate => self.climb(Rung::Kill, at, out),
+            ProcessState::Closing(rung, until) if at >= until => match rung {
+                ShutdownStep::CloseStdin => self.climb(ShutdownStep::Interrupt, at, out),
+                ShutdownStep::Interrupt => self.climb(ShutdownStep::Terminate, at, out),
+                ShutdownStep::Terminate => self.climb(ShutdownStep::Kill, at, out),
                 // No exit was reported after the kill, so treat the process as lost.
-                Rung::Kill => self.exited(Exit::Lost),
+                ShutdownStep::Kill => self.exited(ExitReason::Lost),
             },
             _ => self.leave_when_empty(at, out),
         }
     }
 
     /// Closes the process if it has no runs and is either retiring or has exceeded its startup timeout.
-    pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<Output>) {
-        let overdue = matches!(self.life, Life::Starting(since) if at >= since + self.clocks.startup);
+    pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        let overdue = matches!(self.life, ProcessState::Starting(since) if at >= since + self.clocks.startup);
         if self.runs.is_empty() && (self.retiring || overdue) {
             self.close(at, out);
         }
     }
 
-    fn clock_ran_out(&mut self, id: RunId, clock: Clock, here: Here, out: &mut Vec<Output>) {
+    fn clock_ran_out(
+        &mut self,
+        id: RunId,
+        clock: Timeout,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match clock {
-            Clock::Answer if matches!(run.stage, Stage::Settling(_)) => {
-                run.stage = Stage::Over;
-                let disk = crate::Disk { unknown: true, ..crate::Disk::default() };
+            Timeout::Answer if matches!(run.stage, RunStage::Settling(_)) => {
+                run.stage = RunStage::Over;
+                let disk = crate::DiskReport { unknown: true, ..crate::DiskReport::default() };
                 run.disk = Some(disk);
                 self.withdraw_all(id, out);
                 self.talk.settled(id, &mut self.say);
             }
             // No answer in time counts as a denial, so the agent does not hang.
-            Clock::Answer => {
+            Timeout::Answer => {
                 for ask in run.asks.clone() {
-                    out.push(Output::Withdraw(ask));
-                    let no = Answer::Ruled(Ruling::deny("clock", "no answer in time"));
+                    out.push(ConnectionOutput::Withdraw(ask));
+                    let no = HostResponse::Ruled(PermissionDecision::deny("clock", "no answer in time"));
                     self.answer(ask, &no, here, out);
                 }
             }
             // The agent ignores the cancellation: give up this run on a shared process, otherwise start the shutdown
             // ladder.
-            Clock::Cancel => {
-                if self.talk.room() != Room::Once {
-                    run.stage = Stage::Ended(here.at);
+            Timeout::Cancel => {
+                if self.talk.room() != Concurrency::Once {
+                    run.stage = RunStage::Ended(here.at);
                     run.hurried = true;
                 }
                 self.close_for(id, here.at, out);
             }
-            Clock::Linger => self.close(here.at, out),
-            Clock::Quiet => {}
+            Timeout::Linger => self.close(here.at, out),
+            Timeout::Quiet => {}
             clock => {
                 let why = run.clock_text(clock, here.at);
-                self.stop(id, Stop::Clock(clock, why), here, out);
+                self.stop(id, StopReason::Clock(clock, why), here, out);
             }
         }
     }
 
     /// Ends runs that are over: reviews the answer, collects changes, and emits the outcome.
-    pub(super) fn reap(&mut self, here: Here, out: &mut Vec<Output>) {
-        let gone = self.life == Life::Gone;
-        let once = self.talk.room() == Room::Once;
+    pub(super) fn reap(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        let gone = self.life == ProcessState::Gone;
+        let once = self.talk.room() == Concurrency::Once;
         for id in self.runs.keys().copied().collect::<Vec<_>>() {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             let ended = match run.stage {
-                Stage::Ended(_) if once => gone,
-                Stage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
-                Stage::Reviewing | Stage::Settling(_) | Stage::Over => false,
+                RunStage::Ended(_) if once => gone,
+                RunStage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
+                RunStage::Reviewing | RunStage::Settling(_) | RunStage::Over => false,
                 _ => gone,
             };
             if ended {
@@ -191,79 +210,79 @@ impl Connection {
                     self.settle(id, here, out);
                 }
             }
-            if self.runs.get(&id).is_some_and(|run| run.stage == Stage::Over) {
+            if self.runs.get(&id).is_some_and(|run| run.stage == RunStage::Over) {
                 self.finish(id, here, out);
             }
         }
     }
 
     /// Asks the host to review the answer.
-    fn review(&mut self, id: RunId, out: &mut Vec<Output>) {
+    fn review(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         self.finish_text(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let ask = AskId(id.0 << 8 | REVIEW_ASK);
-        let question = Ask::Review {
+        let ask = HostRequestId(id.0 << 8 | REVIEW_ASK);
+        let question = HostRequest::Review {
             text: run.text().to_owned(),
             value: run.value.as_ref().map(|v| v.get().to_owned()),
         };
-        run.stage = Stage::Reviewing;
+        run.stage = RunStage::Reviewing;
         run.asks.insert(ask);
         self.asks.insert(ask, (id, question.clone()));
-        out.push(Output::Ask(id, ask, question));
+        out.push(ConnectionOutput::Ask(id, ask, question));
     }
 
     /// Handles the host's review of the answer.
-    pub(super) fn reviewed(&mut self, id: RunId, answer: &Answer, here: Here) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == Stage::Reviewing) else { return };
+    pub(super) fn reviewed(&mut self, id: RunId, answer: &HostResponse, here: CurrentLine) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == RunStage::Reviewing) else { return };
         match answer {
-            Answer::Again(_) if self.life == Life::Gone => {
-                let gone = Failure::new(Kind::Crashed, "the agent ended before it could be sent on");
+            HostResponse::Again(_) if self.life == ProcessState::Gone => {
+                let gone = Failure::new(FailureKind::Crashed, "the agent ended before it could be sent on");
                 run.reject(gone, here.at);
             }
-            Answer::Again(prompt) => {
+            HostResponse::Again(prompt) => {
                 run.go_on(here.at);
                 self.talk.again(id, prompt, &mut self.say);
             }
-            Answer::Accept { value } => run.accept(value.as_deref(), here.at),
-            Answer::Reject(failure) => run.reject(failure.clone(), here.at),
+            HostResponse::Accept { value } => run.accept(value.as_deref(), here.at),
+            HostResponse::Reject(failure) => run.reject(failure.clone(), here.at),
             _ => run.accept(None, here.at),
         }
     }
 
     /// Asks the shell to read side files to their end and to compare the workspace.
-    fn settle(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    fn settle(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         self.finish_text(id, out);
         self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
         if !run.order.settle {
-            run.stage = Stage::Over;
+            run.stage = RunStage::Over;
             self.talk.settled(id, &mut self.say);
             return;
         }
-        let ask = AskId(id.0 << 8 | SETTLE_ASK);
-        let question = Ask::Settle { reported: run.ledger.reported() };
-        run.stage = Stage::Settling(here.at);
+        let ask = HostRequestId(id.0 << 8 | SETTLE_ASK);
+        let question = HostRequest::Settle { reported: run.ledger.reported() };
+        run.stage = RunStage::Settling(here.at);
         run.asks.insert(ask);
         self.asks.insert(ask, (id, question.clone()));
-        out.push(Output::Ask(id, ask, question));
+        out.push(ConnectionOutput::Ask(id, ask, question));
     }
 
     /// Emits the last outputs of a run.
-    fn finish(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
-        let here = Here { from: Origin::Agentline, line: None, ..here };
+    fn finish(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        let here = CurrentLine { from: Origin::Agentline, line: None, ..here };
         self.route(here, out);
         self.finish_text(id, out);
         // Every started tool call is closed exactly once, here at the latest.
-        let open = self.runs.get(&id).map(Run::open_tools).unwrap_or_default();
+        let open = self.runs.get(&id).map(RunState::open_tools).unwrap_or_default();
         for tool in open {
             self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
         }
-        if self.runs.get_mut(&id).is_some_and(Run::correct_text) {
+        if self.runs.get_mut(&id).is_some_and(RunState::correct_text) {
             let message =
                 "the agent sent part of its answer more than once; `text` is what it recorded in its session";
             self.emit(id, Event::warning("text_repeated", message), here, out);
         }
-        for doubt in self.runs.get(&id).map(Run::doubts).unwrap_or_default() {
+        for doubt in self.runs.get(&id).map(RunState::doubts).unwrap_or_default() {
             self.emit(id, Event::warning(doubt.code, doubt.message), here, out);
         }
         self.warn_about_disk(id, here, out);
@@ -271,18 +290,21 @@ impl Connection {
         self.side_lines.remove(&id);
         let Some(mut run) = self.runs.remove(&id) else { return };
         let mut outcome = run.outcome(here.at);
-        self.veil.outcome(&mut outcome);
+        self.redactor.outcome(&mut outcome);
         for file in &outcome.files {
             let (seq, since) = run.note(&file_change(file), here.at);
-            out.push(Output::Event(id, Record::new(seq, since, Origin::Disk, None, file_change(file))));
+            out.push(ConnectionOutput::Event(
+                id,
+                Record::new(seq, since, Origin::Disk, None, file_change(file)),
+            ));
         }
-        out.push(Output::Done(id, Box::new(outcome)));
-        if self.talk.room() == Room::Once {
+        out.push(ConnectionOutput::Done(id, Box::new(outcome)));
+        if self.talk.room() == Concurrency::Once {
             self.retiring = true;
         }
     }
 
-    fn warn_about_disk(&mut self, id: RunId, here: Here, out: &mut Vec<Output>) {
+    fn warn_about_disk(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
         if disk.shared {
             let message = "another run was active in this workspace, so it cannot be told who changed what";

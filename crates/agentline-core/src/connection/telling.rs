@@ -1,15 +1,21 @@
 //! Turns reports of a dialogue into events of a run: fills in known facts, pairs tool calls, redacts secrets.
 
-use super::{Connection, Here};
+use super::{Connection, CurrentLine};
 use crate::{
-    Event, Millis, Origin, Output, Record, RunId,
-    run::{Run, Waiting},
+    ConnectionOutput, Event, Millis, Origin, Record, RunId,
+    run::{RunState, Waiting},
 };
 use std::collections::VecDeque;
 
 impl Connection {
     /// Handles an event of the agent and emits it.
-    pub(super) fn event(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
+    pub(super) fn event(
+        &mut self,
+        id: RunId,
+        mut event: Event,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match &mut event {
             Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
@@ -21,7 +27,7 @@ impl Connection {
             _ => {}
         }
         // Redact first, so that a call has the same id in every lookup.
-        self.veil.event(&mut event);
+        self.redactor.event(&mut event);
         match &mut event {
             Event::Started(_) if run.has_started() => event = again("started", &id.0.to_string()),
             Event::Started(started) => {
@@ -72,14 +78,21 @@ impl Connection {
     }
 
     /// Handles a piece of text or thought, and emits the part that cannot be the start of a secret.
-    fn take_piece(&mut self, id: RunId, is_thought: bool, text: String, here: Here, out: &mut Vec<Output>) {
+    fn take_piece(
+        &mut self,
+        id: RunId,
+        is_thought: bool,
+        text: String,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.touch(here.at);
         run.begin_turn();
         let arrival = (here.at, here.from, here.line);
         run.waiting.push_back(Waiting::Piece { is_thought, arrival, shown: None });
         let held = if is_thought { &mut run.held_thought } else { &mut run.held_text };
-        let shown = held.push(self.veil.patterns(), text);
+        let shown = held.push(self.redactor.patterns(), text);
         self.learned.extend(held.take_learned());
         fill(&mut run.waiting, is_thought, shown);
         run.held_since = Some(here.at);
@@ -87,13 +100,13 @@ impl Connection {
     }
 
     /// Emits held-back text up to a possible start of a secret, after a short silence.
-    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<Output>) {
-        let due = |run: &&mut Run| run.held_deadline().is_some_and(|when| at >= when);
+    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        let due = |run: &&mut RunState| run.held_deadline().is_some_and(|when| at >= when);
         let mut shown = Vec::new();
         for run in self.runs.values_mut().filter(due) {
             run.held_since = None;
             for (is_thought, held) in [(true, &mut run.held_thought), (false, &mut run.held_text)] {
-                if let Some((piece, texts)) = held.divide(self.veil.patterns()) {
+                if let Some((piece, texts)) = held.divide(self.redactor.patterns()) {
                     divide(&mut run.waiting, is_thought, piece);
                     fill(&mut run.waiting, is_thought, texts);
                 }
@@ -104,22 +117,28 @@ impl Connection {
     }
 
     /// Emits held-back text before another event; a secret that has started may continue after that event.
-    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<Output>) {
+    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let patterns = self.veil.patterns();
+        let patterns = self.redactor.patterns();
         let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
         self.put_held(id, thought, text, out);
     }
 
     /// Emits all held-back text; no more text follows.
-    pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<Output>) {
+    pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let patterns = self.veil.patterns();
+        let patterns = self.redactor.patterns();
         let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
         self.put_held(id, thought, text, out);
     }
 
-    fn put_held(&mut self, id: RunId, thought: Vec<String>, text: Vec<String>, out: &mut Vec<Output>) {
+    fn put_held(
+        &mut self,
+        id: RunId,
+        thought: Vec<String>,
+        text: Vec<String>,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
         fill(&mut run.waiting, true, thought);
@@ -128,13 +147,13 @@ impl Connection {
     }
 
     /// Emits queued events whose redacted form is known, each with the line it came from.
-    fn put_waiting(&mut self, id: RunId, out: &mut Vec<Output>) {
+    fn put_waiting(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         let is_ready = |waiting: &Waiting| !matches!(waiting, Waiting::Piece { shown: None, .. });
         while let Some(run) = self.runs.get_mut(&id)
             && run.waiting.front().is_some_and(is_ready)
             && let Some(waiting) = run.waiting.pop_front()
         {
-            let here = |(at, from, line)| Here { at, from, line };
+            let here = |(at, from, line)| CurrentLine { at, from, line };
             match waiting {
                 Waiting::Event(event, arrival) => self.put(id, *event, here(arrival), out),
                 Waiting::Piece { is_thought, arrival, shown } => {
@@ -149,12 +168,18 @@ impl Connection {
     }
 
     /// Redacts secrets in an event and emits it.
-    pub(super) fn emit(&mut self, id: RunId, mut event: Event, here: Here, out: &mut Vec<Output>) {
-        self.veil.event(&mut event);
+    pub(super) fn emit(
+        &mut self,
+        id: RunId,
+        mut event: Event,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        self.redactor.event(&mut event);
         self.put(id, event, here, out);
     }
 
-    fn put(&mut self, id: RunId, event: Event, here: Here, out: &mut Vec<Output>) {
+    fn put(&mut self, id: RunId, event: Event, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let (seq, since) = run.note(&event, here.at);
         if matches!(event, Event::Unreadable { .. }) {
@@ -164,7 +189,7 @@ impl Connection {
                 run.touch(here.at);
             }
         }
-        out.push(Output::Event(id, Record::new(seq, since, here.from, here.line, event)));
+        out.push(ConnectionOutput::Event(id, Record::new(seq, since, here.from, here.line, event)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The paths where an agent's program may be, in search order.
 
 use super::{Os, Search};
-use crate::{Card, Look, Version};
+use crate::{AgentInfo, FileSystem, Version};
 use serde::Serialize;
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Place {
+pub enum Candidate {
     /// Named by the agent's own path variable.
     PathVariable,
     /// Named by the configuration.
@@ -49,7 +49,7 @@ pub enum Place {
     Cache,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PathVariable => "path variable",
@@ -73,7 +73,7 @@ impl fmt::Display for Place {
     }
 }
 
-use Place::*;
+use Candidate::*;
 
 const UNIX: &[Os] = &[Os::Linux, Os::MacOs];
 const MAC: &[Os] = &[Os::MacOs];
@@ -83,7 +83,7 @@ const ALL: &[Os] = &[Os::Linux, Os::MacOs, Os::Windows];
 
 /// The usual directories. `~` is the home directory, `$NAME` a variable (the row is skipped if it is unset), and `*`
 /// matches any name, newest version first.
-const USUAL: &[(Place, &[Os], &str)] = &[
+const USUAL: &[(Candidate, &[Os], &str)] = &[
     (Npm, UNIX, "$NPM_CONFIG_PREFIX/bin"),
     (Npm, UNIX, "~/.npm-global/bin"),
     (Npm, UNIX, "/usr/local/bin"),
@@ -127,27 +127,31 @@ const USUAL: &[(Place, &[Os], &str)] = &[
 ];
 
 /// Returns every path to check, in order, starting with PATH. Duplicate directories are checked once.
-pub(super) fn candidates(card: &Card, search: &Search<'_>, look: &dyn Look) -> Vec<(Place, PathBuf)> {
-    let mut folders: Vec<(Place, PathBuf)> =
-        path_folders(search).into_iter().map(|folder| (Place::Path, folder)).collect();
+pub(super) fn candidates(
+    info: &AgentInfo,
+    search: &Search<'_>,
+    look: &dyn FileSystem,
+) -> Vec<(Candidate, PathBuf)> {
+    let mut folders: Vec<(Candidate, PathBuf)> =
+        path_folders(search).into_iter().map(|folder| (Candidate::Path, folder)).collect();
     folders.extend(usual(search, look));
     let projects = search.project.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     folders.extend(projects.map(|folder| (NodeModules, folder.join("node_modules").join(".bin"))));
     if let Some(cache) = search.cache {
-        let pinned = format!("{}-{}", card.id, card.pinned);
+        let pinned = format!("{}-{}", info.id, info.pinned);
         let agents = cache.join("agents");
         let bin = |name: &str| (Cache, agents.join(name).join("node_modules").join(".bin"));
         folders.push(bin(&pinned));
         let mut others = look.list(&agents).unwrap_or_default();
-        others.retain(|n| *n != pinned && n.strip_prefix(card.id).is_some_and(|v| v.starts_with('-')));
-        newest_first(&mut others, |n| &n[card.id.len() + 1..]);
+        others.retain(|n| *n != pinned && n.strip_prefix(info.id).is_some_and(|v| v.starts_with('-')));
+        newest_first(&mut others, |n| &n[info.id.len() + 1..]);
         folders.extend(others.iter().map(|n| bin(n)));
     }
     let mut seen = std::collections::HashSet::new();
     folders.retain(|(_, folder)| seen.insert(folder.clone()));
     folders
         .into_iter()
-        .flat_map(|(place, f)| names_in(&f, card.program, search).into_iter().map(move |p| (place, p)))
+        .flat_map(|(place, f)| names_in(&f, info.program, search).into_iter().map(move |p| (place, p)))
         .collect()
 }
 
@@ -160,7 +164,7 @@ pub(super) fn path_folders(search: &Search<'_>) -> Vec<PathBuf> {
 
 /// Returns the usual directories for this machine. A pattern whose parent directory cannot be listed is kept as
 /// written.
-pub(super) fn usual(search: &Search<'_>, look: &dyn Look) -> Vec<(Place, PathBuf)> {
+pub(super) fn usual(search: &Search<'_>, look: &dyn FileSystem) -> Vec<(Candidate, PathBuf)> {
     let mut folders = Vec::new();
     if let Some(prefix) = npmrc_prefix(search, look) {
         folders.push((Npm, if search.os == Os::Windows { prefix } else { prefix.join("bin") }));
@@ -198,7 +202,7 @@ impl Search<'_> {
     }
 }
 
-fn expand(template: &str, search: &Search<'_>, look: &dyn Look) -> Vec<PathBuf> {
+fn expand(template: &str, search: &Search<'_>, look: &dyn FileSystem) -> Vec<PathBuf> {
     let (start, rest) = match template.split_once('/') {
         Some(("", _)) => (Some(PathBuf::from("/")), &template[1..]),
         Some((first, rest)) => (root(first, search), rest),
@@ -233,7 +237,7 @@ fn root(first: &str, search: &Search<'_>) -> Option<PathBuf> {
 }
 
 /// Returns the prefix for global packages from the user's npm configuration.
-fn npmrc_prefix(search: &Search<'_>, look: &dyn Look) -> Option<PathBuf> {
+fn npmrc_prefix(search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
     let text = look.text(&search.home.join(".npmrc"))?;
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;

@@ -1,14 +1,14 @@
 //! Tests of detection on simulated machines.
 
-use super::{Found, Os, Place, Search, find, find_tool};
-use crate::{Card, Version, agents, map_look::MapLook};
+use super::{Candidate, DetectResult, Os, Search, find, find_tool};
+use crate::{AgentInfo, Version, agents, map_look::MemoryFs};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-fn card() -> &'static Card {
-    agents::find("gemini").unwrap().card()
+fn info() -> &'static AgentInfo {
+    agents::find("gemini").unwrap().info()
 }
 
 fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -23,7 +23,7 @@ fn search(env: &BTreeMap<String, String>) -> Search<'_> {
 }
 
 /// Returns the selected place, with the path to start and its version.
-fn won(found: &Found) -> Option<(Place, PathBuf, Option<Version>)> {
+fn won(found: &DetectResult) -> Option<(Candidate, PathBuf, Option<Version>)> {
     let program = found.program.clone()?;
     let place = found.looked.iter().find(|l| l.found)?.place;
     Some((place, program.path, program.version))
@@ -32,38 +32,42 @@ fn won(found: &Found) -> Option<(Place, PathBuf, Option<Version>)> {
 /// Each row is found on its own; of two rows, the upper one wins.
 #[test]
 fn places_are_taken_in_order() {
-    let rows: &[(Place, &str, &str)] = &[
-        (Place::Path, "/p1/lib/node_modules", "/p1/gemini"),
-        (Place::Path, "/p2/lib/node_modules", "/p2/gemini"),
-        (Place::Npm, "/home/u/.npm-global/lib/node_modules", "/home/u/.npm-global/bin/gemini"),
-        (Place::Npm, "/usr/local/lib/node_modules", "/usr/local/bin/gemini"),
-        (Place::Npm, "/home/u/.local/lib/node_modules", "/home/u/.local/bin/gemini"),
-        (Place::Nvm, "/nvm/versions/node/v22.1.0/lib/node_modules", "/nvm/versions/node/v22.1.0/bin/gemini"),
-        (Place::Fnm, "/f/a", "/home/u/.local/share/fnm/node-versions/v20.0.0/installation/bin/gemini"),
-        (Place::Volta, "/v/a", "/home/u/.volta/bin/gemini"),
-        (Place::Asdf, "/as/a", "/home/u/.asdf/installs/nodejs/20.1.0/bin/gemini"),
-        (Place::Asdf, "/as/b", "/home/u/.asdf/shims/gemini"),
-        (Place::Mise, "/m/a", "/home/u/.local/share/mise/installs/node/20.1.0/bin/gemini"),
-        (Place::Pnpm, "/pn/a", "/pnpm-home/gemini"),
-        (Place::Pnpm, "/pn/b", "/home/u/.local/share/pnpm/gemini"),
-        (Place::Bun, "/b/a", "/home/u/.bun/bin/gemini"),
-        (Place::Homebrew, "/h/a", "/home/linuxbrew/.linuxbrew/bin/gemini"),
-        (Place::NodeModules, "/w/p/node_modules", "/w/p/node_modules/.bin/gemini"),
-        (Place::NodeModules, "/w/node_modules", "/w/node_modules/.bin/gemini"),
-        (Place::Cache, "/c/a", "/cache/agents/gemini-0.61.0/node_modules/.bin/gemini"),
-        (Place::Cache, "/c/b", "/cache/agents/gemini-0.60.1/node_modules/.bin/gemini"),
+    let rows: &[(Candidate, &str, &str)] = &[
+        (Candidate::Path, "/p1/lib/node_modules", "/p1/gemini"),
+        (Candidate::Path, "/p2/lib/node_modules", "/p2/gemini"),
+        (Candidate::Npm, "/home/u/.npm-global/lib/node_modules", "/home/u/.npm-global/bin/gemini"),
+        (Candidate::Npm, "/usr/local/lib/node_modules", "/usr/local/bin/gemini"),
+        (Candidate::Npm, "/home/u/.local/lib/node_modules", "/home/u/.local/bin/gemini"),
+        (
+            Candidate::Nvm,
+            "/nvm/versions/node/v22.1.0/lib/node_modules",
+            "/nvm/versions/node/v22.1.0/bin/gemini",
+        ),
+        (Candidate::Fnm, "/f/a", "/home/u/.local/share/fnm/node-versions/v20.0.0/installation/bin/gemini"),
+        (Candidate::Volta, "/v/a", "/home/u/.volta/bin/gemini"),
+        (Candidate::Asdf, "/as/a", "/home/u/.asdf/installs/nodejs/20.1.0/bin/gemini"),
+        (Candidate::Asdf, "/as/b", "/home/u/.asdf/shims/gemini"),
+        (Candidate::Mise, "/m/a", "/home/u/.local/share/mise/installs/node/20.1.0/bin/gemini"),
+        (Candidate::Pnpm, "/pn/a", "/pnpm-home/gemini"),
+        (Candidate::Pnpm, "/pn/b", "/home/u/.local/share/pnpm/gemini"),
+        (Candidate::Bun, "/b/a", "/home/u/.bun/bin/gemini"),
+        (Candidate::Homebrew, "/h/a", "/home/linuxbrew/.linuxbrew/bin/gemini"),
+        (Candidate::NodeModules, "/w/p/node_modules", "/w/p/node_modules/.bin/gemini"),
+        (Candidate::NodeModules, "/w/node_modules", "/w/node_modules/.bin/gemini"),
+        (Candidate::Cache, "/c/a", "/cache/agents/gemini-0.61.0/node_modules/.bin/gemini"),
+        (Candidate::Cache, "/c/b", "/cache/agents/gemini-0.60.1/node_modules/.bin/gemini"),
     ];
     let env = env(&[("PATH", "/p1:/p2::/node"), ("NVM_DIR", "/nvm"), ("PNPM_HOME", "/pnpm-home")]);
     let search = search(&env);
-    let add = |look: MapLook, (i, (_, modules, bin)): (usize, &(Place, &str, &str))| {
+    let add = |look: MemoryFs, (i, (_, modules, bin)): (usize, &(Candidate, &str, &str))| {
         look.package(modules, bin, &format!("0.1.{i}"))
     };
     for first in 0..rows.len() {
-        let base = || MapLook::default().file("/node/node", "");
+        let base = || MemoryFs::default().file("/node/node", "");
         let alone = add(base(), (first, &rows[first]));
         let rest = rows.iter().enumerate().skip(first).fold(base(), add);
         for look in [alone, rest] {
-            let (place, path, version) = won(&find(card(), &search, &look)).unwrap();
+            let (place, path, version) = won(&find(info(), &search, &look)).unwrap();
             assert_eq!((place, path.to_str().unwrap()), (rows[first].0, rows[first].2));
             assert_eq!(version, Some(Version(0, 1, u32::try_from(first).unwrap())), "{path:?}");
         }
@@ -73,7 +77,7 @@ fn places_are_taken_in_order() {
 #[test]
 fn what_was_not_found_is_told_with_its_pattern() {
     let env = env(&[("PATH", "/bin")]);
-    let found = find(card(), &search(&env), &MapLook::default());
+    let found = find(info(), &search(&env), &MemoryFs::default());
     assert_eq!((found.program, found.problem), (None, None));
     let has = |p: &str| found.looked.iter().any(|l| l.path == Path::new(p) && !l.found);
     assert!(has("/bin/gemini") && has("/home/u/.nvm/versions/node/*/bin/gemini"), "{:?}", found.looked);
@@ -86,28 +90,28 @@ fn the_newest_node_comes_first() {
     let bin = |v: &str| format!("/home/u/.nvm/versions/node/{v}/bin/gemini");
     let look = ["v9.9.9", "v20.10.0", "v20.9.1", "latest"]
         .iter()
-        .fold(MapLook::default().file("/bin/node", ""), |look, v| {
+        .fold(MemoryFs::default().file("/bin/node", ""), |look, v| {
             look.package(&format!("/m/{v}"), &bin(v), "1.0.0")
         });
-    let found = find(card(), &search(&env), &look);
+    let found = find(info(), &search(&env), &look);
     let order: Vec<PathBuf> = found.looked.iter().filter(|l| l.found).map(|l| l.path.clone()).collect();
     assert_eq!(order, ["v20.10.0", "v20.9.1", "v9.9.9", "latest"].map(|v| PathBuf::from(bin(v))));
 }
 
 #[test]
 fn the_path_variable_is_the_answer_or_an_error() {
-    let look = MapLook::default().package("/m", "/bin/gemini", "0.61.0").package("/n", "/opt/g", "0.50.0");
+    let look = MemoryFs::default().package("/m", "/bin/gemini", "0.61.0").package("/n", "/opt/g", "0.50.0");
     let look = look.file("/bin/node", "").plain("/opt/notes.txt", "hello");
     let set = |value| env(&[("PATH", "/bin"), ("GEMINI_CLI_PATH", value)]);
 
     let good = set("/opt/g");
-    let found = find(card(), &search(&good), &look);
-    assert_eq!(won(&found), Some((Place::PathVariable, "/opt/g".into(), Some(Version(0, 50, 0)))));
+    let found = find(info(), &search(&good), &look);
+    assert_eq!(won(&found), Some((Candidate::PathVariable, "/opt/g".into(), Some(Version(0, 50, 0)))));
     assert_eq!(found.looked.len(), 1);
 
     for (value, words) in [("/opt/none", "`/opt/none` is not there"), ("/opt/notes.txt", "may be started")] {
         let bad = set(value);
-        let found = find(card(), &search(&bad), &look);
+        let found = find(info(), &search(&bad), &look);
         assert_eq!(found.program, None);
         let problem = found.problem.unwrap();
         assert_eq!(problem.key, "GEMINI_CLI_PATH");
@@ -116,28 +120,28 @@ fn the_path_variable_is_the_answer_or_an_error() {
     }
 
     let empty = set("");
-    assert_eq!(won(&find(card(), &search(&empty), &look)).unwrap().0, Place::Path);
+    assert_eq!(won(&find(info(), &search(&empty), &look)).unwrap().0, Candidate::Path);
     let home = set("~/g");
     let look = look.file("/home/u/g", "\u{7f}ELF");
-    assert_eq!(won(&find(card(), &search(&home), &look)).unwrap().1, Path::new("/home/u/g"));
+    assert_eq!(won(&find(info(), &search(&home), &look)).unwrap().1, Path::new("/home/u/g"));
 }
 
 #[test]
 fn a_configured_program_is_a_path_or_a_name() {
     let env = env(&[("PATH", "/bin:/opt")]);
     let look =
-        MapLook::default().file("/opt/gemini-next", "x").file("/bin/gemini", "x").file("/w/p/tools/g", "x");
+        MemoryFs::default().file("/opt/gemini-next", "x").file("/bin/gemini", "x").file("/w/p/tools/g", "x");
     let look = look.file("/w/p/gemini-next", "planted").file("/w/p/gemini-none", "planted");
     let with = |configured| {
         let search = Search { configured: Some(Path::new(configured)), ..search(&env) };
-        find(card(), &search, &look)
+        find(info(), &search, &look)
     };
     assert_eq!(won(&with("gemini-next")).unwrap().1, Path::new("/opt/gemini-next"));
     assert_eq!(won(&with("tools/g")).unwrap().1, Path::new("/w/p/tools/g"));
     // The configured program takes precedence over the agent's variable, and is used or causes an error.
     let variable = self::env(&[("PATH", "/bin:/opt"), ("GEMINI_CLI_PATH", "/bin/gemini")]);
     let missing = Search { configured: Some(Path::new("/opt/none")), ..search(&variable) };
-    let found = find(card(), &missing, &look);
+    let found = find(info(), &missing, &look);
     assert_eq!(found.program, None);
     assert!(found.problem.unwrap().hint.unwrap().contains("`agent_bin`"));
     assert_eq!(with("gemini-none").problem.unwrap().message, "`gemini-none` is not a file and not on PATH");
@@ -147,16 +151,17 @@ fn a_configured_program_is_a_path_or_a_name() {
 fn a_script_outside_of_path_gets_its_own_node() {
     let env = env(&[("PATH", "/bin")]);
     let bin = "/home/u/.nvm/versions/node/v20.1.0/bin";
-    let look =
-        MapLook::default().package("/m", &format!("{bin}/gemini"), "0.61.0").file(&format!("{bin}/node"), "");
-    let program = find(card(), &search(&env), &look).program.unwrap();
+    let look = MemoryFs::default()
+        .package("/m", &format!("{bin}/gemini"), "0.61.0")
+        .file(&format!("{bin}/node"), "");
+    let program = find(info(), &search(&env), &look).program.unwrap();
     assert_eq!(program.path, Path::new(bin).join("node"));
     assert_eq!(program.args, ["/m/@google/gemini-cli/bundle/gemini.js"]);
     assert_eq!(program.version, Some(Version(0, 61, 0)));
 
     // The same `node` runs a program on PATH if PATH has none.
     let look = look.package("/q", "/bin/gemini", "0.61.0");
-    let program = find(card(), &search(&env), &look).program.unwrap();
+    let program = find(info(), &search(&env), &look).program.unwrap();
     assert_eq!((program.path, program.args.len()), (Path::new(bin).join("node"), 1));
     assert_eq!(find_tool("node", &search(&env), &look), Some(Path::new(bin).join("node")));
 }
@@ -164,8 +169,8 @@ fn a_script_outside_of_path_gets_its_own_node() {
 #[test]
 fn a_file_that_may_not_be_started_is_passed_over() {
     let env = env(&[("PATH", "/a:/b")]);
-    let look = MapLook::default().plain("/a/gemini", "text").file("/b/gemini", "x");
-    let found = find(card(), &search(&env), &look);
+    let look = MemoryFs::default().plain("/a/gemini", "text").file("/b/gemini", "x");
+    let found = find(info(), &search(&env), &look);
     assert_eq!(found.program.unwrap().path, Path::new("/b/gemini"));
     assert_eq!(found.looked[0].note.as_deref(), Some("is not a file that may be started"));
 }
@@ -173,7 +178,7 @@ fn a_file_that_may_not_be_started_is_passed_over() {
 #[test]
 fn the_version_is_of_the_agents_own_package() {
     let env = env(&[("PATH", "/a:/n")]);
-    let look = MapLook::default()
+    let look = MemoryFs::default()
         .file("/n/node", "")
         .link("/a/gemini", "/x/@google/gemini-cli/dist/deep/run.js")
         .file("/x/@google/gemini-cli/dist/deep/run.js", "")
@@ -183,27 +188,27 @@ fn the_version_is_of_the_agents_own_package() {
             r#"{"name":"@google/gemini-cli","version":"0.62.0-nightly.1"}"#,
         )
         .plain("/x/package.json", r#"{"name":"@google/gemini-cli","version":"9.9.9"}"#);
-    assert_eq!(find(card(), &search(&env), &look).program.unwrap().version, Some(Version(0, 62, 0)));
+    assert_eq!(find(info(), &search(&env), &look).program.unwrap().version, Some(Version(0, 62, 0)));
 
-    let volta = MapLook::default()
+    let volta = MemoryFs::default()
         .link("/a/gemini", "/volta/bin/volta-shim")
         .file("/volta/bin/volta-shim", "\u{7f}ELF")
         .plain(
             "/volta/tools/image/packages/@google/gemini-cli/lib/node_modules/@google/gemini-cli/package.json",
             r#"{"name":"@google/gemini-cli","version":"0.58.2"}"#,
         );
-    let program = find(card(), &search(&env), &volta).program.unwrap();
+    let program = find(info(), &search(&env), &volta).program.unwrap();
     assert_eq!((program.path.to_str(), program.version), (Some("/a/gemini"), Some(Version(0, 58, 2))));
 }
 
 #[test]
 fn npm_configuration_names_the_prefix() {
     let env = env(&[("PATH", "/bin")]);
-    let look = MapLook::default()
+    let look = MemoryFs::default()
         .file("/bin/node", "")
         .plain("/home/u/.npmrc", "fund=false\nprefix = ~/packages\n")
         .package("/m", "/home/u/packages/bin/gemini", "0.61.0");
-    assert_eq!(won(&find(card(), &search(&env), &look)).unwrap().1, Path::new("/home/u/packages/bin/gemini"));
+    assert_eq!(won(&find(info(), &search(&env), &look)).unwrap().1, Path::new("/home/u/packages/bin/gemini"));
 }
 
 /// Windows shims are resolved on every system, since only text is read.
@@ -217,7 +222,7 @@ fn windows_shims_become_node_and_script() {
     let windows = Search { os: Os::Windows, ..search(&env) };
     let script = "/roaming/npm/node_modules/@google/gemini-cli/bundle/gemini.js";
     let package = || {
-        MapLook::default().file("/node/node.exe", "").plain(script, "").plain(
+        MemoryFs::default().file("/node/node.exe", "").plain(script, "").plain(
             "/roaming/npm/node_modules/@google/gemini-cli/package.json",
             r#"{"name":"@google/gemini-cli","version":"0.61.0"}"#,
         )
@@ -225,7 +230,7 @@ fn windows_shims_become_node_and_script() {
     let shims: [(&str, &str); 3] = [("gemini.cmd", cmd), ("gemini.ps1", sh), ("gemini", sh)];
     for (name, text) in shims {
         let look = package().file(&format!("/roaming/npm/{name}"), text);
-        let program = find(card(), &windows, &look).program.unwrap();
+        let program = find(info(), &windows, &look).program.unwrap();
         assert_eq!(program.path, Path::new("/node/node.exe"), "{name}");
         assert_eq!(
             (program.args, program.version),
@@ -236,12 +241,12 @@ fn windows_shims_become_node_and_script() {
 
     // A `node` next to the shim is the one that the shim itself would use.
     let look = package().file("/roaming/npm/gemini.cmd", cmd).file("/roaming/npm/node.exe", "");
-    assert_eq!(find(card(), &windows, &look).program.unwrap().path, Path::new("/roaming/npm/node.exe"));
+    assert_eq!(find(info(), &windows, &look).program.unwrap().path, Path::new("/roaming/npm/node.exe"));
 
     // The shell shim may be listed first, but Windows cannot start it; an executable needs no `node`.
     let look =
-        MapLook::default().file("/tools/gemini", "#!/bin/sh\necho hi\n").file("/node/gemini.exe", "MZ");
-    let found = find(card(), &windows, &look);
+        MemoryFs::default().file("/tools/gemini", "#!/bin/sh\necho hi\n").file("/node/gemini.exe", "MZ");
+    let found = find(info(), &windows, &look);
     assert_eq!(found.program.unwrap().path, Path::new("/node/gemini.exe"));
     let refused = found.looked.iter().find(|l| l.path == Path::new("/tools/gemini")).unwrap();
     assert_eq!(refused.note.as_deref(), Some("a shell script that Windows cannot start"));
@@ -252,18 +257,18 @@ fn a_shim_without_node_says_so() {
     let env = env(&[("PATH", "/tools")]);
     let cmd = "\"%dp0%\\x.js\" %*";
     let windows = Search { os: Os::Windows, ..search(&env) };
-    let look = MapLook::default().file("/tools/gemini.cmd", cmd).plain("/tools/x.js", "");
-    let found = find(card(), &windows, &look);
+    let look = MemoryFs::default().file("/tools/gemini.cmd", cmd).plain("/tools/x.js", "");
+    let found = find(info(), &windows, &look);
     assert_eq!(found.program, None);
     assert!(found.looked.iter().any(|l| l.note.as_deref() == Some("needs Node.js, which was not found")));
 }
 
 #[test]
 fn a_stub_is_no_program() {
-    let look = MapLook::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
+    let look = MemoryFs::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
     let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
-    let card = crate::agents::find("gemini").unwrap().card();
-    let found = find(card, &Search::new(&env, Path::new("/h"), Path::new("/w")), &look);
+    let info = crate::agents::find("gemini").unwrap().info();
+    let found = find(info, &Search::new(&env, Path::new("/h"), Path::new("/w")), &look);
     assert_eq!(found.program, None);
     assert!(found.looked[0].note.as_deref().unwrap().contains("install script"), "{:?}", found.looked[0]);
 }

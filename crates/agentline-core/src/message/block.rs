@@ -214,7 +214,7 @@ impl BlockDiff<'_> {
 }
 
 /// Serializes the model's blocks with the `citations` field, which Claude's API has in responses but not in requests.
-pub(crate) struct Said<'a, 'b>(pub(crate) &'a [Block<'b>]);
+pub(crate) struct ModelBlock<'a, 'b>(pub(crate) &'a [Block<'b>]);
 
 #[derive(Serialize)]
 struct SaidText<'a> {
@@ -223,7 +223,7 @@ struct SaidText<'a> {
     citations: (),
 }
 
-impl Serialize for Said<'_, '_> {
+impl Serialize for ModelBlock<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.0.len()))?;
         for block in self.0 {

@@ -1,11 +1,11 @@
 //! Redacts secrets in messages created from saved sessions, which no connection has redacted.
 
 use super::{Block, BlockDiff, Content, ImageSource, Message, Original};
-use crate::{RawJson, Veil};
+use crate::{RawJson, Redactor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-impl Veil {
+impl Redactor {
     /// Redacts every secret in all parts of a message.
     pub fn message(&self, message: &mut Message<'_>) {
         for text in [&mut message.id, &mut message.model, &mut message.stop_reason] {
@@ -89,7 +89,7 @@ impl Veil {
 mod tests {
     use super::*;
     use crate::{
-        BlockOrder, Entry, Part, Role, SavedDiff, SavedResult, SavedSession, SavedTool, unified_view,
+        BlockOrder, Entry, EntryPart, Role, SavedDiff, SavedResult, SavedSession, SavedTool, unified_view,
     };
     use crate::{ToolKind, ToolStatus, ToolUse};
 
@@ -112,17 +112,17 @@ mod tests {
         entry.model = Some(said.clone());
         entry.stop_reason = Some(said.clone());
         entry.parts = vec![
-            Part::text(said.clone()),
-            Part::Thinking { text: said.clone(), signature: Some(said.clone()) },
-            Part::Media(crate::Media::new("image/png", None, Some(said.clone()))),
-            Part::Media(crate::Media::new("image/png", Some(said.clone()), None)),
-            Part::Tool(Box::new(tool)),
+            EntryPart::text(said.clone()),
+            EntryPart::Thinking { text: said.clone(), signature: Some(said.clone()) },
+            EntryPart::Media(crate::Media::new("image/png", None, Some(said.clone()))),
+            EntryPart::Media(crate::Media::new("image/png", Some(said.clone()), None)),
+            EntryPart::Tool(Box::new(tool)),
         ];
         entry.originals = vec![RawJson::new(format!("{{\"a\":\"{SECRET}\"}}"))];
         let session = SavedSession { entries: vec![entry], ..SavedSession::default() };
         let mut message = unified_view(&session, BlockOrder::Turn, false).next().unwrap();
         assert!(serde_json::to_string(&message).unwrap().contains(SECRET));
-        Veil::new([SECRET]).message(&mut message);
+        Redactor::new([SECRET]).message(&mut message);
         let shown = serde_json::to_string(&message).unwrap();
         assert!(!shown.contains(SECRET) && shown.contains(crate::MARK), "{shown}");
     }

@@ -14,16 +14,16 @@ const MAX_FORM_BYTES: usize = 512 << 10;
 
 /// An analyzed command, split into parts.
 #[derive(Clone, Debug)]
-pub(super) struct Command {
+pub(super) struct ParsedCommand {
     /// The simple commands, or the whole command if it is not plain.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CommandPart>,
     /// Whether the command was understood: it runs nothing but its parts.
     pub(super) plain: bool,
 }
 
 /// One part of a command.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct CommandPart {
     /// The text as written.
     pub(super) text: String,
     /// Every form that a `deny` rule may match, with whether more words follow that are known only at run time.
@@ -34,14 +34,14 @@ pub(super) struct Part {
     pub(super) named: BTreeSet<String>,
 }
 
-impl Command {
+impl ParsedCommand {
     /// Analyzes a command. `paths` returns the other paths under which a program's path is known.
     pub(super) fn read(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Self {
         let script = shell::analyze(text, paths);
-        let whole = || vec![Part::new(text.trim().to_owned(), &script.whole)];
+        let whole = || vec![CommandPart::new(text.trim().to_owned(), &script.whole)];
         match &script.plain {
             Some(parts) if parts.len() <= MAX_FORMS => {
-                let part = |(text, analysis): &(String, Analysis)| Part::new(text.clone(), analysis);
+                let part = |(text, analysis): &(String, Analysis)| CommandPart::new(text.clone(), analysis);
                 Self { parts: parts.iter().map(part).collect(), plain: true }
             }
             _ => Self { parts: whole(), plain: false },
@@ -49,7 +49,7 @@ impl Command {
     }
 }
 
-impl Part {
+impl CommandPart {
     fn new(text: String, analysis: &Analysis) -> Self {
         let mut forms: BTreeSet<(String, bool)> = [(text.clone(), false)].into();
         let mut undeterminable = analysis.undeterminable;
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Command {
-        Command::read(text, &|path| vec![path.to_owned()])
+    fn read(text: &str) -> ParsedCommand {
+        ParsedCommand::read(text, &|path| vec![path.to_owned()])
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Predicts what an agent will do under a policy, and who enforces it.
 
-use super::{Decision, Policy, Resolved, changes_files, files};
-use crate::{Agent, PermissionAsk, RunRequest, Surface, ToolKind};
+use super::{Policy, PolicyDecision, ResolvedPath, changes_files, files};
+use crate::{Agent, PermissionRequest, RunRequest, Surface, ToolKind};
 use serde::Serialize;
 
 /// What an agent does with a tool use by itself, before it asks for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stance {
+pub enum NativeDecision {
     /// The agent asks for permission, and agentline's answer applies.
     Asks,
     /// The agent runs the tool without asking, for this reason.
@@ -21,11 +21,11 @@ pub enum Stance {
 /// A possible tool use, for which an agent reports its stance.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Prospect<'a> {
+pub struct ToolUseContext<'a> {
     /// The tool use.
-    pub ask: &'a PermissionAsk,
+    pub ask: &'a PermissionRequest,
     /// The policy's decision about it.
-    pub decision: &'a Decision,
+    pub decision: &'a PolicyDecision,
     /// Whether all files that it names are in the workspace or an included directory.
     pub inside: bool,
 }
@@ -33,7 +33,7 @@ pub struct Prospect<'a> {
 /// The predicted result of a tool use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Explained {
+pub struct Explanation {
     /// `allow`, `deny` or `ask`.
     pub decision: &'static str,
     /// Who decides: `rule`, `mode`, `agentline` or `agent`.
@@ -56,14 +56,15 @@ impl Policy {
         agent: &dyn Agent,
         request: &RunRequest,
         surface: Surface,
-        ask: &PermissionAsk,
-        resolve: &dyn Fn(&str) -> Resolved,
-    ) -> Explained {
+        ask: &PermissionRequest,
+        resolve: &dyn Fn(&str) -> ResolvedPath,
+    ) -> Explanation {
         let decision = self.decide(ask, resolve);
         let inside = files(ask).into_iter().all(|path| resolve(path).inside);
-        let stance = agent.stance(request, surface, &Prospect { ask, decision: &decision, inside });
+        let native_decision =
+            agent.native_decision(request, surface, &ToolUseContext { ask, decision: &decision, inside });
         let ruling = decision.ruling();
-        let told = Explained {
+        let told = Explanation {
             decision: decision.name(),
             by: ruling.by.clone(),
             rule: ruling.rule.clone(),
@@ -71,45 +72,45 @@ impl Policy {
             held_by: "agentline",
             note: None,
         };
-        let by_agent = |told: Explained, decision| Explained {
+        let by_agent = |told: Explanation, decision| Explanation {
             decision,
             by: "agent".into(),
             rule: None,
             reason: None,
             ..told
         };
-        match (stance, &decision) {
-            (Stance::Asks, Decision::Ask(_)) => {
-                Explained { note: Some("refused where nobody is there to be asked".into()), ..told }
+        match (native_decision, &decision) {
+            (NativeDecision::Asks, PolicyDecision::Ask(_)) => {
+                Explanation { note: Some("refused where nobody is there to be asked".into()), ..told }
             }
-            (Stance::Asks, _) => told,
-            (Stance::Runs(why), Decision::Allow(_)) => {
-                Explained { held_by: "agent", note: Some(why.into()), ..told }
+            (NativeDecision::Asks, _) => told,
+            (NativeDecision::Runs(why), PolicyDecision::Allow(_)) => {
+                Explanation { held_by: "agent", note: Some(why.into()), ..told }
             }
             // Where the mode would ask, an agent that does not ask decides by itself.
-            (Stance::Runs(why), Decision::Ask(refusal)) if refusal.by == "mode" => {
-                Explained { held_by: "agent", note: Some(why.into()), ..by_agent(told, "allow") }
+            (NativeDecision::Runs(why), PolicyDecision::Ask(refusal)) if refusal.by == "mode" => {
+                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(told, "allow") }
             }
-            (Stance::Runs(why), _) => {
+            (NativeDecision::Runs(why), _) => {
                 let note = format!("the policy says {}, but the agent {why}", decision.name());
-                Explained { held_by: "nobody", note: Some(note), ..by_agent(told, "allow") }
+                Explanation { held_by: "nobody", note: Some(note), ..by_agent(told, "allow") }
             }
-            (Stance::Refuses(why), Decision::Deny(_)) => {
-                Explained { held_by: "agent", note: Some(why.into()), ..told }
+            (NativeDecision::Refuses(why), PolicyDecision::Deny(_)) => {
+                Explanation { held_by: "agent", note: Some(why.into()), ..told }
             }
-            (Stance::Refuses(why), _) => {
-                Explained { held_by: "agent", note: Some(why.into()), ..by_agent(told, "deny") }
+            (NativeDecision::Refuses(why), _) => {
+                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(told, "deny") }
             }
-            (Stance::Unknown, _) => {
+            (NativeDecision::Unknown, _) => {
                 let note = Some("as far as the agent asks, which is not known".into());
                 let can_ask = agent.abilities(surface, None).asks_permission;
-                Explained { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..told }
+                Explanation { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..told }
             }
         }
     }
 }
 
-impl Prospect<'_> {
+impl ToolUseContext<'_> {
     /// Returns whether a rule decides.
     #[must_use]
     pub fn by_rule(&self) -> bool {

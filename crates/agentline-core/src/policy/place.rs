@@ -9,7 +9,7 @@ const MAX_PATH: usize = 16 << 10;
 /// The real location of a path that an agent named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Resolved {
+pub struct ResolvedPath {
     /// The absolute path without `..`. Links are followed as far as the path exists.
     pub path: String,
     /// The path relative to the workspace, if it is inside. Empty for the workspace itself.
@@ -26,7 +26,7 @@ pub struct Resolved {
     pub has_unknown_names: bool,
 }
 
-impl Resolved {
+impl ResolvedPath {
     /// Creates a location in the workspace from its absolute path and its path relative to the workspace.
     #[must_use]
     pub fn in_workspace(path: impl Into<String>, from_workspace: impl Into<String>) -> Self {
@@ -72,26 +72,26 @@ impl Resolved {
 
 /// The workspace and the included directories, as written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct WorkspaceRoots {
     /// Every path of the workspace; the caller's comes first.
     pub(super) workspace: Vec<String>,
     pub(super) included: Vec<String>,
 }
 
-impl Places {
+impl WorkspaceRoots {
     /// Resolves a path without following links.
-    pub(super) fn resolve(&self, path: &str) -> Resolved {
+    pub(super) fn resolve(&self, path: &str) -> ResolvedPath {
         let root = self.workspace.first().map_or("", String::as_str);
         let path = absolute(root, path);
         for root in &self.workspace {
             if let Some(rest) = below(&path, root) {
-                return Resolved::in_workspace(path.clone(), rest);
+                return ResolvedPath::in_workspace(path.clone(), rest);
             }
         }
         if self.included.iter().any(|root| below(&path, root).is_some()) {
-            return Resolved::included(path);
+            return ResolvedPath::included(path);
         }
-        Resolved::outside(path)
+        ResolvedPath::outside(path)
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) struct PathPattern {
 
 impl PathPattern {
     /// Parses the path of a rule. Returns `None` if its `..` cannot be resolved.
-    pub(super) fn read(text: &str, places: &Places) -> Option<Self> {
+    pub(super) fn read(text: &str, places: &WorkspaceRoots) -> Option<Self> {
         let text = slashes(text);
         let mut text = text.as_str();
         while let Some(rest) = text.strip_prefix("./") {
@@ -141,7 +141,7 @@ impl PathPattern {
     }
 
     /// Returns whether an `allow` rule covers the real location of a path.
-    pub(super) fn permits(&self, at: &Resolved) -> bool {
+    pub(super) fn permits(&self, at: &ResolvedPath) -> bool {
         // Another name of a hard-linked file may be outside the pattern.
         if at.unclear || at.hard_linked || at.path.len() > MAX_PATH {
             return false;
@@ -153,7 +153,7 @@ impl PathPattern {
     }
 
     /// Returns whether a `deny` rule covers a path, by its real location or as written.
-    pub(super) fn refuses(&self, at: &Resolved, spelled: &Resolved) -> bool {
+    pub(super) fn refuses(&self, at: &ResolvedPath, spelled: &ResolvedPath) -> bool {
         // On case-insensitive systems, a `deny` rule ignores case.
         let fold = cfg!(any(windows, target_os = "macos"));
         let too_long = at.path.len() > MAX_PATH || spelled.path.len() > MAX_PATH;
@@ -217,8 +217,8 @@ pub(super) fn slashes(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        Places { workspace: vec!["/ws".into(), "/real/ws".into()], included: vec!["/inc".into()] }
+    fn places() -> WorkspaceRoots {
+        WorkspaceRoots { workspace: vec!["/ws".into(), "/real/ws".into()], included: vec!["/inc".into()] }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! One rule of a policy: which tool uses it matches, and how specifically.
 
 use super::{
-    command::{Command, Part},
+    command::{CommandPart, ParsedCommand},
     glob::WordGlob,
-    place::{PathPattern, Places, Resolved},
+    place::{PathPattern, ResolvedPath, WorkspaceRoots},
     shell,
 };
-use crate::{PermissionAsk, Problem, Rule, ToolKind};
+use crate::{PermissionRequest, Problem, Rule, ToolKind};
 
 /// The limits of a rule: its length in bytes and its number of `*`. They bound the time for matching.
 const MAX_LENGTH: usize = 4096;
@@ -31,7 +31,7 @@ const NAMES_OF_KINDS: &[(ToolKind, &[&str], &[&str])] = &[
 
 /// The list that a rule is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Says {
+pub(crate) enum RuleEffect {
     Allow,
     Ask,
     Deny,
@@ -39,7 +39,7 @@ pub(crate) enum Says {
 
 /// How specifically a rule matches a tool use. The rule with the greatest rank decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
+pub(crate) struct Specificity {
     /// Whether the rule has a pattern.
     pattern: bool,
     /// The number of literal characters in the pattern.
@@ -51,13 +51,13 @@ pub(crate) struct Rank {
     /// The number of literal characters in the tool name.
     name: usize,
     /// The list of the rule. On a tie, `deny` wins over `ask`, and `ask` over `allow`.
-    pub(crate) says: Says,
+    pub(crate) says: RuleEffect,
 }
 
 /// The match of a rule with a target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Met {
-    pub(super) rank: Rank,
+pub(super) struct RuleMatch {
+    pub(super) rank: Specificity,
     /// Whether the rule matches only because the program or its arguments cannot be determined.
     pub(super) undeterminable: bool,
 }
@@ -66,9 +66,9 @@ pub(super) struct Met {
 #[derive(Clone, Debug)]
 pub(super) enum Target<'a> {
     /// A file: its real location, and its path as written.
-    Path { at: Resolved, spelled: Resolved },
+    Path { at: ResolvedPath, spelled: ResolvedPath },
     /// A part of a command.
-    Command { whole: &'a Command, part: &'a Part },
+    Command { whole: &'a ParsedCommand, part: &'a CommandPart },
     /// A host on the web.
     Host(String),
     /// An unknown target.
@@ -77,8 +77,8 @@ pub(super) enum Target<'a> {
 
 /// A parsed rule.
 #[derive(Clone, Debug)]
-pub(super) struct Compiled {
-    pub(super) says: Says,
+pub(super) struct CompiledRule {
+    pub(super) says: RuleEffect,
     /// The rule as written.
     pub(super) text: String,
     rule: Rule,
@@ -92,9 +92,14 @@ pub(super) struct Compiled {
     program: Option<WordGlob>,
 }
 
-impl Compiled {
+impl CompiledRule {
     /// Parses a rule. `key` is the list that contains it.
-    pub(super) fn read(says: Says, key: &str, text: &str, places: &Places) -> Result<Self, Problem> {
+    pub(super) fn read(
+        says: RuleEffect,
+        key: &str,
+        text: &str,
+        places: &WorkspaceRoots,
+    ) -> Result<Self, Problem> {
         let cannot = |why: &str, way_out: &str| {
             let shown: String = text.chars().take(MAX_SHOWN).collect();
             let more = if shown.len() < text.len() { "…" } else { "" };
@@ -153,7 +158,7 @@ impl Compiled {
     }
 
     /// Returns how specific the rule is by itself, for rules that are passed to an agent with its own order.
-    pub(super) fn rank(&self, is_command: bool) -> Rank {
+    pub(super) fn rank(&self, is_command: bool) -> Specificity {
         let length = match &self.path {
             Some(path) if !is_command => path.length,
             _ => self.command_head.chars().filter(|c| *c != '*').count(),
@@ -163,26 +168,26 @@ impl Compiled {
         // A rule for a server applies to all its tools.
         let whole_server = self.rule.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
         let (named, name) = if whole_server { (false, name + 2) } else { (self.is_by_name(), name) };
-        Rank { pattern: self.rule.pattern.is_some(), length, literal, named, name, says: self.says }
+        Specificity { pattern: self.rule.pattern.is_some(), length, literal, named, name, says: self.says }
     }
 
     /// Returns how the rule matches one target of a tool use, if at all.
-    pub(super) fn meets(&self, ask: &PermissionAsk, target: &Target<'_>) -> Option<Met> {
+    pub(super) fn meets(&self, ask: &PermissionRequest, target: &Target<'_>) -> Option<RuleMatch> {
         self.meets_target(ask, self.meets_tool(ask)?, target)
     }
 
     /// Returns how the rule matches a target, given the result of [`Self::meets_tool`].
     pub(super) fn meets_target(
         &self,
-        ask: &PermissionAsk,
+        ask: &PermissionRequest,
         (named, name): (bool, usize),
         target: &Target<'_>,
-    ) -> Option<Met> {
-        let whole = Rank { pattern: false, length: 0, literal: false, named, name, says: self.says };
+    ) -> Option<RuleMatch> {
+        let whole = Specificity { pattern: false, length: 0, literal: false, named, name, says: self.says };
         let Some(pattern) = self.rule.pattern.as_deref() else {
-            return Some(Met { rank: whole, undeterminable: false });
+            return Some(RuleMatch { rank: whole, undeterminable: false });
         };
-        let permits = self.says == Says::Allow;
+        let permits = self.says == RuleEffect::Allow;
         let mut undeterminable = false;
         let length = match target {
             // An `allow` rule must match with certainty; other rules need not.
@@ -210,8 +215,9 @@ impl Compiled {
                 fits_host(domain, host).then_some(domain.len())?
             }
         };
-        let rank = Rank { pattern: true, length, literal: is_literal(pattern) && !undeterminable, ..whole };
-        Some(Met { rank, undeterminable })
+        let rank =
+            Specificity { pattern: true, length, literal: is_literal(pattern) && !undeterminable, ..whole };
+        Some(RuleMatch { rank, undeterminable })
     }
 
     fn command_length(&self) -> usize {
@@ -234,15 +240,15 @@ impl Compiled {
     }
 
     /// Returns whether the rule applies to this tool: whether by its full name, and the number of literal characters.
-    pub(super) fn meets_tool(&self, ask: &PermissionAsk) -> Option<(bool, usize)> {
+    pub(super) fn meets_tool(&self, ask: &PermissionRequest) -> Option<(bool, usize)> {
         let length = self.rule.tool.chars().filter(|c| *c != '*').count();
         let known = NAMES_OF_KINDS
             .iter()
             .any(|(_, names, more)| names.contains(&ask.tool.as_str()) || more.contains(&ask.tool.as_str()));
         let of_kind =
             NAMES_OF_KINDS.iter().find(|(kind, ..)| *kind == kind_of(ask) && !known && ask.server.is_none());
-        let implied =
-            of_kind.map_or(&[][..], |(_, allow, all)| if self.says == Says::Allow { allow } else { all });
+        let implied = of_kind
+            .map_or(&[][..], |(_, allow, all)| if self.says == RuleEffect::Allow { allow } else { all });
         let of_server = ask.server.as_ref().filter(|_| !ask.tool.starts_with("mcp__"));
         let full = of_server.map_or_else(String::new, |server| format!("mcp__{server}__{}", ask.tool));
         let own = [ask.tool.as_str(), &ask.native_tool, &full];
@@ -255,7 +261,7 @@ impl Compiled {
     }
 
     /// Returns whether a text matches the command pattern.
-    fn fits_command(&self, ask: &PermissionAsk, text: &str, fold: bool) -> bool {
+    fn fits_command(&self, ask: &PermissionRequest, text: &str, fold: bool) -> bool {
         // With an agent's own tool name, a pattern without `*` matches every command that starts with it.
         let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
         let begins = own && !self.command_head.contains('*');
@@ -263,12 +269,12 @@ impl Compiled {
             || (begins && WordGlob::read(&self.command_head).and_more().fits(text, fold))
     }
 
-    fn permits_command(&self, ask: &PermissionAsk, whole: &Command, part: &str) -> bool {
+    fn permits_command(&self, ask: &PermissionRequest, whole: &ParsedCommand, part: &str) -> bool {
         let same = self.rule.pattern.as_deref().is_some_and(|p| !p.contains('*') && p == part);
         same || (whole.plain && self.fits_command(ask, part, false))
     }
 
-    fn refuses_command(&self, ask: &PermissionAsk, part: &Part) -> bool {
+    fn refuses_command(&self, ask: &PermissionRequest, part: &CommandPart) -> bool {
         // On case-insensitive systems, a `deny` rule ignores case.
         let fold = cfg!(any(windows, target_os = "macos"));
         let by_path = self.path_head.as_deref().map(|head| {
@@ -280,7 +286,7 @@ impl Compiled {
     }
 
     /// Returns whether text that a program may run names the program of the pattern.
-    fn may_start(&self, part: &Part) -> bool {
+    fn may_start(&self, part: &CommandPart) -> bool {
         let fold = cfg!(any(windows, target_os = "macos"));
         let Some(program) = &self.program else { return false };
         match program.literal().filter(|_| !fold) {
@@ -290,7 +296,7 @@ impl Compiled {
     }
 
     /// Returns whether the pattern may cover a command of which only the first words are known.
-    fn may_refuse_command(&self, part: &Part) -> bool {
+    fn may_refuse_command(&self, part: &CommandPart) -> bool {
         let may_become = |head: &str, form: &str| {
             let (sure, star) = head.split_once('*').map_or((head, false), |(before, _)| (before, true));
             sure.starts_with(form) || sure == form.trim_end() || (star && form.starts_with(sure))
@@ -302,7 +308,7 @@ impl Compiled {
 }
 
 /// Returns the kind of a tool use. If the agent reports none, the command or diffs determine it.
-fn kind_of(ask: &PermissionAsk) -> ToolKind {
+fn kind_of(ask: &PermissionRequest) -> ToolKind {
     match ask.kind {
         ToolKind::Other if ask.command.is_some() => ToolKind::Shell,
         ToolKind::Other if !ask.diffs.is_empty() => ToolKind::Edit,
@@ -311,7 +317,7 @@ fn kind_of(ask: &PermissionAsk) -> ToolKind {
 }
 
 /// Returns the names by which a rule can refer to the server of a tool.
-fn servers(ask: &PermissionAsk) -> impl Iterator<Item = String> {
+fn servers(ask: &PermissionRequest) -> impl Iterator<Item = String> {
     let known = ask.server.as_ref().map(|server| format!("mcp__{server}"));
     let rest = ask.tool.strip_prefix("mcp__").filter(|_| known.is_none()).unwrap_or_default();
     let cuts = rest.match_indices("__").map(|(at, _)| format!("mcp__{}", &rest[..at]));
@@ -328,7 +334,7 @@ fn head_of_command(pattern: &str) -> (&str, bool) {
 }
 
 /// Returns the head with the canonical path of its program, if the program is given by a path.
-fn with_program_path(head: &str, places: &Places) -> Option<String> {
+fn with_program_path(head: &str, places: &WorkspaceRoots) -> Option<String> {
     let program = head.split_whitespace().next().filter(|program| program.contains('/'))?;
     let rest = head.trim_start().strip_prefix(program)?;
     (!program.contains(['*', '?', '~'])).then(|| format!("{}{rest}", places.resolve(program).program()))

@@ -59,7 +59,7 @@ pub(super) struct Analysis {
 
 /// An analyzed command.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Script {
+pub(super) struct ParsedScript {
     /// The simple commands as written, each with its analysis. `None` if anything else runs, or if a redirection writes
     /// to a file.
     pub(super) plain: Option<Vec<(String, Analysis)>>,
@@ -68,7 +68,7 @@ pub(super) struct Script {
 }
 
 /// Analyzes a command. `paths` returns the other paths under which a program's path is known.
-pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
+pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> ParsedScript {
     walk::analyze(text, paths)
 }
 

@@ -27,8 +27,8 @@ enum Use {
     Tool(&'static str, ToolKind),
 }
 
-fn ask(it: Use) -> PermissionAsk {
-    let mut ask = PermissionAsk::default();
+fn ask(it: Use) -> PermissionRequest {
+    let mut ask = PermissionRequest::default();
     let mut set = |tool: &str, native: &str, kind| {
         ask.tool = tool.into();
         ask.native_tool = native.into();
@@ -91,21 +91,21 @@ fn policy(mode: PermissionMode, rules: &str) -> Policy {
 }
 
 /// Resolves paths in the tests: `link` points out of the workspace, and `in` points to `src`.
-fn resolve(policy: &Policy, path: &str) -> Resolved {
+fn resolve(policy: &Policy, path: &str) -> ResolvedPath {
     let at = policy.resolve(path);
     match at.from_workspace.as_deref() {
         Some(rest) if rest == "link" || rest.starts_with("link/") => {
-            Resolved::outside(format!("/out/{rest}"))
+            ResolvedPath::outside(format!("/out/{rest}"))
         }
         Some(rest) if rest.starts_with("in/") => {
             let rest = rest.replacen("in/", "src/", 1);
-            Resolved::in_workspace(format!("/ws/{rest}"), rest)
+            ResolvedPath::in_workspace(format!("/ws/{rest}"), rest)
         }
         _ => at,
     }
 }
 
-fn decided(policy: &Policy, ask: &PermissionAsk) -> String {
+fn decided(policy: &Policy, ask: &PermissionRequest) -> String {
     let decision = policy.decide(ask, &|path| resolve(policy, path));
     let ruling = decision.ruling();
     assert_eq!(ruling.allow, decision.name() == "allow", "{decision:?}");
@@ -400,7 +400,7 @@ fn what_is_no_rule_is_refused_with_the_way_out() {
 #[test]
 fn a_file_with_several_names_is_judged_by_all_of_them() {
     let linked = |path: &str, names: &[&str], more: bool| {
-        Resolved::in_workspace(format!("/ws/{path}"), path)
+        ResolvedPath::in_workspace(format!("/ws/{path}"), path)
             .linked(names.iter().map(|name| (*name).to_owned()).collect(), more)
     };
     for (rules, at, expected) in [
@@ -409,8 +409,8 @@ fn a_file_with_several_names_is_judged_by_all_of_them() {
         ("-Write(/srv/**)", linked("a", &[], true), "deny rule Write(/srv/**)"),
         ("-Write(secret/**)", linked("a", &[], true), "allow mode bypass"),
         ("-Write +Write(src/**)", linked("src/a", &["src/b"], false), "deny rule Write"),
-        ("-Write(secret/**)", Resolved::unclear("/proc/1/cwd/a"), "deny rule Write(secret/**)"),
-        ("-Write +Write(/proc/**)", Resolved::unclear("/proc/1/cwd/a"), "deny rule Write"),
+        ("-Write(secret/**)", ResolvedPath::unclear("/proc/1/cwd/a"), "deny rule Write(secret/**)"),
+        ("-Write +Write(/proc/**)", ResolvedPath::unclear("/proc/1/cwd/a"), "deny rule Write"),
     ] {
         let policy = policy(M::Bypass, rules);
         let decision = policy.decide(&ask(File("Write", "a")), &|_| at.clone());

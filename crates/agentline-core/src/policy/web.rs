@@ -1,10 +1,10 @@
 //! Finds the hosts that a web tool would contact.
 
-use crate::PermissionAsk;
+use crate::PermissionRequest;
 use serde_json::Value;
 
 /// Returns the hosts of every URL in the arguments, or `None` if one of them is unclear.
-pub(super) fn hosts(ask: &PermissionAsk) -> Option<Vec<String>> {
+pub(super) fn hosts(ask: &PermissionRequest) -> Option<Vec<String>> {
     let mut texts = Vec::new();
     let input: Value = serde_json::from_str(ask.input.as_deref()?.get()).ok()?;
     collect(input, &mut texts);
@@ -47,7 +47,7 @@ mod tests {
 
     fn found(json: &str) -> Option<Vec<String>> {
         let input = RawValue::from_string(json.to_owned()).unwrap();
-        hosts(&PermissionAsk { input: Some(input), ..PermissionAsk::default() })
+        hosts(&PermissionRequest { input: Some(input), ..PermissionRequest::default() })
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Redacts saved sessions. The texts of all answers count as one text, because a tool call may split a secret.
 
 use super::{Scanner, StreamRedactor};
-use crate::{Entry, LineVeil, Media, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, Veil};
+use crate::{
+    Entry, EntryPart, LineRedactor, Media, RawJson, Redactor, Role, SavedSession, SavedTool, SessionInfo,
+};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::VecDeque, ops::Range};
 
-impl Veil {
+impl Redactor {
     /// Redacts a whole session, including the agent's own records.
     pub fn session(&self, session: &mut SavedSession) {
         self.session_info(&mut session.info);
@@ -23,8 +25,8 @@ impl Veil {
         for entry in entries.iter().map(Entry::loaded).filter(|entry| entry.role == Role::Assistant) {
             for part in &entry.parts {
                 match part {
-                    Part::Text { text } => answers.scan(self, text),
-                    Part::Thinking { text, .. } => thoughts.scan(self, text),
+                    EntryPart::Text { text } => answers.scan(self, text),
+                    EntryPart::Thinking { text, .. } => thoughts.scan(self, text),
                     _ => {}
                 }
             }
@@ -36,8 +38,8 @@ impl Veil {
                 let of_model = entry.role == Role::Assistant;
                 for part in entry.parts.iter_mut().filter(|_| of_model) {
                     match part {
-                        Part::Text { text } => answers.redact(text),
-                        Part::Thinking { text, .. } => thoughts.redact(text),
+                        EntryPart::Text { text } => answers.redact(text),
+                        EntryPart::Thinking { text, .. } => thoughts.redact(text),
                         _ => {}
                     }
                 }
@@ -62,7 +64,7 @@ impl Veil {
 
     /// Redacts the agent's own records if a secret extends over several of them.
     fn split_records(&self, entries: &mut [Entry]) {
-        let mut lines = LineVeil::new(self.clone());
+        let mut lines = LineRedactor::new(self.clone());
         let (mut shown, mut done) = (VecDeque::new(), 0);
         for at in 0..entries.len() {
             for record in &entries[at].loaded().originals {
@@ -81,13 +83,13 @@ impl Veil {
         [&mut entry.model, &mut entry.stop_reason].into_iter().for_each(|text| self.own_some(text));
         for part in &mut entry.parts {
             match part {
-                Part::Text { text } => self.own(text),
-                Part::Thinking { text, signature } => {
+                EntryPart::Text { text } => self.own(text),
+                EntryPart::Thinking { text, signature } => {
                     self.own(text);
                     self.own_some(signature);
                 }
-                Part::Media(media) => self.media(media),
-                Part::Tool(tool) => self.saved_tool(tool),
+                EntryPart::Media(media) => self.media(media),
+                EntryPart::Tool(tool) => self.saved_tool(tool),
             }
         }
     }
@@ -132,16 +134,16 @@ struct Joined {
 }
 
 impl Joined {
-    fn scan(&mut self, veil: &Veil, text: &str) {
+    fn scan(&mut self, redactor: &Redactor, text: &str) {
         let base = self.ends.last().copied().unwrap_or(0);
-        self.scanner.scan(veil.patterns(), text.as_bytes(), base);
+        self.scanner.scan(redactor.patterns(), text.as_bytes(), base);
         self.scanner.interrupt(base + text.len());
         self.ends.push(base + text.len());
     }
 
     /// Ends the scan. Returns the keys found by their format if a secret was split.
-    fn finish(&mut self, veil: &Veil) -> Option<Vec<String>> {
-        self.scanner.finish(veil.patterns());
+    fn finish(&mut self, redactor: &Redactor) -> Option<Vec<String>> {
+        self.scanner.finish(redactor.patterns());
         let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let keys = self.scanner.keys.iter().map(|found| key(&found.value)).collect();
         self.found = self.scanner.take_found(usize::MAX);
@@ -161,7 +163,7 @@ impl Joined {
         }
         let here = self.found[self.place..].iter().take_while(|place| place.start < end);
         let here = here.map(|place| place.start.max(from) - from..place.end.min(end) - from).collect();
-        if let Cow::Owned(shown) = crate::veil::replace(text, here) {
+        if let Cow::Owned(shown) = crate::redactor::replace(text, here) {
             *text = shown;
         }
     }
@@ -187,7 +189,7 @@ fn replace_records(entry: &mut Entry, shown: &mut VecDeque<String>) -> bool {
 /// Redacts the entries of a session as they are added and grow.
 #[derive(Clone, Debug)]
 pub struct SessionRedactor {
-    veil: Veil,
+    redactor: Redactor,
     /// The state before each entry: of the answers, and of the thoughts.
     before: Vec<(StreamRedactor, StreamRedactor)>,
 }
@@ -195,13 +197,13 @@ pub struct SessionRedactor {
 impl SessionRedactor {
     /// Creates a redactor for the secrets of a veil.
     #[must_use]
-    pub fn new(veil: Veil) -> Self {
-        Self { veil, before: vec![Default::default()] }
+    pub fn new(redactor: Redactor) -> Self {
+        Self { redactor, before: vec![Default::default()] }
     }
 
     /// Redacts the metadata of the session.
     pub fn info(&self, info: &mut SessionInfo) {
-        self.veil.session_info(info);
+        self.redactor.session_info(info);
     }
 
     /// Redacts the entry at this index, which follows the entries before it.
@@ -211,14 +213,14 @@ impl SessionRedactor {
         let (mut answer, mut thought) = self.before[at].clone();
         let mut is_split = false;
         if entry.role == Role::Assistant {
-            let patterns = self.veil.patterns();
+            let patterns = self.redactor.patterns();
             for part in &mut entry.parts {
                 let (stream, text) = match part {
-                    Part::Text { text } => (&mut answer, text),
-                    Part::Thinking { text, .. } => (&mut thought, text),
+                    EntryPart::Text { text } => (&mut answer, text),
+                    EntryPart::Thinking { text, .. } => (&mut thought, text),
                     _ => continue,
                 };
-                let alone = self.veil.text(text).into_owned();
+                let alone = self.redactor.text(text).into_owned();
                 let mut shown = stream.push(patterns, std::mem::take(text)).concat();
                 shown.extend(stream.interrupt(patterns));
                 is_split |= shown != alone;
@@ -226,13 +228,13 @@ impl SessionRedactor {
             }
         }
         self.before.push((answer, thought));
-        self.veil.entry_alone(entry);
+        self.redactor.entry_alone(entry);
         for record in &mut entry.originals {
             // A record contains only its part of a split secret, which cannot be recognized.
             if is_split {
                 *record = RawJson::new("null");
             }
-            self.veil.record(record);
+            self.redactor.record(record);
         }
     }
 }
@@ -250,8 +252,8 @@ mod tests {
         tool.result = Some(result);
         let mut session = SavedSession::default();
         session.entries.push(Entry::new("1", Role::Assistant));
-        session.entries[0].parts.push(Part::Tool(Box::new(tool)));
-        Veil::new(vec!["a-secret-of-ours".to_owned()]).session(&mut session);
+        session.entries[0].parts.push(EntryPart::Tool(Box::new(tool)));
+        Redactor::new(vec!["a-secret-of-ours".to_owned()]).session(&mut session);
         let record = session.entries[0].tools().next().unwrap().result.as_ref().unwrap().original.as_ref();
         let record = record.unwrap().as_str();
         assert!(!record.contains("a-secret-of-ours") && record.starts_with("{\"out\":"), "{record}");

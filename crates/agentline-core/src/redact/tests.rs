@@ -1,7 +1,7 @@
 //! Tests that every spelling of a secret is redacted and that ordinary text stays unchanged.
 
 use super::{Patterns, Scanner, StreamRedactor};
-use crate::{MARK, Veil};
+use crate::{MARK, Redactor};
 use proptest::prelude::*;
 
 const KEY: &str = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY";
@@ -39,7 +39,7 @@ fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
     let signs =
         ["\\", "\"", "%", "+", "/", " ", "é", "\\n", "\\\"", "%41", "&%", "\\u0041", "+/r\"q\\s%é \\t"];
     for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
-        let veil = Veil::new([&secret]);
+        let redactor = Redactor::new([&secret]);
         let encoded = |is_kept: fn(u8) -> bool| -> String {
             let encode =
                 |byte| if is_kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
@@ -58,7 +58,7 @@ fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
         for text in spelled {
             let json = serde_json::to_string(&text).unwrap();
             for text in [text, serde_json::to_string(&json).unwrap(), json] {
-                let hidden = veil.text(&text).into_owned();
+                let hidden = redactor.text(&text).into_owned();
                 assert!(hidden.contains(MARK) && hidden.replace(MARK, "").len() <= 12, "{text} -> {hidden}");
             }
         }
@@ -67,7 +67,7 @@ fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
 
 #[test]
 fn every_encoding_of_a_known_secret_is_hidden() {
-    let veil = Veil::new([KEY]);
+    let redactor = Redactor::new([KEY]);
     let hex: String = KEY.bytes().map(|b| format!("{b:02x}")).collect();
     let percent: String = KEY.bytes().map(|b| format!("%{b:02X}")).collect();
     let mut spelled = vec![
@@ -93,7 +93,7 @@ fn every_encoding_of_a_known_secret_is_hidden() {
     }
     for text in spelled {
         for text in [text.clone(), format!("x {text} y"), serde_json::to_string(&text).unwrap()] {
-            let hidden = veil.text(&text).into_owned();
+            let hidden = redactor.text(&text).into_owned();
             assert!(
                 hidden.contains(MARK) && hidden.replace(MARK, "").len() + 38 <= text.len(),
                 "{text} -> {hidden}"
@@ -102,7 +102,7 @@ fn every_encoding_of_a_known_secret_is_hidden() {
     }
     // Only bytes that also encode neighbouring text remain.
     let pair = base64(format!("user:{KEY}").as_bytes(), STANDARD, true);
-    let hidden = veil.text(&pair).into_owned();
+    let hidden = redactor.text(&pair).into_owned();
     assert!(hidden.replace(MARK, "").len() <= 9, "{hidden}");
 }
 
@@ -112,24 +112,24 @@ fn wrapped_base64_and_lines_of_a_pem_file_are_hidden() {
         (0..6).map(|i| base64(&[i * 40 + 3, 77, 200, 9 + i].repeat(12), STANDARD, false)).collect();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"));
     for secret in [pem.clone(), pem.replace('\n', "\\n")] {
-        let veil = Veil::new([&secret]);
+        let redactor = Redactor::new([&secret]);
         for line in &lines {
-            assert_eq!(veil.text(&format!("+ {line} +")), "+ [redacted] +");
+            assert_eq!(redactor.text(&format!("+ {line} +")), "+ [redacted] +");
         }
-        assert_eq!(veil.text("-----END PRIVATE KEY-----"), "-----END PRIVATE KEY-----");
+        assert_eq!(redactor.text("-----END PRIVATE KEY-----"), "-----END PRIVATE KEY-----");
     }
     let wrapped: Vec<String> = base64(pem.as_bytes(), STANDARD, true)
         .as_bytes()
         .chunks(76)
         .map(|line| String::from_utf8_lossy(line).into_owned())
         .collect();
-    let hidden = Veil::new([&pem]).text(&wrapped.join("\n")).into_owned();
+    let hidden = Redactor::new([&pem]).text(&wrapped.join("\n")).into_owned();
     assert!(hidden.replace(MARK, "").len() < 4, "{hidden}");
 }
 
 #[test]
 fn well_known_shapes_are_hidden_though_nobody_knows_them() {
-    let veil = Veil::default();
+    let redactor = Redactor::default();
     let random = "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m";
     let pem_body = format!("{random}\n").repeat(3);
     let keys = [
@@ -157,17 +157,17 @@ fn well_known_shapes_are_hidden_though_nobody_knows_them() {
         ),
     ];
     for key in &keys {
-        assert_eq!(veil.text(key), MARK, "{key}");
+        assert_eq!(redactor.text(key), MARK, "{key}");
         for (before, after) in [("use ", " now"), ("\"", "\""), ("key=", "&x=1"), ("a\n", "\nb"), ("(", ").")]
         {
             let text = format!("{before}{key}{after}");
-            assert_eq!(veil.text(&text), format!("{before}{MARK}{after}"), "{text}");
+            assert_eq!(redactor.text(&text), format!("{before}{MARK}{after}"), "{text}");
             let quoted = serde_json::to_string(&serde_json::to_string(&text).unwrap()).unwrap();
-            assert!(!veil.text(&quoted).contains(&random[..8]), "{quoted}");
+            assert!(!redactor.text(&quoted).contains(&random[..8]), "{quoted}");
         }
     }
     let quoted = serde_json::to_string(&format!("x\n{}\n", keys[0])).unwrap();
-    assert_eq!(veil.text(&quoted), "\"x[redacted]\\n\"".replace("x[", "x\\n["));
+    assert_eq!(redactor.text(&quoted), "\"x[redacted]\\n\"".replace("x[", "x\\n["));
 }
 
 #[test]
@@ -178,21 +178,21 @@ fn ordinary_text_has_no_such_shape() {
         -----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY----- and -----BEGIN CERTIFICATE-----\nMIIB\n \
         -----BEGIN PRIVATE KEY----- is how a file begins that holds a private key and nothing else but that one key \
         sk-ant-your-key-goes-here-please /AKIAdataAKIAdata11 ya29. AKIAIOSFODNN7EXAMPLEmore";
-    assert_eq!(Veil::default().text(text), text);
-    assert_eq!(Veil::default().text(&text.replace('\n', "\\n")), text.replace('\n', "\\n"));
+    assert_eq!(Redactor::default().text(text), text);
+    assert_eq!(Redactor::default().text(&text.replace('\n', "\\n")), text.replace('\n', "\\n"));
 }
 
 #[test]
 fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
     for key in [KEY, "hunter2-hunter2", "sk-ant-ab0123456789cdef0123"] {
-        let veil = Veil::new([KEY, "hunter2-hunter2"]);
+        let redactor = Redactor::new([KEY, "hunter2-hunter2"]);
         for cut in 1..key.len() {
             let mut stream = StreamRedactor::default();
-            let mut shown = stream.push(veil.patterns(), format!("it is {}", &key[..cut])).concat();
-            shown.extend(stream.interrupt(veil.patterns()));
+            let mut shown = stream.push(redactor.patterns(), format!("it is {}", &key[..cut])).concat();
+            shown.extend(stream.interrupt(redactor.patterns()));
             shown.push('|');
-            shown.extend(stream.push(veil.patterns(), format!("{} and Done.", &key[cut..])));
-            shown.extend(stream.finish(veil.patterns()));
+            shown.extend(stream.push(redactor.patterns(), format!("{} and Done.", &key[cut..])));
+            shown.extend(stream.finish(redactor.patterns()));
             assert!(common(key, &shown.replace(MARK, "")) <= 7, "{cut}: {shown}");
             assert!(shown.starts_with("it is ") && shown.ends_with(" and Done."), "{cut}: {shown}");
         }
@@ -201,12 +201,12 @@ fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
 
 #[test]
 fn a_word_after_a_tool_call_stays() {
-    let veil = Veil::new(["test-key-of-ours"]);
+    let redactor = Redactor::new(["test-key-of-ours"]);
     let mut stream = StreamRedactor::default();
     let mut shown = String::new();
     for piece in ["I run the tes", "Done", " with ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m", "Done. "] {
-        shown.extend(stream.push(veil.patterns(), piece.to_owned()));
-        shown.extend(stream.interrupt(veil.patterns()));
+        shown.extend(stream.push(redactor.patterns(), piece.to_owned()));
+        shown.extend(stream.interrupt(redactor.patterns()));
         shown.push('|');
     }
     assert_eq!(shown, "I run the tes|Done| with [redacted]|Done. |");
@@ -214,7 +214,7 @@ fn a_word_after_a_tool_call_stays() {
 
 #[test]
 fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
-    let (one, two) = (Veil::new(["first-secret"]), Veil::new(["first-secret", "first-one-more"]));
+    let (one, two) = (Redactor::new(["first-secret"]), Redactor::new(["first-secret", "first-one-more"]));
     let mut stream = StreamRedactor::default();
     let mut shown = stream.push(one.patterns(), "a first-".into()).concat();
     shown.extend(stream.push(two.patterns(), "one-more b".into()));
@@ -227,26 +227,26 @@ fn a_private_key_that_a_diff_removes_is_hidden() {
     let body = vec!["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"; 20].join("\n-");
     let diff =
         format!("@@ -1,22 +0,0 @@\n------BEGIN PRIVATE KEY-----\n-{body}\n------END PRIVATE KEY-----\n x");
-    assert_eq!(Veil::default().text(&diff), "@@ -1,22 +0,0 @@\n-[redacted]\n x");
+    assert_eq!(Redactor::default().text(&diff), "@@ -1,22 +0,0 @@\n-[redacted]\n x");
 }
 
 #[test]
 fn characters_are_never_cut() {
     // A secret whose decoded spelling starts and ends inside a character.
-    let veil = Veil::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
+    let redactor = Redactor::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
     for text in
         ["é©password", "\u{a9}passwordÃ", "éééé©", "größte-Größe", "pass-\\ud83d\\ude00-word", "pass-😀-word"]
     {
-        let _ = veil.text(text);
+        let _ = redactor.text(text);
         let mut stream = StreamRedactor::default();
         for piece in text.chars() {
-            let _ = stream.push(veil.patterns(), piece.to_string());
+            let _ = stream.push(redactor.patterns(), piece.to_string());
         }
-        let _ = stream.finish(veil.patterns());
+        let _ = stream.finish(redactor.patterns());
     }
-    assert_eq!(veil.text("x pass-\\ud83d\\ude00-word y"), "x [redacted] y");
-    assert_eq!(veil.text("x pass-😀-word y"), "x [redacted] y");
-    assert_eq!(veil.text("x gr%C3%B6%c3%9fte-Gr\\u00f6\\\\u00dfe y"), "x [redacted] y");
+    assert_eq!(redactor.text("x pass-\\ud83d\\ude00-word y"), "x [redacted] y");
+    assert_eq!(redactor.text("x pass-😀-word y"), "x [redacted] y");
+    assert_eq!(redactor.text("x gr%C3%B6%c3%9fte-Gr\\u00f6\\\\u00dfe y"), "x [redacted] y");
 }
 
 proptest! {
@@ -276,16 +276,16 @@ proptest! {
         secret in prop_oneof![Just(KEY), Just("deadbeefcafe0123"), Just("ud83d-secret"), Just("0041-secret")],
         cut in 0usize..60,
     ) {
-        let veil = Veil::new([secret]);
+        let redactor = Redactor::new([secret]);
         let text = format!("{before}{secret} ");
-        let whole = veil.text(&text);
+        let whole = redactor.text(&text);
         prop_assert!(!whole.contains(secret), "{:?}", whole);
         let (mut stream, cut) = (StreamRedactor::default(), cut.min(text.len()));
         let mut shown: String = [&text[..cut], &text[cut..]]
             .iter()
-            .flat_map(|piece| stream.push(veil.patterns(), (*piece).to_owned()))
+            .flat_map(|piece| stream.push(redactor.patterns(), (*piece).to_owned()))
             .collect();
-        shown.extend(stream.finish(veil.patterns()));
+        shown.extend(stream.finish(redactor.patterns()));
         prop_assert!(!shown.contains(secret), "{:?}", shown);
     }
 
@@ -302,17 +302,17 @@ proptest! {
         cuts in proptest::collection::vec(0usize..300, 0..12),
     ) {
         let text = parts.concat();
-        let veil = Veil::new([KEY]);
+        let redactor = Redactor::new([KEY]);
         let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < text.len() && text.is_char_boundary(*cut)).collect();
         cuts.sort_unstable();
         cuts.push(text.len());
         let (mut stream, mut shown, mut from) = (StreamRedactor::default(), String::new(), 0);
         for cut in cuts {
-            shown.extend(stream.push(veil.patterns(), text[from..cut].to_owned()));
+            shown.extend(stream.push(redactor.patterns(), text[from..cut].to_owned()));
             from = cut;
         }
-        shown.extend(stream.finish(veil.patterns()));
-        let whole = veil.text(&text).into_owned();
+        shown.extend(stream.finish(redactor.patterns()));
+        let whole = redactor.text(&text).into_owned();
         // A stream shows up to three letters, and the prefix of a key format, before it detects a secret. At its end it
         // hides more than the whole text does: most of an incomplete secret.
         let whole_parts: Vec<&str> = whole.split(MARK).collect();
@@ -338,12 +338,12 @@ proptest! {
 
 #[test]
 fn pieces_keep_their_borders_and_a_mark_stands_in_the_last_one() {
-    let veil = Veil::new(["password-of-mine"]);
+    let redactor = Redactor::new(["password-of-mine"]);
     let shown = |pieces: &[&str]| -> Vec<Vec<String>> {
         let mut stream = StreamRedactor::default();
         let mut shown: Vec<_> =
-            pieces.iter().map(|piece| stream.push(veil.patterns(), (*piece).to_owned())).collect();
-        shown.push(stream.finish(veil.patterns()));
+            pieces.iter().map(|piece| stream.push(redactor.patterns(), (*piece).to_owned())).collect();
+        shown.push(stream.finish(redactor.patterns()));
         shown
     };
     assert_eq!(
@@ -355,16 +355,16 @@ fn pieces_keep_their_borders_and_a_mark_stands_in_the_last_one() {
 
 #[test]
 fn a_piece_that_ends_with_the_first_letters_of_a_secret_is_shown_at_once() {
-    let veil = Veil::new(["no-key-of-anything"]);
+    let redactor = Redactor::new(["no-key-of-anything"]);
     let mut stream = StreamRedactor::default();
     for piece in ["begun", " an", " no-", " sk-", " eyJhb", " -----BEGIN PRIVATE KEY-----", " ghp_abc", " "] {
-        assert_eq!(stream.push(veil.patterns(), piece.to_owned()), [piece]);
+        assert_eq!(stream.push(redactor.patterns(), piece.to_owned()), [piece]);
     }
     // The rest of a secret whose first letters were shown is redacted.
     let key = "no-key-of-anything ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m ";
     let mut shown = String::new();
     for letter in key.chars() {
-        shown.extend(stream.push(veil.patterns(), letter.to_string()));
+        shown.extend(stream.push(redactor.patterns(), letter.to_string()));
     }
     assert_eq!(shown, "no-[redacted] ghp_R4n[redacted] ");
 }

@@ -1,7 +1,7 @@
 //! The timeouts of a run and the messages of expired ones.
 
-use super::{Run, Stage};
-use crate::{Clock, Millis, Stop};
+use super::{RunStage, RunState};
+use crate::{Millis, StopReason, Timeout};
 
 /// How long an open tool may take to report its result after the answer.
 const TOOL_QUIET: Millis = 500;
@@ -14,52 +14,52 @@ const HURRIED_SETTLE: Millis = 5_000;
 /// The silence after which held text is shown up to a possible secret.
 const HELD_BACK: Millis = 1_000;
 
-impl Run {
+impl RunState {
     /// Returns the time at which held text is shown as far as possible.
     pub(crate) fn held_deadline(&self) -> Option<Millis> {
         self.held_since.filter(|_| !self.waiting.is_empty()).map(|since| since + HELD_BACK)
     }
 
     /// Returns the time and kind of the next timeout.
-    pub(crate) fn deadline(&self) -> Option<(Millis, Clock)> {
+    pub(crate) fn deadline(&self) -> Option<(Millis, Timeout)> {
         let soonest = self.deadline_of_stage();
-        let callers = self.order.clocks.deadline.map(|after| (self.begun + after, Clock::Deadline));
+        let callers = self.order.clocks.deadline.map(|after| (self.begun + after, Timeout::Deadline));
         match (self.stage, soonest, callers) {
-            (Stage::Starting | Stage::Going | Stage::Reviewing, Some(soonest), Some(callers))
+            (RunStage::Starting | RunStage::Going | RunStage::Reviewing, Some(soonest), Some(callers))
                 if callers.0 < soonest.0 =>
             {
                 Some(callers)
             }
             // The deadline also ends the wait for silence.
-            (Stage::Ended(_), Some(soonest), Some(callers)) => Some((soonest.0.min(callers.0), soonest.1)),
+            (RunStage::Ended(_), Some(soonest), Some(callers)) => Some((soonest.0.min(callers.0), soonest.1)),
             _ => soonest,
         }
     }
 
-    fn deadline_of_stage(&self) -> Option<(Millis, Clock)> {
+    fn deadline_of_stage(&self) -> Option<(Millis, Timeout)> {
         let clocks = &self.order.clocks;
         let run = clocks.run.saturating_sub(clocks.spent).max(1);
-        let whole = (self.begun + run + self.waited, Clock::Run);
-        let earlier = |a: (Millis, Clock), b: (Millis, Clock)| if b.0 < a.0 { b } else { a };
+        let whole = (self.begun + run + self.waited, Timeout::Run);
+        let earlier = |a: (Millis, Timeout), b: (Millis, Timeout)| if b.0 < a.0 { b } else { a };
         match self.stage {
-            Stage::Starting | Stage::Going if self.asked_at.is_some() => {
-                self.asked_at.map(|since| (since + clocks.answer, Clock::Answer))
+            RunStage::Starting | RunStage::Going if self.asked_at.is_some() => {
+                self.asked_at.map(|since| (since + clocks.answer, Timeout::Answer))
             }
-            Stage::Starting | Stage::Going if self.silent => Some(self.with_patience(whole)),
-            Stage::Starting => {
-                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Clock::Startup));
+            RunStage::Starting | RunStage::Going if self.silent => Some(self.with_patience(whole)),
+            RunStage::Starting => {
+                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Timeout::Startup));
                 Some(self.with_patience(first))
             }
-            Stage::Going => {
+            RunStage::Going => {
                 let (silence, clock) = if self.open.is_empty() {
-                    (clocks.idle, Clock::Idle)
+                    (clocks.idle, Timeout::Idle)
                 } else {
-                    (clocks.idle_tool, Clock::IdleTool)
+                    (clocks.idle_tool, Timeout::IdleTool)
                 };
                 Some(self.with_patience(earlier(whole, (self.touched + silence, clock))))
             }
-            Stage::Stopping(until) => Some((until, Clock::Cancel)),
-            Stage::Ended(since) => {
+            RunStage::Stopping(until) => Some((until, Timeout::Cancel)),
+            RunStage::Ended(since) => {
                 // After a stop, a tool may never report, so the run does not wait for it. It still waits for other
                 // output, which belongs to this run and not to the next prompt in the session.
                 let stopped = self.seen.stop.is_some();
@@ -67,38 +67,38 @@ impl Run {
                 let quiet = if self.hurried { 0 } else { clocks.quiet.max(tools) };
                 let most = if stopped { clocks.rung } else { QUIET_CAP };
                 let silent_since = since.max(self.touched);
-                Some(((silent_since + quiet).min(since + most), Clock::Quiet))
+                Some(((silent_since + quiet).min(since + most), Timeout::Quiet))
             }
-            Stage::Reviewing => Some(whole),
-            Stage::Settling(since) => {
-                let is_cancelled = self.in_haste || matches!(self.seen.stop, Some(Stop::Cancel(_)));
+            RunStage::Reviewing => Some(whole),
+            RunStage::Settling(since) => {
+                let is_cancelled = self.in_haste || matches!(self.seen.stop, Some(StopReason::Cancel(_)));
                 let limit = if is_cancelled { HURRIED_SETTLE } else { SETTLE };
-                Some((since + limit, Clock::Answer))
+                Some((since + limit, Timeout::Answer))
             }
-            Stage::Over => None,
+            RunStage::Over => None,
         }
     }
 
-    fn with_patience(&self, other: (Millis, Clock)) -> (Millis, Clock) {
+    fn with_patience(&self, other: (Millis, Timeout)) -> (Millis, Timeout) {
         match self.retry_since {
             Some(since) if since + self.order.clocks.patience < other.0 => {
-                (since + self.order.clocks.patience, Clock::Patience)
+                (since + self.order.clocks.patience, Timeout::Patience)
             }
             _ => other,
         }
     }
 
     /// Returns a message with the expired timeout, its length and the last activity.
-    pub(crate) fn clock_text(&self, clock: Clock, at: Millis) -> String {
+    pub(crate) fn clock_text(&self, clock: Timeout, at: Millis) -> String {
         let clocks = &self.order.clocks;
         let (what, long) = match clock {
-            Clock::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
-            Clock::Idle => ("silence for longer than the idle timeout of", clocks.idle),
-            Clock::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
-            Clock::Patience => {
+            Timeout::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
+            Timeout::Idle => ("silence for longer than the idle timeout of", clocks.idle),
+            Timeout::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
+            Timeout::Patience => {
                 ("the agent went on retrying for longer than the retry patience of", clocks.patience)
             }
-            Clock::Deadline => ("the deadline came after", clocks.deadline.unwrap_or(clocks.run)),
+            Timeout::Deadline => ("the deadline came after", clocks.deadline.unwrap_or(clocks.run)),
             _ => ("the run took longer than the timeout of", clocks.run),
         };
         let mut text = format!("{what} {}", seconds(long));

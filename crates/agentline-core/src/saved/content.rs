@@ -1,6 +1,6 @@
 //! Stores the content of entries outside memory, so that a session may be larger than memory.
 
-use super::{Entry, Part, SavedSession};
+use super::{Entry, EntryPart, SavedSession};
 use crate::{RawJson, ToolUse};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
@@ -70,8 +70,8 @@ impl Entry {
     /// Moves the parts and records back into memory. If they cannot be read, a text part says so.
     pub fn load(&mut self) {
         if let Some(content) = self.content.take() {
-            (self.parts, self.originals) =
-                read_content(&content.stored).unwrap_or_else(|| (vec![Part::text(LOST_CONTENT)], Vec::new()));
+            (self.parts, self.originals) = read_content(&content.stored)
+                .unwrap_or_else(|| (vec![EntryPart::text(LOST_CONTENT)], Vec::new()));
         }
     }
 
@@ -214,10 +214,10 @@ mod tests {
         tool.diff = Some(SavedDiff { path: "a.rs".into(), new: Some("x".into()), ..SavedDiff::default() });
         let mut entry = Entry::new("1", Role::Assistant);
         entry.parts = vec![
-            Part::text("said"),
-            Part::Thinking { text: "hm".into(), signature: Some("s".into()) },
-            Part::Tool(Box::new(tool)),
-            Part::Media(Media::new("image/png", None, Some("file:a".into()))),
+            EntryPart::text("said"),
+            EntryPart::Thinking { text: "hm".into(), signature: Some("s".into()) },
+            EntryPart::Tool(Box::new(tool)),
+            EntryPart::Media(Media::new("image/png", None, Some("file:a".into()))),
         ];
         entry.originals = vec![RawJson::new("no json"), RawJson::new("{\"a\":1}")];
         entry

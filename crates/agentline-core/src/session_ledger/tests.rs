@@ -1,7 +1,7 @@
 //! Tests with small sessions whose sums were calculated by hand.
 
 use super::*;
-use crate::{LongPrice, Part, Price, Role};
+use crate::{EntryPart, LongPrice, Price, Role};
 
 const DAY: Millis = 86_400_000;
 /// 2026-11-15 at noon.
@@ -23,7 +23,7 @@ fn prices() -> PriceTable {
 fn prompt(id: &str, at: Millis) -> Entry {
     let mut entry = Entry::new(id, Role::User);
     entry.timestamp = Some(at);
-    entry.parts.push(Part::text("do it"));
+    entry.parts.push(EntryPart::text("do it"));
     entry
 }
 
@@ -47,12 +47,12 @@ fn micros(usd: Option<f64>) -> Option<f64> {
 fn what_was_taken_back_is_counted_and_belongs_to_no_prompt() {
     let mut session = session(vec![prompt("p1", NOON), answer("n", 10, 1, NOON)]);
     session.abandoned = vec![prompt("gone", NOON - DAY), answer("n", 300, 50, NOON - DAY)];
-    let ledger = ledger(&session, &prices());
-    assert_eq!((micros(ledger.total.cost_usd), ledger.total.requests), (Some(361.0), 2));
+    let session_usage = session_usage(&session, &prices());
+    assert_eq!((micros(session_usage.total.cost_usd), session_usage.total.requests), (Some(361.0), 2));
     let turns: Vec<_> =
-        ledger.turns.iter().map(|t| (t.turn, t.prompt.as_deref(), t.row.tokens.input)).collect();
+        session_usage.turns.iter().map(|t| (t.turn, t.prompt.as_deref(), t.row.tokens.input)).collect();
     assert_eq!(turns, [(0, None, Some(300)), (1, Some("p1"), Some(10))]);
-    assert_eq!(ledger.by_day.keys().collect::<Vec<_>>(), ["2026-11-14", "2026-11-15"]);
+    assert_eq!(session_usage.by_day.keys().collect::<Vec<_>>(), ["2026-11-14", "2026-11-15"]);
 }
 
 #[test]
@@ -64,51 +64,61 @@ fn prompts_models_and_days_are_added_up() {
         prompt("p2", NOON + DAY),
         answer("m", 600, 10, NOON + DAY),
     ]);
-    let ledger = ledger(&session, &prices());
+    let session_usage = session_usage(&session, &prices());
     // m: 500 × 2 + 100 × 10 = 2,000; n: 300 + 50 = 350; m: 600 × 2 + 10 × 10 = 1,300
-    assert_eq!((micros(ledger.total.cost_usd), ledger.total.requests), (Some(3_650.0), 3));
-    assert_eq!((ledger.total.tokens.input, ledger.total.tokens.output), (Some(1_400), Some(160)));
-    let turns: Vec<_> = ledger
+    assert_eq!((micros(session_usage.total.cost_usd), session_usage.total.requests), (Some(3_650.0), 3));
+    assert_eq!(
+        (session_usage.total.tokens.input, session_usage.total.tokens.output),
+        (Some(1_400), Some(160))
+    );
+    let turns: Vec<_> = session_usage
         .turns
         .iter()
         .map(|t| (t.turn, t.prompt.as_deref().unwrap(), t.row.requests, micros(t.row.cost_usd)))
         .collect();
     assert_eq!(turns, [(1, "p1", 2, Some(2_350.0)), (2, "p2", 1, Some(1_300.0))]);
-    assert_eq!(ledger.turns[0].by_model.keys().collect::<Vec<_>>(), ["m", "n"]);
-    assert_eq!(micros(ledger.by_model["m"].cost_usd), Some(3_300.0));
-    let days: Vec<_> = ledger.by_day.iter().map(|(day, row)| (day.as_str(), micros(row.cost_usd))).collect();
+    assert_eq!(session_usage.turns[0].by_model.keys().collect::<Vec<_>>(), ["m", "n"]);
+    assert_eq!(micros(session_usage.by_model["m"].cost_usd), Some(3_300.0));
+    let days: Vec<_> =
+        session_usage.by_day.iter().map(|(day, row)| (day.as_str(), micros(row.cost_usd))).collect();
     assert_eq!(days, [("2026-11-15", Some(2_350.0)), ("2026-11-16", Some(1_300.0))]);
-    let cells: Vec<_> = ledger.cells.iter().map(|c| (c.day.as_str(), c.model.as_str())).collect();
+    let cells: Vec<_> = session_usage.cells.iter().map(|c| (c.day.as_str(), c.model.as_str())).collect();
     assert_eq!(cells, [("2026-11-15", "m"), ("2026-11-15", "n"), ("2026-11-16", "m")]);
-    assert_eq!((ledger.total.cost_source, ledger.unpriced.len()), (Some(CostSource::Prices), 0));
+    assert_eq!(
+        (session_usage.total.cost_source, session_usage.unpriced.len()),
+        (Some(CostSource::Prices), 0)
+    );
 }
 
 #[test]
 fn a_long_prompt_is_one_request_and_not_a_sum() {
     let session = session(vec![prompt("p", NOON), answer("m", 900, 0, NOON), answer("m", 1_100, 0, NOON)]);
-    let ledger = ledger(&session, &prices());
+    let session_usage = session_usage(&session, &prices());
     // 900 × 2 + 1,100 × 4
-    assert_eq!((micros(ledger.total.cost_usd), ledger.total.cost_estimated), (Some(6_200.0), false));
+    assert_eq!(
+        (micros(session_usage.total.cost_usd), session_usage.total.cost_estimated),
+        (Some(6_200.0), false)
+    );
 }
 
 #[test]
 fn several_requests_in_one_record_are_an_estimate() {
     let mut merged = answer("m", 1_500, 0, NOON);
     merged.requests = Some(3);
-    let ledger = ledger(&session(vec![prompt("p", NOON), merged]), &prices());
-    assert_eq!((micros(ledger.total.cost_usd), ledger.total.requests), (Some(3_000.0), 3));
-    assert!(ledger.total.cost_estimated);
+    let session_usage = session_usage(&session(vec![prompt("p", NOON), merged]), &prices());
+    assert_eq!((micros(session_usage.total.cost_usd), session_usage.total.requests), (Some(3_000.0), 3));
+    assert!(session_usage.total.cost_estimated);
 }
 
 #[test]
 fn one_unknown_price_makes_the_whole_unknown_and_leaves_what_is_known() {
     let session =
         session(vec![prompt("p", NOON), answer("m", 500, 100, NOON), answer("mystery", 500, 100, NOON)]);
-    let ledger = ledger(&session, &prices());
-    assert_eq!(ledger.total.cost_usd, None);
-    assert_eq!(micros(Some(ledger.total.known_cost_usd)), Some(2_000.0));
+    let session_usage = session_usage(&session, &prices());
+    assert_eq!(session_usage.total.cost_usd, None);
+    assert_eq!(micros(Some(session_usage.total.known_cost_usd)), Some(2_000.0));
     assert_eq!(
-        (ledger.unpriced, ledger.by_model["m"].cost_usd.is_some()),
+        (session_usage.unpriced, session_usage.by_model["m"].cost_usd.is_some()),
         (vec!["mystery".to_owned()], true)
     );
 }
@@ -118,13 +128,13 @@ fn the_agents_word_counts_before_a_list_price_and_after_yours() {
     let mut said = answer("m", 500, 100, NOON);
     said.cost_usd = Some(0.005);
     let session = session(vec![prompt("p", NOON), said, answer("m", 500, 100, NOON)]);
-    let listed = ledger(&session, &prices());
+    let listed = session_usage(&session, &prices());
     assert_eq!(
         (micros(listed.total.cost_usd), listed.total.cost_source),
         (Some(7_000.0), Some(CostSource::Mixed))
     );
     let price = Price { input: 1.0, output: 1.0, ..Price::default() };
-    let yours = ledger(&session, &prices().with([("m".to_owned(), price)].into()));
+    let yours = session_usage(&session, &prices().with([("m".to_owned(), price)].into()));
     assert_eq!(
         (micros(yours.total.cost_usd), yours.total.cost_source),
         (Some(1_200.0), Some(CostSource::Prices))
@@ -135,20 +145,20 @@ fn the_agents_word_counts_before_a_list_price_and_after_yours() {
 fn the_agents_word_for_the_session_fills_in_and_is_held_against_its_parts() {
     let mut unknown = session(vec![prompt("p", NOON), answer("mystery", 500, 100, NOON)]);
     unknown.info.cost_usd = Some(0.25);
-    let filled = ledger(&unknown, &prices());
+    let filled = session_usage(&unknown, &prices());
     assert_eq!((filled.total.cost_usd, filled.total.cost_source), (Some(0.25), Some(CostSource::Agent)));
     assert_eq!(filled.warnings, []);
     unknown.entries[1].cost_usd = Some(0.20);
-    let warned = ledger(&unknown, &prices());
+    let warned = session_usage(&unknown, &prices());
     assert_eq!(warned.total.cost_usd, Some(0.20));
     assert_eq!(warned.warnings.len(), 1);
     assert!(warned.warnings[0].message.contains("$0.2500") && warned.warnings[0].message.contains("$0.2000"));
     unknown.entries[1].cost_usd = Some(0.250_01);
-    assert_eq!(ledger(&unknown, &prices()).warnings, [], "that is rounding");
+    assert_eq!(session_usage(&unknown, &prices()).warnings, [], "that is rounding");
     // A reported cost of zero means that the agent does not know the price.
     unknown.info.cost_usd = Some(0.0);
     unknown.entries[1].cost_usd = Some(0.0);
-    assert_eq!(ledger(&unknown, &prices()).total.cost_usd, None);
+    assert_eq!(session_usage(&unknown, &prices()).total.cost_usd, None);
 }
 
 #[test]
@@ -160,11 +170,15 @@ fn words_of_helpers_and_of_nobody_belong_to_the_prompt_before_them() {
     let mut untimed = answer("n", 5, 0, NOON);
     (untimed.timestamp, untimed.model) = (None, None);
     let session = session(vec![answer("n", 1, 0, NOON), prompt("p", NOON), aside, helper, untimed]);
-    let ledger = ledger(&session, &prices());
-    let turns: Vec<_> = ledger.turns.iter().map(|t| (t.turn, t.row.tokens.input)).collect();
+    let session_usage = session_usage(&session, &prices());
+    let turns: Vec<_> = session_usage.turns.iter().map(|t| (t.turn, t.row.tokens.input)).collect();
     assert_eq!(turns, [(0, Some(1)), (1, Some(15))]);
-    assert_eq!(ledger.by_day.keys().collect::<Vec<_>>(), ["2026-11-15"], "it has the day of its neighbour");
-    assert_eq!(ledger.unpriced, ["unknown"]);
+    assert_eq!(
+        session_usage.by_day.keys().collect::<Vec<_>>(),
+        ["2026-11-15"],
+        "it has the day of its neighbour"
+    );
+    assert_eq!(session_usage.unpriced, ["unknown"]);
 }
 
 #[test]
@@ -172,19 +186,19 @@ fn requests_of_one_name_are_counted_once() {
     let mut entry = answer("n", 10, 0, NOON);
     entry.counted_as = Some("msg_1:req_1".to_owned());
     let session = session(vec![prompt("p", NOON), entry.clone(), entry, answer("n", 10, 0, NOON)]);
-    let ledger = ledger(&session, &prices());
-    assert_eq!((ledger.total.requests, ledger.total.tokens.input), (2, Some(20)));
+    let session_usage = session_usage(&session, &prices());
+    assert_eq!((session_usage.total.requests, session_usage.total.tokens.input), (2, Some(20)));
 }
 
 #[test]
 fn days_begin_where_people_live() {
     let prices = prices();
-    let mut fold = LedgerFold::new(&prices).east_of_utc(13 * 3600);
+    let mut fold = SessionUsageReader::new(&prices).east_of_utc(13 * 3600);
     fold.take(&answer("n", 1, 0, NOON));
     let mut untimed = answer("n", 1, 0, NOON);
     untimed.timestamp = None;
     assert_eq!(fold.finish(&SessionInfo::default()).by_day.keys().collect::<Vec<_>>(), ["2026-11-16"]);
-    let mut fold = LedgerFold::new(&prices).east_of_utc(-13 * 3600);
+    let mut fold = SessionUsageReader::new(&prices).east_of_utc(-13 * 3600);
     fold.take(&untimed);
     fold.take(&answer("n", 1, 0, NOON));
     assert_eq!(fold.finish(&SessionInfo::default()).by_day.keys().collect::<Vec<_>>(), ["", "2026-11-14"]);
@@ -192,9 +206,12 @@ fn days_begin_where_people_live() {
 
 #[test]
 fn an_empty_session_used_nothing() {
-    let ledger = ledger(&session(vec![prompt("p", NOON)]), &prices());
-    assert!(ledger.total.is_empty() && ledger.turns[0].row.is_empty());
-    assert_eq!((ledger.total.cost_usd, ledger.turns.len(), ledger.cells.len()), (None, 1, 0));
-    let shown = serde_json::to_value(&ledger).unwrap();
+    let session_usage = session_usage(&session(vec![prompt("p", NOON)]), &prices());
+    assert!(session_usage.total.is_empty() && session_usage.turns[0].row.is_empty());
+    assert_eq!(
+        (session_usage.total.cost_usd, session_usage.turns.len(), session_usage.cells.len()),
+        (None, 1, 0)
+    );
+    let shown = serde_json::to_value(&session_usage).unwrap();
     assert_eq!((&shown["requests"], &shown["turns"][0]["turn"]), (&0.into(), &1.into()));
 }

@@ -1,6 +1,6 @@
 //! Tracks the tokens of a run by source, and reconciles and compares the sources.
 
-use super::{Count, Source, Span, Tokens, TurnUsage, Usage};
+use super::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource};
 use crate::{Charge, PriceTable};
 use std::collections::BTreeMap;
 
@@ -15,38 +15,38 @@ struct Call {
 
 /// Collects token counts by source and calculates their sums.
 #[derive(Default, Debug)]
-pub struct UsageBook {
+pub struct UsageTracker {
     before: Tokens,
     run: Option<Tokens>,
     session: Option<Tokens>,
     models: BTreeMap<String, Tokens>,
     model_requests: BTreeMap<String, u64>,
     requests: Option<u64>,
-    calls: BTreeMap<(Source, String), Call>,
-    sums: BTreeMap<Source, Tokens>,
+    calls: BTreeMap<(UsageSource, String), Call>,
+    sums: BTreeMap<UsageSource, Tokens>,
 }
 
-impl UsageBook {
+impl UsageTracker {
     /// Sets the usage of the session before this run.
     pub fn start_from(&mut self, before: Tokens) {
         self.before = before;
     }
 
     /// Adds one count.
-    pub fn take(&mut self, count: Count) {
+    pub fn take(&mut self, count: TokenCount) {
         if let Some(n) = count.requests {
             self.requests = Some(self.requests.unwrap_or(0).saturating_add(n));
         }
         match count.span {
-            Span::Run => self.run = Some(count.tokens.or(self.run.unwrap_or_default())),
-            Span::Model(name) => {
+            CountScope::Run => self.run = Some(count.tokens.or(self.run.unwrap_or_default())),
+            CountScope::Model(name) => {
                 if let Some(n) = count.requests {
                     self.model_requests.insert(name.clone(), n);
                 }
                 self.models.insert(name, count.tokens);
             }
-            Span::Session => self.session = Some(count.tokens),
-            Span::Call(id) => {
+            CountScope::Session => self.session = Some(count.tokens),
+            CountScope::Call(id) => {
                 let place = self.calls.len();
                 let key = (count.source, id);
                 let old = self.calls.get(&key).map(|call| (call.place, call.tokens));
@@ -61,7 +61,7 @@ impl UsageBook {
     /// Returns what the agent reported for the whole run, from the most to the least direct report.
     fn told(&self) -> Tokens {
         let session = self.session.map(|t| t.since(self.before)).unwrap_or_default();
-        let stream = self.sums.get(&Source::Stream).copied().unwrap_or_default();
+        let stream = self.sums.get(&UsageSource::Stream).copied().unwrap_or_default();
         self.run.unwrap_or_default().or(session).or(self.all_models()).or(stream)
     }
 
@@ -70,7 +70,7 @@ impl UsageBook {
     }
 
     fn file(&self) -> Tokens {
-        self.sums.get(&Source::SessionFile).copied().unwrap_or_default()
+        self.sums.get(&UsageSource::SessionFile).copied().unwrap_or_default()
     }
 
     /// Returns the total of the run. The stream takes precedence for each field, and the session file fills in the
@@ -138,7 +138,7 @@ impl UsageBook {
     /// Returns the calls of the source that has more of them, in order.
     fn known_calls(&self) -> Vec<&Call> {
         let of = |source| self.calls.iter().filter(move |((s, _), _)| *s == source).map(|(_, call)| call);
-        let (stream, file) = (of(Source::Stream), of(Source::SessionFile));
+        let (stream, file) = (of(UsageSource::Stream), of(UsageSource::SessionFile));
         let mut calls: Vec<&Call> =
             if stream.clone().count() >= file.clone().count() { stream.collect() } else { file.collect() };
         calls.sort_by_key(|call| call.place);
@@ -208,12 +208,12 @@ impl UsageBook {
         if self.run.is_some()
             || self.session.is_some()
             || !self.models.is_empty()
-            || self.sums.contains_key(&Source::Stream)
+            || self.sums.contains_key(&UsageSource::Stream)
         {
-            sources.push(Source::Stream);
+            sources.push(UsageSource::Stream);
         }
-        if self.sums.contains_key(&Source::SessionFile) {
-            sources.push(Source::SessionFile);
+        if self.sums.contains_key(&UsageSource::SessionFile) {
+            sources.push(UsageSource::SessionFile);
         }
         let known = self.known_calls();
         let calls = known.len() as u64;
@@ -231,14 +231,14 @@ impl UsageBook {
     }
 
     /// Returns the source of each number of the total.
-    fn origins(&self, total: &Tokens) -> BTreeMap<String, Source> {
+    fn origins(&self, total: &Tokens) -> BTreeMap<String, UsageSource> {
         let (told, file) = (self.told().named(), self.file().named());
         let rows = total.named().into_iter().zip(told).zip(file);
         let known = rows.filter_map(|(((name, number), (_, told)), (_, file))| {
             let source = match number? {
-                n if told == Some(n) => Source::Stream,
-                n if told.is_none() && file == Some(n) => Source::SessionFile,
-                _ => Source::Derived,
+                n if told == Some(n) => UsageSource::Stream,
+                n if told.is_none() && file == Some(n) => UsageSource::SessionFile,
+                _ => UsageSource::Derived,
             };
             Some((name.to_owned(), source))
         });
@@ -248,13 +248,15 @@ impl UsageBook {
     fn turns(&self) -> Vec<TurnUsage> {
         let calls = self.known_calls();
         let is_file = |call: &Call| {
-            self.calls.iter().any(|((source, _), c)| *source == Source::SessionFile && c.place == call.place)
+            self.calls
+                .iter()
+                .any(|((source, _), c)| *source == UsageSource::SessionFile && c.place == call.place)
         };
         let turns = calls.into_iter().zip(1..).map(|(call, turn)| TurnUsage {
             turn,
             model: call.model.clone(),
             tokens: call.tokens,
-            source: if is_file(call) { Source::SessionFile } else { Source::Stream },
+            source: if is_file(call) { UsageSource::SessionFile } else { UsageSource::Stream },
         });
         turns.collect()
     }

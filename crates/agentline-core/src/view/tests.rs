@@ -31,11 +31,17 @@ fn answer() -> Entry {
         ..Tokens::default()
     });
     entry.parts = vec![
-        Part::text("I look."),
-        Part::thinking("Plan: read it"),
-        Part::Tool(Box::new(tool("t1", "Read", "read_file", Some(ToolStatus::Ok), "def main()"))),
-        Part::Tool(Box::new(tool("t2", "Bash", "run_shell_command", Some(ToolStatus::Cancelled), "stopped"))),
-        Part::text("Done."),
+        EntryPart::text("I look."),
+        EntryPart::thinking("Plan: read it"),
+        EntryPart::Tool(Box::new(tool("t1", "Read", "read_file", Some(ToolStatus::Ok), "def main()"))),
+        EntryPart::Tool(Box::new(tool(
+            "t2",
+            "Bash",
+            "run_shell_command",
+            Some(ToolStatus::Cancelled),
+            "stopped",
+        ))),
+        EntryPart::text("Done."),
     ];
     entry.originals = vec![RawJson::new("{\"id\":  \"m1\"}")];
     entry
@@ -130,9 +136,9 @@ fn claude_s_results_are_the_user_s_and_speech_after_them_is_a_message_of_its_own
 #[test]
 fn nothing_said_is_the_raw_string() {
     let mut user = Entry::new("u", Role::User);
-    user.parts = vec![Part::text(" \n")];
+    user.parts = vec![EntryPart::text(" \n")];
     let mut notice = Entry::new("i", Role::System);
-    notice.parts = vec![Part::text("Request cancelled.")];
+    notice.parts = vec![EntryPart::text("Request cancelled.")];
     let session = session(vec![user, Entry::new("e", Role::Assistant), notice]);
     let messages = unified(&session, BlockOrder::Grouped);
     assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!(" \n"), &json!("")));
@@ -169,11 +175,11 @@ fn images_changes_and_odd_results_keep_what_they_are() {
     }
     let mut entry = Entry::new("m", Role::Assistant);
     entry.parts = vec![
-        Part::Media(Media::new("audio/wav", Some("AA==".into()), None)),
-        Part::Media(Media::new("application/pdf", None, Some("https://x/y.pdf".into()))),
-        Part::Tool(Box::new(edit)),
-        Part::Tool(Box::new(shot)),
-        Part::Tool(Box::new(tool("t3", "Read", "Read", None, ""))),
+        EntryPart::Media(Media::new("audio/wav", Some("AA==".into()), None)),
+        EntryPart::Media(Media::new("application/pdf", None, Some("https://x/y.pdf".into()))),
+        EntryPart::Tool(Box::new(edit)),
+        EntryPart::Tool(Box::new(shot)),
+        EntryPart::Tool(Box::new(tool("t3", "Read", "Read", None, ""))),
     ];
     let session = session(vec![entry]);
     let content = &unified(&session, BlockOrder::Turn)[0]["content"];

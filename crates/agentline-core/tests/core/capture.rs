@@ -1,7 +1,7 @@
 //! Real runs of the agent, recorded with a scripted model: their stdout, stderr and exit code.
 
 use crate::play::{Player, feed, order};
-use agentline_core::{Exit, Order, Surface};
+use agentline_core::{ExitReason, Surface, TurnSpec};
 use std::path::{Path, PathBuf};
 
 /// One recorded run.
@@ -79,7 +79,7 @@ impl Capture {
         self.play_with(order(), &[], Stderr::Last)
     }
 
-    pub(crate) fn play_with(&self, order: Order, cuts: &[usize], stderr: Stderr) -> Player {
+    pub(crate) fn play_with(&self, order: TurnSpec, cuts: &[usize], stderr: Stderr) -> Player {
         let mut player = Player::new(self.surface);
         player.prompt(order);
         self.play_into(&mut player, cuts, stderr);
@@ -106,7 +106,7 @@ impl Capture {
             }
         }
         match self.exit {
-            Some(code) => player.exit(Exit::Code(code)),
+            Some(code) => player.exit(ExitReason::Code(code)),
             None => {
                 player.ticks_to_the_end();
             }

@@ -2,7 +2,7 @@
 //! activity.
 
 use crate::play::{Player, order};
-use agentline_core::{Exit, Kind, Order, Rung, Stream, Surface, Verdict, What};
+use agentline_core::{ExitReason, FailureKind, InputKind, ShutdownStep, Stream, Surface, TurnSpec, Verdict};
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
 const TEXT: &str = r#"{"type":"message","role":"assistant","content":"half","delta":true}"#;
@@ -14,7 +14,7 @@ const BUSY: &str =
 const BROKEN: &str =
     r#"Attempt 1 failed with status 500. Retrying with backoff... _ApiError: {"error":{"code":500}}"#;
 
-fn begun(order: Order, lines: &[&str]) -> Player {
+fn begun(order: TurnSpec, lines: &[&str]) -> Player {
     let mut player = Player::new(Surface::StreamJson);
     player.prompt(order);
     lines.iter().for_each(|line| player.stdout(line));
@@ -23,7 +23,7 @@ fn begun(order: Order, lines: &[&str]) -> Player {
 
 /// Advances the time, and checks the verdict, the kind, the message and the second at which the run is stopped.
 #[track_caller]
-fn ends(mut player: Player, verdict: Verdict, kind: Kind, at: u64, parts: &[&str]) -> Player {
+fn ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64, parts: &[&str]) -> Player {
     player.wait(at * 1000 - player.now - 1);
     assert!(player.rungs().len() < 2, "it was stopped too early: {:?}", player.rungs());
     player.ticks_to_the_end();
@@ -42,13 +42,13 @@ fn ends(mut player: Player, verdict: Verdict, kind: Kind, at: u64, parts: &[&str
 #[test]
 fn start_up() {
     let said = ["start-up timeout of 60 s", "nothing was seen before"];
-    ends(begun(order(), &[]), Verdict::TimedOut, Kind::TimeoutStartup, 60, &said);
+    ends(begun(order(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
 }
 
 #[test]
 fn idle() {
     let said = ["idle timeout of 120 s", "last seen: text, 120 s before"];
-    let player = ends(begun(order(), &[INIT, TEXT]), Verdict::TimedOut, Kind::TimeoutIdle, 120, &said);
+    let player = ends(begun(order(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
     assert_eq!(player.outcome().text, "half");
 }
 
@@ -56,12 +56,12 @@ fn idle() {
 fn bytes_without_a_line_are_a_sign_of_life_and_stderr_is_none() {
     let mut player = begun(order(), &[INIT]);
     player.wait(100_000);
-    player.take(What::Pulse { stream: Stream::Stdout });
+    player.take(InputKind::Pulse { stream: Stream::Stdout });
     player.wait(50_000);
     player.stderr("still here");
-    player.take(What::Pulse { stream: Stream::Stderr });
-    player.take(What::TooLong { stream: Stream::Stderr, text: "x".into(), length: 1 << 30 });
-    ends(player, Verdict::TimedOut, Kind::TimeoutIdle, 220, &["last seen: started"]);
+    player.take(InputKind::Pulse { stream: Stream::Stderr });
+    player.take(InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 1 << 30 });
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutIdle, 220, &["last seen: started"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_tool_may_take_longer() {
     let mut order = order();
     order.clocks.run = 10_000_000;
     let said = ["tool timeout of 600 s", "last seen: tool_use run_shell_command, 600 s before"];
-    let player = ends(begun(order, &[INIT, TOOL]), Verdict::TimedOut, Kind::TimeoutIdle, 600, &said);
+    let player = ends(begun(order, &[INIT, TOOL]), Verdict::TimedOut, FailureKind::TimeoutIdle, 600, &said);
     assert_eq!(player.outcome().tool_calls, 1);
 }
 
@@ -83,7 +83,7 @@ fn the_whole_run_however_much_is_said() {
     ends(
         player,
         Verdict::TimedOut,
-        Kind::TimeoutRun,
+        FailureKind::TimeoutRun,
         600,
         &["timeout of 600 s", "last seen: text, 60 s before"],
     );
@@ -95,9 +95,9 @@ fn a_flood_of_lines_cannot_hide_a_clock() {
     player.now = 700_000;
     player.stdout(TEXT);
     player.stdout(TEXT);
-    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
-    player.exit(Exit::Code(0));
-    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::TimeoutRun));
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
+    player.exit(ExitReason::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::TimeoutRun));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn patience_with_an_agent_that_is_refused() {
         player.wait(10_000);
     }
     assert_eq!(player.warnings(), ["rate_limited"; 8]);
-    ends(player, Verdict::RateLimited, Kind::RateLimited, 100, &["retry patience of 90 s", "429"]);
+    ends(player, Verdict::RateLimited, FailureKind::RateLimited, 100, &["retry patience of 90 s", "429"]);
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn patience_ends_when_the_agent_gets_on() {
     player.stdout(TEXT);
     player.wait(60_000);
     assert!(!player.is_over());
-    ends(player, Verdict::TimedOut, Kind::TimeoutIdle, 200, &["idle timeout of 120 s"]);
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutIdle, 200, &["idle timeout of 120 s"]);
 }
 
 #[test]
 fn patience_with_a_service_that_is_broken() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BROKEN);
-    ends(player, Verdict::Failed, Kind::ApiError, 90, &["retry patience of 90 s", "500"]);
+    ends(player, Verdict::Failed, FailureKind::ApiError, 90, &["retry patience of 90 s", "500"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn any_clock_that_runs_out_during_a_429_means_rate_limited() {
     order.clocks.patience = 10_000_000;
     let mut player = begun(order, &[INIT]);
     player.stderr(BUSY);
-    ends(player, Verdict::RateLimited, Kind::RateLimited, 120, &["idle timeout of 120 s"]);
+    ends(player, Verdict::RateLimited, FailureKind::RateLimited, 120, &["idle timeout of 120 s"]);
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn a_refusal_that_was_overcome_explains_nothing_later() {
     player.stderr(BUSY);
     player.stdout(TEXT);
     player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: {\"error\":{\"code\":500,\"message\":\"broken\"}}]"}}"#);
-    player.exit(Exit::Code(244));
+    player.exit(ExitReason::Code(244));
     assert_eq!(player.outcome().verdict, Verdict::Failed);
     assert_eq!(player.outcome().error.as_ref().map(|e| e.message.as_str()), Some("broken"));
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(TEXT);
-    player.exit(Exit::Code(1));
-    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+    player.exit(ExitReason::Code(1));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
 }
 
 #[test]
@@ -160,15 +160,15 @@ fn the_agent_s_last_word_counts_before_a_refusal_on_the_way() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: fetch failed]"}}"#);
-    player.exit(Exit::Code(1));
-    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::Network));
+    player.exit(ExitReason::Code(1));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::Network));
 }
 
 #[test]
 fn a_refusal_that_was_not_overcome_explains_the_end() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
-    player.exit(Exit::Code(1));
+    player.exit(ExitReason::Code(1));
     assert_eq!(player.outcome().verdict, Verdict::RateLimited);
 }
 
@@ -176,19 +176,22 @@ fn a_refusal_that_was_not_overcome_explains_the_end() {
 fn an_agent_that_says_that_it_is_not_signed_in_and_hangs_is_not_signed_in() {
     let mut player = begun(order(), &[]);
     player.stderr("Please set an Auth method in your settings.json");
-    ends(player, Verdict::NotAuthenticated, Kind::NotAuthenticated, 60, &["Auth method"]);
+    ends(player, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, 60, &["Auth method"]);
 }
 
 #[test]
 fn a_process_that_said_its_last_word_is_helped_out() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
     player.wait(4_999);
-    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
     player.wait(1);
-    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
     player.wait(2_000);
     player.wait(2_000);
-    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt, Rung::Terminate, Rung::Kill]);
+    assert_eq!(
+        player.rungs(),
+        [ShutdownStep::CloseStdin, ShutdownStep::Interrupt, ShutdownStep::Terminate, ShutdownStep::Kill]
+    );
     assert!(!player.is_over());
     player.wait(2_000);
     player.check();
@@ -200,9 +203,9 @@ fn a_process_that_said_its_last_word_is_helped_out() {
 #[test]
 fn a_cancel_after_the_last_word_only_hurries() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
-    player.take(What::Cancel { run: crate::play::RUN, signal: 2 });
-    assert_eq!(player.rungs(), [Rung::CloseStdin, Rung::Interrupt]);
-    player.exit(Exit::Code(0));
+    player.take(InputKind::Cancel { run: crate::play::RUN, signal: 2 });
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
+    player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().verdict, Verdict::Done);
 }
 
@@ -210,8 +213,8 @@ fn a_cancel_after_the_last_word_only_hurries() {
 fn cancelled_by_either_signal_with_what_there_was() {
     for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
         let mut player = begun(order(), &[INIT, TEXT, TOOL]);
-        player.take(What::Cancel { run: crate::play::RUN, signal });
-        player.exit(Exit::Code(0));
+        player.take(InputKind::Cancel { run: crate::play::RUN, signal });
+        player.exit(ExitReason::Code(0));
         player.check();
         let outcome = player.outcome();
         assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Cancelled, "half"));
@@ -223,7 +226,7 @@ fn cancelled_by_either_signal_with_what_there_was() {
 fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
     player.disk = None;
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     assert!(!player.is_over());
     player.ticks_to_the_end();
     player.check();
@@ -236,10 +239,10 @@ fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
 fn a_surface_that_is_silent_until_the_end_has_only_the_clock_of_the_run() {
     let mut player = Player::new(Surface::Json);
     player.prompt(order());
-    ends(player, Verdict::TimedOut, Kind::TimeoutRun, 600, &["timeout of 600 s"]);
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutRun, 600, &["timeout of 600 s"]);
     let mut player = Player::new(Surface::Json);
     let mut order = order();
-    order.session = agentline_core::Want::Named("s".into());
+    order.session = agentline_core::SessionTarget::Named("s".into());
     player.prompt(order);
-    ends(player, Verdict::TimedOut, Kind::TimeoutStartup, 60, &["start-up timeout"]);
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &["start-up timeout"]);
 }

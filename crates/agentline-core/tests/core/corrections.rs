@@ -4,7 +4,8 @@
 use crate::capture;
 use crate::play::{Player, order};
 use agentline_core::{
-    Change, ChangeSource, Disk, DiskChange, Exit, Origin, Source, Surface, ToolStatus, Verdict,
+    ChangeSource, DiskChange, DiskReport, ExitReason, FileChangeKind, Origin, Surface, ToolStatus,
+    UsageSource, Verdict,
 };
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"auto"}"#;
@@ -29,8 +30,8 @@ fn write(player: &mut Player, id: &str, path: &str) {
     player.stdout(&format!(r#"{{"type":"tool_result","tool_id":"{id}","status":"success"}}"#));
 }
 
-fn disk(changes: &[(&str, Change)]) -> Disk {
-    let mut disk = Disk::default();
+fn disk(changes: &[(&str, FileChangeKind)]) -> DiskReport {
+    let mut disk = DiskReport::default();
     disk.changes = changes.iter().map(|(path, change)| DiskChange::new(*path, *change)).collect();
     disk
 }
@@ -46,7 +47,7 @@ fn text_that_retries_repeated_is_what_the_agent_recorded() {
         pieces.iter().for_each(|piece| text(&mut player, piece));
         player.stdout(DONE);
         player.late_lines = vec![format!(r#"{{"id":"1","type":"gemini","content":"{recorded}"}}"#)];
-        player.exit(Exit::Code(0));
+        player.exit(ExitReason::Code(0));
         player.check();
         assert_eq!(player.outcome().text, recorded);
         assert_eq!(player.warnings(), ["text_repeated"]);
@@ -62,7 +63,7 @@ fn text_that_is_right_stays_and_an_older_record_does_not_replace_it() {
         text(&mut player, "is 4.");
         player.stdout(DONE);
         player.side(&format!(r#"{{"id":"1","type":"gemini","content":"{recorded}"}}"#));
-        player.exit(Exit::Code(0));
+        player.exit(ExitReason::Code(0));
         assert_eq!(player.outcome().text, "The answer is 4.");
         assert!(player.warnings().is_empty());
     }
@@ -77,7 +78,7 @@ fn the_text_is_that_of_the_last_turn_that_has_any() {
     text(&mut player, "ond.");
     write(&mut player, "b", "b.txt");
     player.stdout(DONE);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().text, "Second.");
     assert_eq!(player.outcome().turns, 2);
 }
@@ -97,14 +98,14 @@ fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
         player.side(&format!(
             r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{{"id":"a","name":"write_file",{how}}}]}}"#
         ));
-        player.exit(Exit::Code(0));
+        player.exit(ExitReason::Code(0));
         assert!(player.outcome().files.is_empty(), "{how}: {:?}", player.outcome().files);
     }
     let mut player = begun();
     write(&mut player, "a", "a.txt");
     text(&mut player, "done");
     player.stdout(DONE);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().files.len(), 1);
     assert!(!player.outcome().files[0].verified);
 }
@@ -113,7 +114,8 @@ fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
 fn a_recorded_run_with_its_session_file() {
     let capture = capture::find("stream-json/v0.61.0_full_tools");
     let mut player = Player::new(Surface::StreamJson);
-    player.disk = Some(disk(&[("hello.txt", Change::Created), ("made-by-shell.txt", Change::Created)]));
+    player.disk =
+        Some(disk(&[("hello.txt", FileChangeKind::Created), ("made-by-shell.txt", FileChangeKind::Created)]));
     let mut order = order();
     order.who.cwd = "/srv/lab/runs/old_0.61.0_full/ws".into();
     player.prompt(order);
@@ -127,7 +129,7 @@ fn a_recorded_run_with_its_session_file() {
     let tokens = outcome.usage.tokens;
     assert_eq!((tokens.input, tokens.output, tokens.total), (Some(800), Some(160), Some(1000)));
     assert_eq!(tokens.thoughts, Some(40), "total = input + output + thoughts");
-    assert_eq!(outcome.usage.sources, [Source::Stream, Source::SessionFile]);
+    assert_eq!(outcome.usage.sources, [UsageSource::Stream, UsageSource::SessionFile]);
     let by_model = &outcome.usage.by_model["gemini-2.5-flash"];
     assert_eq!((by_model.total, by_model.thoughts), (Some(875), Some(35)));
     let rows: Vec<_> =
@@ -149,7 +151,7 @@ fn tools_that_never_reported_are_closed_by_us() {
     player.stdout(
         r#"{"type":"tool_use","tool_name":"write_file","tool_id":"a","parameters":{"file_path":"a"}}"#,
     );
-    player.exit(Exit::Signal(9));
+    player.exit(ExitReason::Signal(9));
     player.check();
     let cancelled = player.events().any(|e| {
         matches!(e, agentline_core::Event::ToolResult { status: ToolStatus::Cancelled, is_error: true, .. })

@@ -3,7 +3,7 @@
 
 use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, order};
-use agentline_core::{Exit, Surface};
+use agentline_core::{ExitReason, Surface};
 
 const VARIANTS: usize = 40;
 
@@ -70,7 +70,7 @@ fn every_damaged_recording_has_one_outcome() {
         for _ in 0..VARIANTS {
             let variant = damaged(&capture, &mut dice);
             let mut player = match dice.below(3) {
-                0 => Player::veiled(variant.surface, &["write_file", "gemini-2.5-flash", "session_id"]),
+                0 => Player::redacted(variant.surface, &["write_file", "gemini-2.5-flash", "session_id"]),
                 _ => Player::new(variant.surface),
             };
             let mut session = sessions[dice.below(sessions.len())].join("\n").into_bytes();
@@ -94,7 +94,7 @@ fn half_a_line_and_the_next_whole_one_lose_only_the_half() {
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     player.stdout(r#"{"type":"message","role":"assi{"type":"message","role":"assistant","content":"kept"}"#);
     player.stdout(r#"noise {"type":"result","status":"success"} more noise"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     assert_eq!(player.outcome().text, "kept");
     assert_eq!(player.outcome().unreadable_lines, 2);

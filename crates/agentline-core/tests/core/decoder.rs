@@ -2,7 +2,7 @@
 //! one outcome and keep every invariant.
 
 use crate::play::{Player, order};
-use agentline_core::{Exit, Side, Stream, Surface, What};
+use agentline_core::{ExitReason, InputKind, SideChannel, Stream, Surface};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -130,28 +130,28 @@ proptest! {
     fn any_lines_end_in_one_outcome(
         lines in prop::collection::vec(line(), 0..24),
         surface in prop::sample::select(&[Surface::StreamJson, Surface::Json][..]),
-        veiled in any::<bool>(),
+        redacted in any::<bool>(),
         pause in 0u64..40_000,
         exit in prop::option::of(0i32..256),
     ) {
-        let secrets: &[&str] = if veiled { &["tool_result", "write_file"] } else { &[] };
-        let mut player = Player::veiled(surface, secrets);
+        let secrets: &[&str] = if redacted { &["tool_result", "write_file"] } else { &[] };
+        let mut player = Player::redacted(surface, secrets);
         player.prompt(order());
         for (stream, text) in &lines {
             let stream = match stream {
                 0..5 => Stream::Stdout,
                 5 => Stream::Stderr,
-                6 => Stream::Side(crate::play::RUN, Side::SessionFile),
+                6 => Stream::Side(crate::play::RUN, SideChannel::SessionFile),
                 _ => {
                     player.wait(pause);
-                    player.take(What::TooLong { stream: Stream::Stdout, text: text.as_str().into(), length: 1 << 20 });
+                    player.take(InputKind::TooLong { stream: Stream::Stdout, text: text.as_str().into(), length: 1 << 20 });
                     continue;
                 }
             };
             player.line(stream, text);
         }
         if let Some(code) = exit {
-            player.exit(Exit::Code(code));
+            player.exit(ExitReason::Code(code));
         }
         player.ticks_to_the_end();
         player.check();

@@ -6,7 +6,7 @@ mod odd;
 mod properties;
 
 use crate::saved_text::{load, text_of};
-use agentline_core::{SavedForm, SavedSession};
+use agentline_core::{SavedSession, SessionFormat};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 /// One file: its name, format and text.
 pub(crate) struct Saved {
     pub(crate) name: String,
-    pub(crate) form: SavedForm,
+    pub(crate) form: SessionFormat,
     pub(crate) text: String,
 }
 
@@ -30,7 +30,7 @@ impl Saved {
 pub(crate) fn files(recording: &str) -> Vec<Saved> {
     let names = list(&root().join(recording));
     let file = |name: String| {
-        let form = if name.ends_with(".jsonl") { SavedForm::Lines } else { SavedForm::Whole };
+        let form = if name.ends_with(".jsonl") { SessionFormat::Lines } else { SessionFormat::Whole };
         let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("it can be read");
         Saved { name, form, text }
     };

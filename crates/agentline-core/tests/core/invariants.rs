@@ -2,7 +2,7 @@
 
 use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, RUN, order};
-use agentline_core::{Answer, AskId, Exit, Output, What};
+use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind};
 
 fn told(player: &Player) -> String {
     format!("{:?}", player.out)
@@ -79,8 +79,8 @@ fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
         for stop in 0..=lines {
             let mut player = begin(&capture, stop, true);
             let began = player.now;
-            player.take(What::Cancel { run: RUN, signal: 2 });
-            player.take(What::Cancel { run: RUN, signal: 15 });
+            player.take(InputKind::Cancel { run: RUN, signal: 2 });
+            player.take(InputKind::Cancel { run: RUN, signal: 15 });
             player.ticks_to_the_end();
             player.check();
             assert!(player.conn.gone());
@@ -95,26 +95,26 @@ fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
     for capture in capture::all() {
         let mut player = capture.play();
         let before = player.out.len();
-        let asked: Vec<AskId> = player
+        let asked: Vec<HostRequestId> = player
             .out
             .iter()
-            .filter_map(|o| if let Output::Ask(_, id, _) = o { Some(*id) } else { None })
+            .filter_map(|o| if let ConnectionOutput::Ask(_, id, _) = o { Some(*id) } else { None })
             .collect();
-        for ask in asked.into_iter().chain([AskId(0), AskId(u32::MAX)]) {
+        for ask in asked.into_iter().chain([HostRequestId(0), HostRequestId(u32::MAX)]) {
             for answer in [
-                Answer::Ruled(agentline_core::Ruling::allow("test")),
-                Answer::Settled(agentline_core::Disk::default()),
+                HostResponse::Ruled(agentline_core::PermissionDecision::allow("test")),
+                HostResponse::Settled(agentline_core::DiskReport::default()),
             ] {
-                player.take(What::Answer { ask, answer });
+                player.take(InputKind::Answer { ask, answer });
             }
         }
         player.stdout(r#"{"type":"message","role":"assistant","content":"late"}"#);
         player.stderr("Attempt 1 failed with status 429. Retrying with backoff...");
         player.side(r#"{"id":"1","type":"gemini","content":"late","tokens":{"total":5}}"#);
-        player.take(What::Cancel { run: RUN, signal: 2 });
-        player.take(What::Retire);
-        player.take(What::Tick);
-        player.exit(Exit::Code(0));
+        player.take(InputKind::Cancel { run: RUN, signal: 2 });
+        player.take(InputKind::Retire);
+        player.take(InputKind::Tick);
+        player.exit(ExitReason::Code(0));
         assert_eq!(player.out.len(), before, "{}: {:?}", capture.name, &player.out[before..]);
     }
 }

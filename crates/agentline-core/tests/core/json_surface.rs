@@ -3,11 +3,13 @@
 
 use crate::capture;
 use crate::play::{Player, order};
-use agentline_core::{Event, Exit, Kind, Order, Origin, Surface, ToolStatus, Verdict, Want};
+use agentline_core::{
+    Event, ExitReason, FailureKind, Origin, SessionTarget, Surface, ToolStatus, TurnSpec, Verdict,
+};
 
-fn named() -> Order {
+fn named() -> TurnSpec {
     let mut order = order();
-    order.session = Want::Named("s-1".into());
+    order.session = SessionTarget::Named("s-1".into());
     order.who.model = Some("m".into());
     order
 }
@@ -47,7 +49,7 @@ fn events_come_from_the_session_file_while_the_run_goes_on() {
     assert_eq!(thoughts, 2);
     assert!(player.records().all(|r| r.from == Origin::SessionFile && r.line.is_some()));
     player.stdout(ANSWER);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is told once");
     let outcome = player.outcome();
@@ -62,7 +64,7 @@ fn refusals_come_from_the_session_file_too() {
     let mut player = player();
     player.late_lines = capture::session("default_denied");
     player.stdout(r#"{"session_id":"s-1","response":"after deny","stats":{"models":{"m":{}}}}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials);
@@ -76,7 +78,7 @@ fn a_stopped_tool_is_told_as_stopped() {
     for line in capture::session("acp_reject_cancel_error") {
         player.side(&line);
     }
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     let cancelled = player
         .events()
@@ -110,7 +112,7 @@ fn the_document_may_stand_on_stderr() {
     player.stderr("Ripgrep is not available. Falling back to GrepTool.");
     failed(429).iter().for_each(|line| player.stderr(line));
     player.stderr("goodbye");
-    player.exit(Exit::Code(173));
+    player.exit(ExitReason::Code(173));
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::RateLimited);
     assert_eq!(outcome.error.as_ref().map(|e| &*e.message), Some("told 429"));
@@ -126,7 +128,7 @@ fn the_document_may_be_printed_twice_and_the_second_time_break_off() {
         for (i, line) in lines.iter().take(kept).enumerate() {
             player.stderr(&if i == 0 { format!("[ERROR] {line}") } else { line.clone() });
         }
-        player.exit(Exit::Code(145));
+        player.exit(ExitReason::Code(145));
         let outcome = player.outcome();
         assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{kept}");
         assert_eq!(outcome.error.as_ref().map(|e| &*e.message), Some("told 401"));
@@ -139,7 +141,7 @@ fn a_brace_on_stderr_hides_nothing_that_follows() {
     player.stderr("{");
     player.stderr("  not: 'a document'");
     player.stderr("Please set an Auth method in your settings.json");
-    player.exit(Exit::Code(1));
+    player.exit(ExitReason::Code(1));
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::NotAuthenticated);
     assert!(outcome.stderr_tail.contains("not: 'a document'"));
@@ -149,7 +151,7 @@ fn a_brace_on_stderr_hides_nothing_that_follows() {
         player.stderr("line");
     }
     player.stderr("Please set an Auth method in your settings.json");
-    player.exit(Exit::Code(1));
+    player.exit(ExitReason::Code(1));
     assert_eq!(player.outcome().verdict, Verdict::NotAuthenticated);
 }
 
@@ -165,7 +167,7 @@ fn noise_around_the_document_is_reported_and_does_not_hide_it() {
         for line in format!("{before}{ANSWER}{after}").lines() {
             player.stdout(line);
         }
-        player.exit(Exit::Code(0));
+        player.exit(ExitReason::Code(0));
         player.check();
         let outcome = player.outcome();
         assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Done, "All done. 4"), "{before:?} {after:?}");
@@ -178,10 +180,10 @@ fn a_document_that_is_cut_off_is_no_success() {
     for kept in 0..ANSWER.len() {
         let mut player = player();
         player.stdout(&ANSWER[..kept]);
-        player.exit(Exit::Code(0));
+        player.exit(ExitReason::Code(0));
         let outcome = player.outcome();
         assert_eq!(outcome.verdict, Verdict::Failed, "{kept}");
-        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
     }
 }
 
@@ -189,7 +191,7 @@ fn a_document_that_is_cut_off_is_no_success() {
 fn half_of_a_character_pair_does_not_lose_the_document() {
     let mut player = player();
     player.stdout(r#"{"response":"half \ud83d pair","stats":{"models":{"m":{}}}}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().text, "half \u{fffd} pair");
 }
 
@@ -197,12 +199,12 @@ fn half_of_a_character_pair_does_not_lose_the_document() {
 fn a_prompt_that_was_never_sent_is_told_so() {
     let mut player = player();
     player.stdout(r#"{"session_id":"s","response":"","stats":{"models":{}}}"#);
-    player.exit(Exit::Code(0));
-    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::ContextOverflow));
+    player.exit(ExitReason::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::ContextOverflow));
     let mut player = Player::new(Surface::StreamJson);
     player.prompt(order());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":0,"models":{}}}"#);
-    player.exit(Exit::Code(0));
-    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::ContextOverflow));
+    player.exit(ExitReason::Code(0));
+    assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::ContextOverflow));
 }

@@ -2,7 +2,7 @@
 //! kept.
 
 use crate::play::{Player, order};
-use agentline_core::{Exit, Kind, Limits, Price, PriceTable, Surface, Verdict};
+use agentline_core::{ExitReason, FailureKind, Limits, Price, PriceTable, Surface, Verdict};
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
 
@@ -37,11 +37,11 @@ fn turn(player: &mut Player, id: &str) {
 }
 
 #[track_caller]
-fn stopped(mut player: Player, kind: Kind, message: &str) {
+fn stopped(mut player: Player, kind: FailureKind, message: &str) {
     assert!(player.rungs().len() == 2, "it was not stopped");
     // Whatever the agent sends after the stop, the limit is the reason.
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::LimitReached);
@@ -58,7 +58,7 @@ fn turns() {
     }
     assert_eq!(player.rungs().len(), 1);
     player.stdout(r#"{"type":"message","role":"assistant","content":"third"}"#);
-    stopped(player, Kind::MaxTurns, "turn 3 is over the limit of 2");
+    stopped(player, FailureKind::MaxTurns, "turn 3 is over the limit of 2");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn tool_calls_also_several_in_one_turn() {
     tool(&mut player, "b");
     assert_eq!(player.rungs().len(), 1);
     tool(&mut player, "c");
-    stopped(player, Kind::MaxToolCalls, "tool call 3 is over the limit of 2");
+    stopped(player, FailureKind::MaxToolCalls, "tool call 3 is over the limit of 2");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn tokens_while_the_run_goes_on() {
     turn(&mut player, "2");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "3");
-    stopped(player, Kind::MaxTokens, "token 375 is over the limit of 250");
+    stopped(player, FailureKind::MaxTokens, "token 375 is over the limit of 250");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn output_tokens_with_their_thoughts() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, Kind::MaxOutputTokens, "output token 50 is over the limit of 49");
+    stopped(player, FailureKind::MaxOutputTokens, "output token 50 is over the limit of 49");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn cost() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, Kind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
+    stopped(player, FailureKind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
     assert_eq!(player.rungs().len(), 1);
     player.stdout(r#"{"type":"message","role":"assistant","content":"x"}"#);
     player.stdout(r#"{"type":"result","status":"success"}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     assert_eq!((player.outcome().verdict, player.outcome().cost_usd), (Verdict::Done, None));
 }
 
@@ -116,7 +116,7 @@ fn a_limit_that_the_last_turn_crosses_acts_after_it() {
     let mut player = limited(|l| l.max_tokens = Some(100));
     player.stdout(r#"{"type":"message","role":"assistant","content":"the answer"}"#);
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":125,"input_tokens":100,"output_tokens":20}}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     let outcome = player.outcome();
     assert_eq!((outcome.verdict, &*outcome.text), (Verdict::LimitReached, "the answer"));
 }

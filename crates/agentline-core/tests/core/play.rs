@@ -1,8 +1,9 @@
 //! Feeds scripts and captures to a connection, answers its requests, and collects its outputs.
 
 use agentline_core::{
-    Answer, Ask, AskId, Clocks, Connection, Dialogue, Disk, Event, Exit, Input, LineSplitter, Millis, Order,
-    Outcome, Output, Piece, Record, RunId, Rung, Side, Stream, Surface, Veil, What,
+    Connection, ConnectionOutput, Dialogue, DiskReport, Event, ExitReason, HostRequest, HostRequestId,
+    HostResponse, Input, InputKind, LineSplitter, Millis, Outcome, Record, Redactor, RunId, ShutdownStep,
+    SideChannel, SplitItem, Stream, Surface, Timeouts, TurnSpec,
     agents::{self},
     tape_line,
 };
@@ -12,8 +13,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 pub(crate) const RUN: RunId = RunId(1);
 
 /// Returns an order like those of the shell.
-pub(crate) fn order() -> Order {
-    let mut order = Order::default();
+pub(crate) fn order() -> TurnSpec {
+    let mut order = TurnSpec::default();
     order.prompt = "Do it".into();
     order.settle = true;
     order.follow = true;
@@ -25,16 +26,18 @@ pub(crate) fn order() -> Order {
 
 /// Returns the dialogue for one surface of Gemini CLI.
 pub(crate) fn dialogue(surface: Surface) -> Box<dyn Dialogue> {
-    agents::find("gemini").expect("it is listed").dialogue(&agentline_core::Talk::new(surface, None))
+    agents::find("gemini")
+        .expect("it is listed")
+        .dialogue(&agentline_core::DialogueConfig::new(surface, None))
 }
 
 /// A connection, the current time, and all outputs so far.
 pub(crate) struct Player {
     pub(crate) conn: Connection,
     pub(crate) now: Millis,
-    pub(crate) out: Vec<Output>,
+    pub(crate) out: Vec<ConnectionOutput>,
     /// The workspace changes reported when a run settles. `None` leaves the request unanswered.
-    pub(crate) disk: Option<Disk>,
+    pub(crate) disk: Option<DiskReport>,
     /// All inputs as lines of a tape, if the test needs them.
     pub(crate) tape: Option<Vec<String>>,
     /// Lines of the session file that are read only when a run settles.
@@ -43,11 +46,13 @@ pub(crate) struct Player {
 
 impl Player {
     pub(crate) fn new(surface: Surface) -> Self {
-        Self::with(Connection::new(dialogue(surface), Clocks::default()))
+        Self::with(Connection::new(dialogue(surface), Timeouts::default()))
     }
 
-    pub(crate) fn veiled(surface: Surface, secrets: &[&str]) -> Self {
-        Self::with(Connection::new(dialogue(surface), Clocks::default()).with_veil(Veil::new(secrets)))
+    pub(crate) fn redacted(surface: Surface, secrets: &[&str]) -> Self {
+        Self::with(
+            Connection::new(dialogue(surface), Timeouts::default()).with_redactor(Redactor::new(secrets)),
+        )
     }
 
     pub(crate) fn with(conn: Connection) -> Self {
@@ -55,17 +60,17 @@ impl Player {
             conn,
             now: 0,
             out: Vec::new(),
-            disk: Some(Disk::default()),
+            disk: Some(DiskReport::default()),
             tape: None,
             late_lines: Vec::new(),
         };
-        player.take(What::Up);
+        player.take(InputKind::Up);
         player
     }
 
     /// Passes one input to the connection, checks that the deadline is in the future, and answers the request to
     /// settle.
-    pub(crate) fn take(&mut self, what: What<'_>) {
+    pub(crate) fn take(&mut self, what: InputKind<'_>) {
         let from = self.out.len();
         let input = Input { at: self.now, what };
         self.tape.iter_mut().for_each(|tape| tape.push(tape_line(&input)));
@@ -73,32 +78,32 @@ impl Player {
         if let Some(deadline) = self.conn.deadline() {
             assert!(deadline > self.now, "at {} the deadline is {deadline}: the shell would spin", self.now);
         }
-        let asked: Vec<(RunId, AskId)> = self.out[from..]
+        let asked: Vec<(RunId, HostRequestId)> = self.out[from..]
             .iter()
             .filter_map(|o| match o {
-                Output::Ask(run, id, Ask::Settle { .. }) => Some((*run, *id)),
+                ConnectionOutput::Ask(run, id, HostRequest::Settle { .. }) => Some((*run, *id)),
                 _ => None,
             })
             .collect();
         for (run, ask) in asked {
             let Some(disk) = self.disk.clone() else { continue };
             for line in std::mem::take(&mut self.late_lines) {
-                self.line(Stream::Side(run, Side::SessionFile), &line);
+                self.line(Stream::Side(run, SideChannel::SessionFile), &line);
             }
-            self.take(What::Answer { ask, answer: Answer::Settled(disk) });
+            self.take(InputKind::Answer { ask, answer: HostResponse::Settled(disk) });
         }
     }
 
-    pub(crate) fn prompt(&mut self, order: Order) {
+    pub(crate) fn prompt(&mut self, order: TurnSpec) {
         self.prompt_as(RUN, order);
     }
 
-    pub(crate) fn prompt_as(&mut self, run: RunId, order: Order) {
-        self.take(What::Prompt { run, order: Box::new(order) });
+    pub(crate) fn prompt_as(&mut self, run: RunId, order: TurnSpec) {
+        self.take(InputKind::Prompt { run, order: Box::new(order) });
     }
 
     pub(crate) fn line(&mut self, stream: Stream, text: &str) {
-        self.take(What::Line { stream, text: Cow::Borrowed(text) });
+        self.take(InputKind::Line { stream, text: Cow::Borrowed(text) });
     }
 
     pub(crate) fn stdout(&mut self, text: &str) {
@@ -110,11 +115,11 @@ impl Player {
     }
 
     pub(crate) fn side(&mut self, text: &str) {
-        self.line(Stream::Side(RUN, Side::SessionFile), text);
+        self.line(Stream::Side(RUN, SideChannel::SessionFile), text);
     }
 
-    pub(crate) fn exit(&mut self, exit: Exit) {
-        self.take(What::Exit(exit));
+    pub(crate) fn exit(&mut self, exit: ExitReason) {
+        self.take(InputKind::Exit(exit));
     }
 
     /// Advances the time, stopping at every deadline as the shell would.
@@ -122,7 +127,7 @@ impl Player {
         let until = self.now + time;
         while let Some(deadline) = self.conn.deadline().filter(|d| *d <= until) {
             self.now = deadline;
-            self.take(What::Tick);
+            self.take(InputKind::Tick);
         }
         self.now = until;
     }
@@ -134,17 +139,22 @@ impl Player {
             steps += 1;
             assert!(steps < 50, "time alone does not end it: {:?}", self.conn);
             self.now = deadline;
-            self.take(What::Tick);
+            self.take(InputKind::Tick);
         }
         steps
     }
 
-    pub(crate) fn rungs(&self) -> Vec<Rung> {
-        self.out.iter().filter_map(|o| if let Output::Close(rung) = o { Some(*rung) } else { None }).collect()
+    pub(crate) fn rungs(&self) -> Vec<ShutdownStep> {
+        self.out
+            .iter()
+            .filter_map(|o| if let ConnectionOutput::Close(rung) = o { Some(*rung) } else { None })
+            .collect()
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.out.iter().filter_map(|o| if let Output::Event(_, record) = o { Some(record) } else { None })
+        self.out
+            .iter()
+            .filter_map(|o| if let ConnectionOutput::Event(_, record) = o { Some(record) } else { None })
     }
 
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
@@ -170,7 +180,7 @@ impl Player {
 
     pub(crate) fn outcome_of(&self, run: RunId) -> &Outcome {
         let mut all = self.out.iter().filter_map(|o| match o {
-            Output::Done(id, outcome) if *id == run => Some(outcome),
+            ConnectionOutput::Done(id, outcome) if *id == run => Some(outcome),
             _ => None,
         });
         let outcome = all.next().unwrap_or_else(|| panic!("{run:?} is not over: {:?}", self.conn));
@@ -179,7 +189,7 @@ impl Player {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.out.iter().any(|o| matches!(o, Output::Done(..)))
+        self.out.iter().any(|o| matches!(o, ConnectionOutput::Done(..)))
     }
 
     /// Checks the invariants that hold for the outputs of any connection.
@@ -190,15 +200,15 @@ impl Player {
 
 /// Checks the invariants of outputs: one `Done` per run and nothing after it, consecutive numbers, tools in pairs,
 /// every request sent once and withdrawn at most once, and shutdown steps in order, each once.
-pub(crate) fn check_outputs(out: &[Output]) {
+pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
     let mut seq: BTreeMap<RunId, u32> = BTreeMap::new();
     let mut done: Vec<RunId> = Vec::new();
     let mut tools: BTreeMap<(RunId, String), i32> = BTreeMap::new();
-    let mut asks: BTreeMap<AskId, bool> = BTreeMap::new();
+    let mut asks: BTreeMap<HostRequestId, bool> = BTreeMap::new();
     let mut last_rung = None;
     for output in out {
         match output {
-            Output::Event(run, record) => {
+            ConnectionOutput::Event(run, record) => {
                 assert!(!done.contains(run), "an event after the outcome: {record:?}");
                 let next = seq.entry(*run).or_default();
                 *next += 1;
@@ -217,7 +227,7 @@ pub(crate) fn check_outputs(out: &[Output]) {
                     _ => {}
                 }
             }
-            Output::Done(run, outcome) => {
+            ConnectionOutput::Done(run, outcome) => {
                 assert!(!done.contains(run), "a second outcome: {outcome:?}");
                 done.push(*run);
                 assert!(
@@ -225,20 +235,20 @@ pub(crate) fn check_outputs(out: &[Output]) {
                     "a tool_use without a result: {tools:?}"
                 );
             }
-            Output::Ask(run, id, ask) => {
+            ConnectionOutput::Ask(run, id, ask) => {
                 assert!(!done.contains(run), "a question after the outcome");
                 // A review is requested again after each answer.
-                let again = matches!(ask, Ask::Review { .. });
+                let again = matches!(ask, HostRequest::Review { .. });
                 assert!(asks.insert(*id, true).is_none() || again, "{id:?} was asked before");
             }
-            Output::Withdraw(id) => {
+            ConnectionOutput::Withdraw(id) => {
                 assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not open");
             }
-            Output::Close(rung) => {
+            ConnectionOutput::Close(rung) => {
                 assert!(last_rung < Some(*rung), "{rung:?} after {last_rung:?}");
                 last_rung = Some(*rung);
             }
-            Output::Frame(_) | Output::Follow(..) | Output::Ready => {}
+            ConnectionOutput::Frame(_) | ConnectionOutput::Follow(..) | ConnectionOutput::Ready => {}
             other => panic!("an output that these checks do not know: {other:?}"),
         }
     }
@@ -255,11 +265,11 @@ pub(crate) fn feed(player: &mut Player, bytes: &[u8], cuts: &[usize]) {
     splitter.finish(|piece| hand(player, piece));
 }
 
-fn hand(player: &mut Player, piece: Piece<'_>) {
+fn hand(player: &mut Player, piece: SplitItem<'_>) {
     match piece {
-        Piece::Line(text) => player.take(What::Line { stream: Stream::Stdout, text }),
-        Piece::TooLong { text, length } => {
-            player.take(What::TooLong { stream: Stream::Stdout, text, length })
+        SplitItem::Line(text) => player.take(InputKind::Line { stream: Stream::Stdout, text }),
+        SplitItem::TooLong { text, length } => {
+            player.take(InputKind::TooLong { stream: Stream::Stdout, text, length })
         }
         other => panic!("a piece that the tests do not know: {other:?}"),
     }

@@ -2,9 +2,10 @@
 
 use crate::play::{Player, order};
 use agentline_core::{
-    Answer, Ask, AskId, Clocks, Connection, Count, Dialogue, End, Event, Exit, Kind, Line, Order, Output,
-    PermissionAsk, Room, Ruling, RunId, Rung, Say, Source, Span, Started, Stream, Tokens, ToolKind,
-    ToolStatus, ToolUse, Verdict, Want, What,
+    Concurrency, Connection, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, FailureKind,
+    HostRequest, HostRequestId, HostResponse, InputKind, InputLine, PermissionDecision, PermissionRequest,
+    RunId, SessionTarget, ShutdownStep, Sink, Started, Stream, Timeouts, TokenCount, Tokens, ToolKind,
+    ToolStatus, ToolUse, TurnEnd, TurnSpec, UsageSource, Verdict,
 };
 use std::collections::BTreeMap;
 
@@ -13,22 +14,22 @@ const TWO: RunId = RunId(2);
 
 /// A dialogue that understands `RUN verb rest…` and sends every order and answer as a frame.
 struct Invented {
-    room: Room,
+    room: Concurrency,
     /// Whether the agent supports cancellation.
     obeys: bool,
-    asks: BTreeMap<AskId, RunId>,
+    asks: BTreeMap<HostRequestId, RunId>,
 }
 
 impl Dialogue for Invented {
-    fn room(&self) -> Room {
+    fn room(&self) -> Concurrency {
         self.room
     }
 
-    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
         say.frame(format!("{} prompt {}", run.0, order.prompt));
     }
 
-    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
         if line.stream != Stream::Stdout {
             return;
         }
@@ -50,12 +51,12 @@ impl Dialogue for Invented {
             "result" => say.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
             "used" => {
                 let tokens = Tokens { total: rest.parse().ok(), ..Tokens::default() };
-                say.count(run, Count::new(Source::Stream, Span::Session, tokens));
+                say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Session, tokens));
             }
             "ask" => {
-                let mut asked = PermissionAsk::default();
+                let mut asked = PermissionRequest::default();
                 (asked.tool, asked.tool_use_id) = ("Bash".into(), rest);
-                let ask = Ask::Permission(Box::new(asked));
+                let ask = HostRequest::Permission(Box::new(asked));
                 let id = say.ask(run, ask);
                 self.asks.insert(id, run);
             }
@@ -64,20 +65,20 @@ impl Dialogue for Invented {
                     say.withdraw(run, *id);
                 }
             }
-            "end" => say.end(run, End::ok()),
+            "end" => say.end(run, TurnEnd::ok()),
             _ => {}
         }
     }
 
-    fn answer(&mut self, ask: AskId, answer: &Answer, say: &mut Say) {
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
         let run = self.asks.get(&ask).map_or(0, |r| r.0);
         say.frame(format!(
             "{run} answer {}",
-            if matches!(answer, Answer::Ruled(ruling) if ruling.allow) { "yes" } else { "no" }
+            if matches!(answer, HostResponse::Ruled(ruling) if ruling.allow) { "yes" } else { "no" }
         ));
     }
 
-    fn cancel(&mut self, run: RunId, say: &mut Say) -> bool {
+    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
         if self.obeys {
             say.frame(format!("{} cancel", run.0));
         }
@@ -85,16 +86,16 @@ impl Dialogue for Invented {
     }
 }
 
-fn start(room: Room, obeys: bool) -> Player {
+fn start(room: Concurrency, obeys: bool) -> Player {
     let talk = Invented { room, obeys, asks: BTreeMap::new() };
-    let mut player = Player::with(Connection::new(Box::new(talk), Clocks::default()));
+    let mut player = Player::with(Connection::new(Box::new(talk), Timeouts::default()));
     player.stdout("0 ready");
     player
 }
 
 /// Starts two concurrent runs.
 fn two(obeys: bool) -> Player {
-    let mut player = start(Room::Sessions, obeys);
+    let mut player = start(Concurrency::Sessions, obeys);
     for run in [ONE, TWO] {
         assert!(player.conn.vacant());
         player.prompt_as(run, order());
@@ -104,14 +105,20 @@ fn two(obeys: bool) -> Player {
 }
 
 fn frames(player: &Player) -> Vec<&str> {
-    player.out.iter().filter_map(|o| if let Output::Frame(f) = o { Some(&**f) } else { None }).collect()
-}
-
-fn asked(player: &Player) -> Vec<AskId> {
     player
         .out
         .iter()
-        .filter_map(|o| if let Output::Ask(_, id, Ask::Permission(_)) = o { Some(*id) } else { None })
+        .filter_map(|o| if let ConnectionOutput::Frame(f) = o { Some(&**f) } else { None })
+        .collect()
+}
+
+fn asked(player: &Player) -> Vec<HostRequestId> {
+    player
+        .out
+        .iter()
+        .filter_map(|o| {
+            if let ConnectionOutput::Ask(_, id, HostRequest::Permission(_)) = o { Some(*id) } else { None }
+        })
         .collect()
 }
 
@@ -120,14 +127,17 @@ fn outputs_of(player: &Player, run: RunId) -> Vec<String> {
         .out
         .iter()
         .filter(|o| match o {
-            Output::Event(r, _) | Output::Ask(r, ..) | Output::Done(r, _) | Output::Follow(r, ..) => {
-                *r == run
-            }
+            ConnectionOutput::Event(r, _)
+            | ConnectionOutput::Ask(r, ..)
+            | ConnectionOutput::Done(r, _)
+            | ConnectionOutput::Follow(r, ..) => *r == run,
             _ => false,
         })
         .map(|o| match o {
             // Only the line number among all lines may differ.
-            Output::Event(_, record) => format!("{} {} {:?}", record.seq, record.at_ms, record.event),
+            ConnectionOutput::Event(_, record) => {
+                format!("{} {} {:?}", record.seq, record.at_ms, record.event)
+            }
             other => format!("{other:?}"),
         })
         .collect()
@@ -150,9 +160,9 @@ fn two_sessions_side_by_side() {
     player.check();
     assert_eq!(player.outcome_of(ONE).text, "c");
     assert!(player.conn.vacant() && !player.conn.gone());
-    player.take(What::Retire);
-    assert_eq!(player.rungs(), [Rung::CloseStdin]);
-    player.exit(Exit::Code(0));
+    player.take(InputKind::Retire);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
+    player.exit(ExitReason::Code(0));
     assert!(player.conn.gone());
 }
 
@@ -161,7 +171,7 @@ fn a_run_plays_the_same_alone_as_beside_another() {
     let lines =
         ["started session-1", "text a", "tool t", "ask t", "text b", "result t", "used 70", "text c", "end"];
     let play = |with_neighbour: bool| {
-        let mut player = start(Room::Sessions, true);
+        let mut player = start(Concurrency::Sessions, true);
         player.prompt_as(ONE, order());
         if with_neighbour {
             player.prompt_as(TWO, order());
@@ -174,7 +184,10 @@ fn a_run_plays_the_same_alone_as_beside_another() {
             player.stdout(&format!("1 {line}"));
             if let Some(ask) = asked(&player).into_iter().find(|a| a.0 >> 8 == 1).filter(|_| line == "ask t")
             {
-                player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "no")) });
+                player.take(InputKind::Answer {
+                    ask,
+                    answer: HostResponse::Ruled(PermissionDecision::deny("test", "no")),
+                });
             }
         }
         player.check();
@@ -194,7 +207,7 @@ fn a_neighbour_that_talks_does_not_keep_a_silent_run_alive() {
     player.stdout("1 end");
     player.check();
     let error = player.outcome_of(ONE).error.clone().expect("it was stopped");
-    assert_eq!(error.kind, Kind::TimeoutIdle);
+    assert_eq!(error.kind, FailureKind::TimeoutIdle);
     assert!(player.rungs().is_empty());
     player.stdout("2 end");
     assert_eq!(player.outcome_of(TWO).verdict, Verdict::Done);
@@ -217,12 +230,18 @@ fn permission_is_asked_answered_and_told_once() {
     player.stdout("1 tool t");
     player.stdout("1 ask t");
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
-    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "too late")) });
+    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
+    player.take(InputKind::Answer {
+        ask,
+        answer: HostResponse::Ruled(PermissionDecision::deny("test", "too late")),
+    });
     assert_eq!(frames(&player)[2..], ["1 answer yes"]);
     player.stdout("1 ask t");
     let ask = asked(&player)[1];
-    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::deny("test", "not here")) });
+    player.take(InputKind::Answer {
+        ask,
+        answer: HostResponse::Ruled(PermissionDecision::deny("test", "not here")),
+    });
     player.stdout("1 text x");
     player.stdout("1 end");
     player.wait(500);
@@ -239,9 +258,9 @@ fn waiting_for_an_answer_is_on_nobody_s_clock() {
     player.stdout("1 ask t");
     player.stdout("2 end");
     player.wait(3_000_000);
-    assert!(!player.out.iter().any(|o| matches!(o, Output::Done(run, _) if *run == ONE)));
+    assert!(!player.out.iter().any(|o| matches!(o, ConnectionOutput::Done(run, _) if *run == ONE)));
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
+    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
     // The run still has all of its time, except for what it used before.
     for _ in 0..5 {
         player.wait(110_000);
@@ -252,7 +271,7 @@ fn waiting_for_an_answer_is_on_nobody_s_clock() {
     player.wait(1);
     assert_eq!(frames(&player).last(), Some(&"1 cancel"));
     player.stdout("1 end");
-    assert_eq!(player.outcome_of(ONE).error.as_ref().map(|e| e.kind), Some(Kind::TimeoutRun));
+    assert_eq!(player.outcome_of(ONE).error.as_ref().map(|e| e.kind), Some(FailureKind::TimeoutRun));
 }
 
 #[test]
@@ -262,7 +281,7 @@ fn nobody_answers_and_that_is_a_no() {
     player.wait(3_600_000);
     assert_eq!(frames(&player)[2..], ["2 cancel", "1 answer no"]);
     let ask = asked(&player)[0];
-    player.take(What::Answer { ask, answer: Answer::Ruled(Ruling::allow("test")) });
+    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
     assert_eq!(frames(&player).len(), 4, "a late answer changes nothing");
     player.stdout("1 text x");
     player.stdout("1 end");
@@ -274,16 +293,19 @@ fn nobody_answers_and_that_is_a_no() {
 fn a_stop_withdraws_what_is_open_and_answers_what_comes_after() {
     let mut player = two(true);
     player.stdout("1 ask t");
-    player.take(What::Cancel { run: ONE, signal: 2 });
+    player.take(InputKind::Cancel { run: ONE, signal: 2 });
     player.stdout("1 ask u");
     assert_eq!(asked(&player).len(), 1, "nobody is asked for a run that is being stopped");
     assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
-    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Ruled(Ruling::allow("test")) });
+    player.take(InputKind::Answer {
+        ask: asked(&player)[0],
+        answer: HostResponse::Ruled(PermissionDecision::allow("test")),
+    });
     player.stdout("1 never-mind");
     player.stdout("1 end");
     player.check();
     assert_eq!(player.outcome_of(ONE).verdict, Verdict::Cancelled);
-    let withdrawn = player.out.iter().filter(|o| matches!(o, Output::Withdraw(_))).count();
+    let withdrawn = player.out.iter().filter(|o| matches!(o, ConnectionOutput::Withdraw(_))).count();
     assert_eq!(withdrawn, 1);
 }
 
@@ -293,7 +315,10 @@ fn the_agent_may_withdraw_its_question() {
     player.stdout("1 ask t");
     player.stdout("1 never-mind");
     player.stdout("1 never-mind");
-    player.take(What::Answer { ask: asked(&player)[0], answer: Answer::Ruled(Ruling::allow("test")) });
+    player.take(InputKind::Answer {
+        ask: asked(&player)[0],
+        answer: HostResponse::Ruled(PermissionDecision::allow("test")),
+    });
     assert_eq!(frames(&player).len(), 2);
     player.stdout("1 text x");
     player.stdout("1 end");
@@ -305,7 +330,7 @@ fn the_agent_may_withdraw_its_question() {
 fn a_run_that_does_not_obey_is_given_up_and_the_process_goes_when_the_others_are_over() {
     for obeys in [true, false] {
         let mut player = two(obeys);
-        player.take(What::Cancel { run: ONE, signal: 15 });
+        player.take(InputKind::Cancel { run: ONE, signal: 15 });
         player.wait(1_999);
         assert!(!player.is_over());
         player.wait(1);
@@ -315,7 +340,7 @@ fn a_run_that_does_not_obey_is_given_up_and_the_process_goes_when_the_others_are
         player.stdout("2 text x");
         player.stdout("2 end");
         assert_eq!(player.outcome_of(TWO).verdict, Verdict::Done);
-        assert_eq!(player.rungs(), [Rung::CloseStdin]);
+        assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
         player.ticks_to_the_end();
         player.check();
         assert!(player.conn.gone());
@@ -327,23 +352,23 @@ fn the_death_of_the_process_ends_all_its_runs() {
     let mut player = two(true);
     player.stdout("1 tool t");
     player.stdout("2 ask u");
-    player.exit(Exit::Signal(11));
+    player.exit(ExitReason::Signal(11));
     player.check();
     for run in [ONE, TWO] {
-        assert_eq!(player.outcome_of(run).error.as_ref().map(|e| e.kind), Some(Kind::Crashed));
+        assert_eq!(player.outcome_of(run).error.as_ref().map(|e| e.kind), Some(FailureKind::Crashed));
     }
     assert!(player.conn.gone());
 }
 
 #[test]
 fn turns_one_after_another_pay_for_what_they_used_themselves() {
-    let mut player = start(Room::Turns, true);
+    let mut player = start(Concurrency::Turns, true);
     for (n, used) in [(1, 100), (2, 250), (3, 260)] {
         let run = RunId(n);
         assert!(player.conn.vacant());
         let mut order = order();
         if n > 1 {
-            order.session = Want::Open("same".into());
+            order.session = SessionTarget::Open("same".into());
         }
         player.prompt_as(run, order);
         assert!(!player.conn.vacant());
@@ -352,7 +377,7 @@ fn turns_one_after_another_pay_for_what_they_used_themselves() {
         player.stdout(&format!("{n} used {used}"));
         if n == 2 {
             // A cancelled turn still counts its usage.
-            player.take(What::Cancel { run, signal: 2 });
+            player.take(InputKind::Cancel { run, signal: 2 });
         }
         player.stdout(&format!("{n} end"));
     }
@@ -363,7 +388,7 @@ fn turns_one_after_another_pay_for_what_they_used_themselves() {
 
 #[test]
 fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
-    let mut player = start(Room::Turns, true);
+    let mut player = start(Concurrency::Turns, true);
     player.prompt_as(ONE, order());
     for line in ["1 tool t", "1 text x", "1 end"] {
         player.stdout(line);
@@ -376,7 +401,7 @@ fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
     assert_eq!(player.outcome_of(ONE).verdict, Verdict::Done);
     player.prompt_as(TWO, order());
     player.stdout("2 tool t");
-    player.take(What::Cancel { run: TWO, signal: 2 });
+    player.take(InputKind::Cancel { run: TWO, signal: 2 });
     player.stdout("2 end");
     assert_eq!(player.outcome_of(TWO).verdict, Verdict::Cancelled, "nothing is waited for after a stop");
 }
@@ -384,28 +409,31 @@ fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
 #[test]
 fn a_process_that_never_gets_ready_is_closed_with_or_without_a_run() {
     for with_run in [false, true] {
-        let talk = Invented { room: Room::Sessions, obeys: false, asks: BTreeMap::new() };
-        let mut player = Player::with(Connection::new(Box::new(talk), Clocks::default()));
+        let talk = Invented { room: Concurrency::Sessions, obeys: false, asks: BTreeMap::new() };
+        let mut player = Player::with(Connection::new(Box::new(talk), Timeouts::default()));
         if with_run {
             player.prompt_as(ONE, order());
         }
         player.wait(60_000);
-        assert_eq!(player.rungs(), [Rung::CloseStdin], "one owner of the start-up clock");
+        assert_eq!(player.rungs(), [ShutdownStep::CloseStdin], "one owner of the start-up clock");
         player.ticks_to_the_end();
         player.check();
         assert!(player.conn.gone());
         if with_run {
-            assert_eq!(player.outcome_of(ONE).error.as_ref().map(|e| e.kind), Some(Kind::TimeoutStartup));
+            assert_eq!(
+                player.outcome_of(ONE).error.as_ref().map(|e| e.kind),
+                Some(FailureKind::TimeoutStartup)
+            );
         }
     }
 }
 
 #[test]
 fn an_idle_process_that_is_retired_goes_at_once() {
-    let mut player = start(Room::Sessions, true);
+    let mut player = start(Concurrency::Sessions, true);
     assert_eq!(player.conn.deadline(), None);
-    player.take(What::Retire);
-    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    player.take(InputKind::Retire);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
     player.ticks_to_the_end();
     player.check();
     assert!(player.conn.gone());
@@ -413,12 +441,12 @@ fn an_idle_process_that_is_retired_goes_at_once() {
 
 #[test]
 fn retired_while_its_last_run_ends_it_goes_with_it() {
-    let mut player = start(Room::Sessions, true);
+    let mut player = start(Concurrency::Sessions, true);
     player.prompt_as(ONE, order());
     player.stdout("1 text x");
-    player.take(What::Retire);
+    player.take(InputKind::Retire);
     assert!(player.rungs().is_empty());
     player.stdout("1 end");
     assert!(player.is_over());
-    assert_eq!(player.rungs(), [Rung::CloseStdin]);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
 }

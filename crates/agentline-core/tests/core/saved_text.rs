@@ -1,27 +1,27 @@
 //! Formats a saved session as a few lines of text for comparison.
 
 use agentline_core::{
-    Agent, Entry, Part, RawJson, Role, SavedForm, SavedSession, SavedTool, SessionFold, agents,
+    Agent, Entry, EntryPart, RawJson, Role, SavedSession, SavedTool, SessionFormat, SessionReader, agents,
 };
 use std::fmt::Write as _;
 
 /// Reads one file.
-pub(crate) fn load(agent: &str, form: SavedForm, text: &str) -> SavedSession {
+pub(crate) fn load(agent: &str, form: SessionFormat, text: &str) -> SavedSession {
     let mut fold = fold(agent, form);
     take(fold.as_mut(), form, text);
     fold.finish()
 }
 
-pub(crate) fn fold(agent: &str, form: SavedForm) -> Box<dyn SessionFold> {
+pub(crate) fn fold(agent: &str, form: SessionFormat) -> Box<dyn SessionReader> {
     let agent: &dyn Agent = agents::find(agent).expect("it is listed");
-    agent.session_fold(form).expect("it has a reader")
+    agent.session_reader(form).expect("it has a reader")
 }
 
 /// Passes one file to a reader.
-pub(crate) fn take(fold: &mut dyn SessionFold, form: SavedForm, text: &str) {
+pub(crate) fn take(fold: &mut dyn SessionReader, form: SessionFormat, text: &str) {
     let whole = RawJson::new(text);
     match form {
-        SavedForm::Lines => {
+        SessionFormat::Lines => {
             for line in whole.as_str().lines() {
                 fold.take(whole.part_of(line).expect("a line of it"));
             }
@@ -92,14 +92,14 @@ fn tell(out: &mut String, entry: &Entry) {
     let _ = writeln!(out, " originals {}", entry.originals.len());
     for part in &entry.parts {
         match part {
-            Part::Text { text } => {
+            EntryPart::Text { text } => {
                 let _ = writeln!(out, "  text {}", short(text));
             }
-            Part::Thinking { text, signature } => {
+            EntryPart::Thinking { text, signature } => {
                 let _ = writeln!(out, "  thinking {} {}", short(text), signature.as_deref().unwrap_or(""));
             }
-            Part::Tool(tool) => tell_tool(out, tool),
-            Part::Media(file) => {
+            EntryPart::Tool(tool) => tell_tool(out, tool),
+            EntryPart::Media(file) => {
                 let _ = writeln!(
                     out,
                     "  media {} {:?} {:?}",

@@ -3,7 +3,7 @@
 
 use crate::capture::{self, Stderr};
 use crate::play::{Player, order};
-use agentline_core::{Event, Exit, Output, Surface, What};
+use agentline_core::{ConnectionOutput, Event, ExitReason, InputKind, Surface};
 use std::collections::BTreeSet;
 
 const SECRET: &str = "s3cr3t-\"value\"/of-ours";
@@ -13,8 +13,10 @@ fn leaves(player: &Player) -> String {
     let mut all = String::new();
     for output in &player.out {
         match output {
-            Output::Event(_, record) => all.push_str(&serde_json::to_string(record).expect("JSON")),
-            Output::Done(_, outcome) => all.push_str(&serde_json::to_string(outcome).expect("JSON")),
+            ConnectionOutput::Event(_, record) => all.push_str(&serde_json::to_string(record).expect("JSON")),
+            ConnectionOutput::Done(_, outcome) => {
+                all.push_str(&serde_json::to_string(outcome).expect("JSON"))
+            }
             _ => continue,
         }
         all.push('\n');
@@ -48,7 +50,7 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
         // These words of the format are in every output.
         secrets.retain(|s| !["assistant", "tool_use", "tool_result"].contains(&s.as_str()));
         for secret in secrets {
-            let mut player = Player::veiled(capture.surface, &[&secret]);
+            let mut player = Player::redacted(capture.surface, &[&secret]);
             player.prompt(order());
             capture.play_into(&mut player, &[], Stderr::Between);
             player.check();
@@ -67,13 +69,14 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
 fn a_veil_does_not_change_the_verdict() {
     for capture in capture::all() {
         let plain = capture.play();
-        let mut veiled = Player::veiled(capture.surface, &["nowhere to be found", "not in any recording"]);
-        veiled.prompt(order());
-        capture.play_into(&mut veiled, &[], Stderr::Last);
-        let (plain, veiled) = (plain.outcome(), veiled.outcome());
+        let mut redacted =
+            Player::redacted(capture.surface, &["nowhere to be found", "not in any recording"]);
+        redacted.prompt(order());
+        capture.play_into(&mut redacted, &[], Stderr::Last);
+        let (plain, redacted) = (plain.outcome(), redacted.outcome());
         assert_eq!(
             serde_json::to_string(plain).expect("JSON"),
-            serde_json::to_string(veiled).expect("JSON"),
+            serde_json::to_string(redacted).expect("JSON"),
             "{}",
             capture.name
         );
@@ -82,10 +85,10 @@ fn a_veil_does_not_change_the_verdict() {
 
 #[test]
 fn no_recording_holds_anything_that_looks_like_a_key() {
-    let veil = agentline_core::Veil::default();
+    let redactor = agentline_core::Redactor::default();
     for capture in capture::all() {
         let text = String::from_utf8_lossy(&capture.stdout);
-        assert_eq!(veil.text(&text), text, "{}", capture.name);
+        assert_eq!(redactor.text(&text), text, "{}", capture.name);
     }
 }
 
@@ -112,23 +115,26 @@ fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
 
 #[test]
 fn frames_go_out_as_they_are() {
-    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     let mut order = order();
     order.prompt = format!("use {SECRET} here");
     player.prompt(order);
-    let frames: Vec<&String> =
-        player.out.iter().filter_map(|o| if let Output::Frame(f) = o { Some(f) } else { None }).collect();
+    let frames: Vec<&String> = player
+        .out
+        .iter()
+        .filter_map(|o| if let ConnectionOutput::Frame(f) = o { Some(f) } else { None })
+        .collect();
     assert_eq!(frames, [&format!("use {SECRET} here")]);
 }
 
 /// Returns the outputs of a run in which `put` inserts the secret somewhere.
 fn shown(put: impl Fn(&mut Player)) -> String {
-    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     put(&mut player);
     player.stdout(r#"{"type":"result","status":"success"}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     leaves(&player)
 }
@@ -147,7 +153,7 @@ fn a_cut_text_does_not_show_half_of_it() {
         let line = format!("{}{SECRET}{}", ".".repeat(before), ".".repeat(300));
         nothing_of_it(&shown(|p| p.stdout(&line)));
         nothing_of_it(&shown(|p| {
-            p.take(What::TooLong {
+            p.take(InputKind::TooLong {
                 stream: agentline_core::Stream::Stdout,
                 text: line.clone().into(),
                 length: 1 << 30,
@@ -185,7 +191,7 @@ fn text_split_over_events_does_not_show_it() {
 
 #[test]
 fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
-    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(r#"{"type":"message","role":"assistant","content":"it is s3cr3t","delta":true}"#);
     assert!(player.texts().is_empty());
@@ -199,7 +205,7 @@ fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
 #[test]
 fn tools_are_still_paired_when_their_ids_are_hidden() {
     let id = serde_json::to_string(SECRET).expect("JSON");
-    let mut player = Player::veiled(Surface::StreamJson, &[SECRET]);
+    let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(&format!(
         r#"{{"type":"tool_use","tool_name":"write_file","tool_id":{id},"parameters":{{"file_path":{id}}}}}"#
@@ -207,7 +213,7 @@ fn tools_are_still_paired_when_their_ids_are_hidden() {
     player.stdout(&format!(r#"{{"type":"tool_result","tool_id":{id},"status":"error","error":{{"type":"policy_violation","message":{id}}}}}"#));
     player.stdout(r#"{"type":"message","role":"assistant","content":"fin"}"#);
     player.stdout(r#"{"type":"result","status":"success"}"#);
-    player.exit(Exit::Code(0));
+    player.exit(ExitReason::Code(0));
     player.check();
     nothing_of_it(&leaves(&player));
     let results = player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();

@@ -13,7 +13,7 @@ fn rows() -> impl Iterator<Item = (&'static dyn Agent, &'static ToolRow)> {
 fn every_name_leads_there_and_back() {
     for (agent, row) in rows() {
         let table = agent.tools();
-        let name = format!("{} {}", agent.card().id, row.native);
+        let name = format!("{} {}", agent.info().id, row.native);
         assert_eq!(table.rows().iter().filter(|other| other.native == row.native).count(), 1, "{name}");
         assert_eq!(table.canonical(row.native), row.name, "{name}");
         assert!(table.natives(row.name).any(|native| native == row.native), "{name}");
@@ -29,8 +29,8 @@ fn tools_of_servers_and_unknown_ones_pass_through() {
     for agent in AGENTS {
         let table = agent.tools();
         let native = table.native("mcp__files__read_all").expect("every agent has servers");
-        assert_eq!(table.canonical(&native), "mcp__files__read_all", "{}", agent.card().id);
-        assert_eq!(table.server_tool(&native), Some(("files", "read_all")), "{}", agent.card().id);
+        assert_eq!(table.canonical(&native), "mcp__files__read_all", "{}", agent.info().id);
+        assert_eq!(table.server_tool(&native), Some(("files", "read_all")), "{}", agent.info().id);
         assert_eq!(table.canonical("brandnew"), "brandnew");
         assert_eq!(table.native("NoSuchTool"), None);
         let input = to_raw_value(&serde_json::json!({"filePath": 1})).unwrap();
@@ -85,7 +85,7 @@ proptest! {
                 expected.insert((*name).to_owned(), serde_json::from_str(value).unwrap());
             }
             let back = as_value(&agent.tools().canonical_input(row.native, &native));
-            prop_assert_eq!(&back, &Value::Object(expected), "{} {} {}", agent.card().id, row.native, native.get());
+            prop_assert_eq!(&back, &Value::Object(expected), "{} {} {}", agent.info().id, row.native, native.get());
             // Canonical arguments stay unchanged.
             let again = agent.tools().canonical_input(row.native, &to_raw_value(&back).unwrap());
             prop_assert_eq!(as_value(&again), back);
@@ -95,7 +95,7 @@ proptest! {
 
 /// Returns a table of the tools of each agent by canonical name.
 fn name_table() -> String {
-    let id = |agent: &&dyn Agent| agent.card().id;
+    let id = |agent: &&dyn Agent| agent.info().id;
     let mut names: Vec<&str> = Vec::new();
     // Claude Code comes first, because the canonical names are its own.
     let mut agents: Vec<&dyn Agent> = AGENTS.to_vec();
@@ -106,7 +106,7 @@ fn name_table() -> String {
         }
     }
     let mut text = String::from("| canonical |");
-    AGENTS.iter().for_each(|agent| _ = write!(text, " {} |", agent.card().title));
+    AGENTS.iter().for_each(|agent| _ = write!(text, " {} |", agent.info().title));
     text.push_str("\n|---|");
     text.push_str(&"---|".repeat(AGENTS.len()));
     for name in names {
@@ -131,7 +131,7 @@ fn argument_table() -> String {
         _ = writeln!(text, "| {agent} | `{tool}` | {theirs} | {ours} |");
     };
     for (agent, row) in rows() {
-        let title = agent.card().title;
+        let title = agent.info().title;
         for (theirs, ours) in row.renames.iter().chain(row.older) {
             line(title, row.native, &format!("`{theirs}`"), &format!("`{ours}`"));
         }

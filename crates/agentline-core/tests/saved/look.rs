@@ -1,13 +1,14 @@
 //! Reads the recordings, and formats a session as readable text.
 
 use agentline_core::{
-    Entry, Part, RawJson, Role, SavedForm, SavedSession, SavedTool, SessionFold, Tokens, ToolStatus, agents,
+    Entry, EntryPart, RawJson, Role, SavedSession, SavedTool, SessionFormat, SessionReader, Tokens,
+    ToolStatus, agents,
 };
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 /// Creates a reader for an agent's sessions.
-pub(crate) fn fold(agent: &str) -> Box<dyn SessionFold> {
-    agents::find(agent).expect("it is listed").session_fold(SavedForm::Lines).expect("it has lines")
+pub(crate) fn fold(agent: &str) -> Box<dyn SessionReader> {
+    agents::find(agent).expect("it is listed").session_reader(SessionFormat::Lines).expect("it has lines")
 }
 
 /// Reads a text at once.
@@ -89,14 +90,14 @@ fn tell(out: &mut String, entry: &Entry) {
     let _ = writeln!(out, " records={}", entry.originals.len());
     for part in &entry.parts {
         match part {
-            Part::Text { text } => writeln!(out, "  text: {}", short(text)),
-            Part::Thinking { text, signature } => {
+            EntryPart::Text { text } => writeln!(out, "  text: {}", short(text)),
+            EntryPart::Thinking { text, signature } => {
                 writeln!(out, "  thinking: {} signed={}", short(text), signature.is_some())
             }
-            Part::Media(media) => {
+            EntryPart::Media(media) => {
                 writeln!(out, "  media: {} {:?}", media.mime_type, media.data.as_deref().map(short))
             }
-            Part::Tool(tool) => tell_tool(out, tool),
+            EntryPart::Tool(tool) => tell_tool(out, tool),
             _ => writeln!(out, "  ?"),
         }
         .expect("a string takes all");

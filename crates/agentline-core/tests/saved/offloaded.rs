@@ -2,7 +2,7 @@
 
 use super::look;
 use agentline_core::{
-    BlockOrder, ContentStore, RawJson, SavedForm, SavedSession, Veil, agents, unified_message,
+    BlockOrder, ContentStore, RawJson, Redactor, SavedSession, SessionFormat, agents, unified_message,
 };
 use std::{
     fs,
@@ -54,7 +54,7 @@ fn recordings() -> Vec<(&'static str, String)> {
 
 fn read(agent: &str, text: &str, store: Option<&Arc<dyn ContentStore>>) -> SavedSession {
     let agent = agents::find(agent).expect("it is listed");
-    let mut fold = agent.session_fold(SavedForm::Lines).expect("it has lines");
+    let mut fold = agent.session_reader(SessionFormat::Lines).expect("it has lines");
     for line in text.lines() {
         fold.take(RawJson::new(line));
         store.into_iter().for_each(|store| fold.offload(store));
@@ -97,7 +97,7 @@ fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
             .filter(|entry| entry.role == agentline_core::Role::Assistant)
             .flat_map(|entry| &entry.parts)
             .filter_map(|part| match part {
-                agentline_core::Part::Text { text } if text.len() > 5 && text.is_ascii() => {
+                agentline_core::EntryPart::Text { text } if text.len() > 5 && text.is_ascii() => {
                     Some(text.as_str())
                 }
                 _ => None,
@@ -106,9 +106,9 @@ fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
         secrets.extend(
             answers.windows(2).map(|pair| format!("{}{}", &pair[0][pair[0].len() - 5..], &pair[1][..5])),
         );
-        let veil = Veil::new(secrets);
+        let redactor = Redactor::new(secrets);
         let redacted = |mut session: SavedSession| {
-            veil.session(&mut session);
+            redactor.session(&mut session);
             rendered(session)
         };
         let store: Arc<dyn ContentStore> = Arc::new(Memory::default());

@@ -1,6 +1,6 @@
 //! Tests where sessions are stored and how session files are recognized.
 
-use agentline_core::{Look, RootForm, SavedForm, SessionFile, agents};
+use agentline_core::{FileSystem, RootFormat, SessionFile, SessionFormat, agents};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use crate::look::recordings;
 
 struct Only(&'static str);
 
-impl Look for Only {
+impl FileSystem for Only {
     fn read(&self, _path: &Path) -> Option<Vec<u8>> {
         None
     }
@@ -27,7 +27,7 @@ fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf>
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let roots =
         agents::find(agent).expect("it is listed").session_roots(&env, Path::new("/home/u"), &Only(there));
-    assert!(roots.iter().all(|root| matches!(root.form, RootForm::Files { .. })));
+    assert!(roots.iter().all(|root| matches!(root.form, RootFormat::Files { .. })));
     roots.into_iter().map(|root| root.path).collect()
 }
 
@@ -44,7 +44,7 @@ fn sessions_lie_where_the_variables_say_or_in_the_home() {
 
 fn file(agent: &str, path: &str) -> Option<(Option<String>, Option<String>)> {
     let found: SessionFile = agents::find(agent).expect("it is listed").session_file(Path::new(path))?;
-    assert_eq!(found.form, Some(SavedForm::Lines));
+    assert_eq!(found.form, Some(SessionFormat::Lines));
     Some((found.id, found.parent))
 }
 
@@ -76,24 +76,24 @@ fn a_name_tells_a_session_from_other_files() {
 #[test]
 fn the_beginning_of_a_file_tells_whose_it_is() {
     let form =
-        |agent: &str, head: &str| agents::find(agent).expect("it is listed").session_form(head.as_bytes());
+        |agent: &str, head: &str| agents::find(agent).expect("it is listed").session_format(head.as_bytes());
     for (agent, other) in [("claude", "codex"), ("codex", "claude")] {
         for (name, text) in recordings(agent) {
             for length in [200, 1000, text.len()] {
                 let head: String = text.chars().take(length).collect();
-                assert_eq!(form(agent, &head), Some(SavedForm::Lines), "{name} at {length}");
+                assert_eq!(form(agent, &head), Some(SessionFormat::Lines), "{name} at {length}");
                 assert_eq!(form(other, &head), None, "{name} at {length}");
             }
         }
     }
     let bare = r#"{"id":"5973b6c0","timestamp":"2025-05-07T17:24:21Z","instructions":null}"#;
-    assert_eq!(form("codex", bare), Some(SavedForm::Lines));
+    assert_eq!(form("codex", bare), Some(SessionFormat::Lines));
     let gemini =
         r#"{"sessionId":"s","projectHash":"h","startTime":"2026-11-15T04:31:09Z","lastUpdated":"x"}"#;
     for agent in ["claude", "codex"] {
         for text in ["", "[]", "{", "text", gemini, r#"{"type":"result","session_id":"s"}"#] {
             assert_eq!(form(agent, text), None, "{agent} {text}");
         }
-        assert!(agents::find(agent).expect("it is listed").session_fold(SavedForm::Whole).is_none());
+        assert!(agents::find(agent).expect("it is listed").session_reader(SessionFormat::Whole).is_none());
     }
 }

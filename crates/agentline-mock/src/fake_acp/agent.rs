@@ -11,18 +11,18 @@ use std::{env, process, thread};
 
 use serde_json::{Value, json};
 
-use super::faults::{Active, Flag};
+use super::faults::{ActiveFaults, FaultFlag};
 use super::mcp::Servers;
-use super::peer::{Peer, lock};
-use super::session::{Session, State};
+use super::peer::{AcpPeer, lock};
+use super::session::{FakeSession, FakeSessionState};
 use super::shapes::{self, MODES};
 use super::turn;
 
 /// Everything that the threads of the process share.
 #[derive(Debug)]
-pub(super) struct Agent {
-    pub(super) peer: Peer,
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
+pub(super) struct FakeAcpAgent {
+    pub(super) peer: AcpPeer,
+    sessions: Mutex<HashMap<String, Arc<FakeSession>>>,
     opened: AtomicU64,
     opening: AtomicUsize,
     signed_in: AtomicBool,
@@ -34,10 +34,10 @@ pub(super) struct Agent {
 /// The answer to a request: a result, or an error.
 type Answer = Result<Value, Value>;
 
-impl Agent {
-    pub(super) fn new(faults: Active) -> Arc<Self> {
+impl FakeAcpAgent {
+    pub(super) fn new(faults: ActiveFaults) -> Arc<Self> {
         Arc::new(Self {
-            peer: Peer::new(faults),
+            peer: AcpPeer::new(faults),
             sessions: Mutex::default(),
             opened: AtomicU64::new(0),
             opening: AtomicUsize::new(0),
@@ -65,16 +65,16 @@ impl Agent {
             }
             line.clear();
         }
-        if self.has(Flag::SurvivesEof) {
+        if self.has(FaultFlag::SurvivesEof) {
             thread::sleep(Duration::from_secs(120));
         }
-        if let Some(millis) = self.peer.faults.number(Flag::SlowExit, 1500) {
+        if let Some(millis) = self.peer.faults.number(FaultFlag::SlowExit, 1500) {
             thread::sleep(Duration::from_millis(millis));
         }
         Ok(0)
     }
 
-    pub(super) fn has(&self, flag: Flag) -> bool {
+    pub(super) fn has(&self, flag: FaultFlag) -> bool {
         self.peer.faults.has(flag)
     }
 
@@ -97,9 +97,9 @@ impl Agent {
             }
             "session/new" => self.aside(id, move |agent, id| agent.session_new(&id, &params)),
             "session/load" => self.aside(id, move |agent, id| agent.session_load(&id, &params)),
-            "session/set_mode" if self.has(Flag::SetModeNever) => {}
+            "session/set_mode" if self.has(FaultFlag::SetModeNever) => {}
             "session/set_mode" => self.answer(id, self.set_mode(&params)),
-            "session/close" if self.has(Flag::ProcessPerSession) => self.answer(id, self.close(&params)),
+            "session/close" if self.has(FaultFlag::ProcessPerSession) => self.answer(id, self.close(&params)),
             "session/set_model" => self.answer(id, self.set_model(&params)),
             "session/set_config_option" => self.answer(id, self.set_config_option(&params)),
             "session/prompt" => match self.session(&params) {
@@ -130,36 +130,36 @@ impl Agent {
     fn initialize(&self, id: &Value, params: Value) {
         *lock(&self.client) = params;
         let faults = &self.peer.faults;
-        if faults.has(Flag::InitializeNever) {
+        if faults.has(FaultFlag::InitializeNever) {
             return;
         }
-        if let Some(millis) = faults.number(Flag::InitializeSlow, 3000) {
+        if let Some(millis) = faults.number(FaultFlag::InitializeSlow, 3000) {
             thread::sleep(Duration::from_millis(millis));
         }
-        if faults.has(Flag::InitializeError) {
+        if faults.has(FaultFlag::InitializeError) {
             return self.peer.refuse(id, &shapes::internal("cannot initialize, as asked"));
         }
         self.peer.answer(id, &shapes::initialized(faults, &super::version()));
-        if faults.has(Flag::ExitAfterInitialize) {
+        if faults.has(FaultFlag::ExitAfterInitialize) {
             process::exit(0);
         }
     }
 
     fn session_new(&self, id: &Value, params: &Value) {
-        if self.has(Flag::SessionNewExit) {
+        if self.has(FaultFlag::SessionNewExit) {
             process::exit(4);
         }
-        if self.has(Flag::SessionNewNever) {
+        if self.has(FaultFlag::SessionNewNever) {
             return;
         }
         self.take_time();
         let answer = self.open(params, None).map(|(session, mut result)| {
             result["sessionId"] = match () {
-                () if self.has(Flag::SessionIdMissing) => Value::Null,
-                () if self.has(Flag::SessionIdNumber) => json!(7),
+                () if self.has(FaultFlag::SessionIdMissing) => Value::Null,
+                () if self.has(FaultFlag::SessionIdNumber) => json!(7),
                 () => json!(session.id),
             };
-            if self.has(Flag::SessionIdMissing) {
+            if self.has(FaultFlag::SessionIdMissing) {
                 result.as_object_mut().map(|result| result.remove("sessionId"));
             }
             (session, result)
@@ -167,7 +167,7 @@ impl Agent {
         match answer {
             Ok((session, result)) => {
                 self.peer.answer(id, &result);
-                if self.has(Flag::CommandsAfterNew) {
+                if self.has(FaultFlag::CommandsAfterNew) {
                     self.peer.update(&session.id, &shapes::commands());
                 }
             }
@@ -177,10 +177,10 @@ impl Agent {
 
     /// The time that a session takes to open.
     fn take_time(&self) {
-        if let Some(millis) = self.peer.faults.number(Flag::SessionNewSlow, 2000) {
+        if let Some(millis) = self.peer.faults.number(FaultFlag::SessionNewSlow, 2000) {
             thread::sleep(Duration::from_millis(millis));
         }
-        if let Some(most) = self.peer.faults.number(Flag::SessionNewStalls, 4) {
+        if let Some(most) = self.peer.faults.number(FaultFlag::SessionNewStalls, 4) {
             let now = self.opening.fetch_add(1, Ordering::SeqCst) + 1;
             let stalls = now as u64 > most;
             thread::sleep(if stalls { Duration::from_secs(20) } else { Duration::from_millis(100) });
@@ -192,16 +192,21 @@ impl Agent {
         let name = params["sessionId"].as_str().unwrap_or_default().to_owned();
         let living = lock(&self.sessions).get(&name).map(|session| {
             let state = lock(&session.state);
-            State { prompts: state.prompts.clone(), history: state.history.clone(), ..State::default() }
+            FakeSessionState {
+                prompts: state.prompts.clone(),
+                history: state.history.clone(),
+                ..FakeSessionState::default()
+            }
         });
-        let state = if self.has(Flag::LoadError) { None } else { living.or_else(|| Session::stored(&name)) };
+        let state =
+            if self.has(FaultFlag::LoadError) { None } else { living.or_else(|| FakeSession::stored(&name)) };
         let Some(state) = state else {
             let details = format!("Invalid session identifier \"{name}\".");
             return self.peer.refuse(id, &shapes::internal(&details));
         };
         let history = state.history.clone();
         let replay = || {
-            if self.has(Flag::LoadShowsContext) {
+            if self.has(FaultFlag::LoadShowsContext) {
                 let context = "<session_context>\nThis is the fake agent.\n</session_context>";
                 self.peer.update(&name, &shapes::chunk(&self.peer.faults, "user_message_chunk", context));
             }
@@ -209,7 +214,7 @@ impl Agent {
         };
         match self.open(params, Some((name.clone(), state))) {
             Err(error) => self.peer.refuse(id, &error),
-            Ok((_, result)) if self.has(Flag::LoadAnswersFirst) => {
+            Ok((_, result)) if self.has(FaultFlag::LoadAnswersFirst) => {
                 self.peer.answer(id, &result);
                 thread::sleep(Duration::from_millis(30));
                 replay();
@@ -222,13 +227,17 @@ impl Agent {
     }
 
     /// Opens a session, a new one or one that was kept.
-    fn open(&self, params: &Value, kept: Option<(String, State)>) -> Result<(Arc<Session>, Value), Value> {
+    fn open(
+        &self,
+        params: &Value,
+        kept: Option<(String, FakeSessionState)>,
+    ) -> Result<(Arc<FakeSession>, Value), Value> {
         let faults = &self.peer.faults;
-        let closed = faults.has(Flag::AuthRequired) && !self.signed_in.load(Ordering::SeqCst);
-        if closed || faults.has(Flag::AuthHopeless) {
+        let closed = faults.has(FaultFlag::AuthRequired) && !self.signed_in.load(Ordering::SeqCst);
+        if closed || faults.has(FaultFlag::AuthHopeless) {
             return Err(shapes::error(-32000, "Authentication required"));
         }
-        if faults.has(Flag::SessionNewError) {
+        if faults.has(FaultFlag::SessionNewError) {
             return Err(shapes::internal("cannot open a session, as asked"));
         }
         let (Some(cwd), Some(_)) = (params["cwd"].as_str(), params["mcpServers"].as_array()) else {
@@ -239,22 +248,26 @@ impl Agent {
             return Err(shapes::internal(&format!("Directory does not exist: {}", cwd.display())));
         }
         let servers = params["mcpServers"].clone();
-        let mcp = if faults.has(Flag::McpIgnored) { Servers::default() } else { Servers::connect(&servers) };
-        let number =
-            if faults.has(Flag::SameSessionId) { 1 } else { self.opened.fetch_add(1, Ordering::SeqCst) + 1 };
+        let mcp =
+            if faults.has(FaultFlag::McpIgnored) { Servers::default() } else { Servers::connect(&servers) };
+        let number = if faults.has(FaultFlag::SameSessionId) {
+            1
+        } else {
+            self.opened.fetch_add(1, Ordering::SeqCst) + 1
+        };
         let (id, state) =
-            kept.unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), State::default()));
-        let megabytes = faults.number(Flag::MemoryGrowth, 20).unwrap_or(0);
+            kept.unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), FakeSessionState::default()));
+        let megabytes = faults.number(FaultFlag::MemoryGrowth, 20).unwrap_or(0);
         let weight = vec![1; usize::try_from(megabytes).unwrap_or(0) << 20];
         let result = shapes::opened(faults, &state.mode, &state.model);
-        let keeper = faults.has(Flag::ProcessPerSession).then(|| keeper(&cwd)).flatten();
-        let (state, keeper) = (Mutex::new(state), Mutex::new(keeper));
-        let session = Arc::new(Session { id: id.clone(), cwd, servers, mcp, state, weight, keeper });
+        let recorder = faults.has(FaultFlag::ProcessPerSession).then(|| recorder(&cwd)).flatten();
+        let (state, recorder) = (Mutex::new(state), Mutex::new(recorder));
+        let session = Arc::new(FakeSession { id: id.clone(), cwd, servers, mcp, state, weight, recorder });
         lock(&self.sessions).insert(id, Arc::clone(&session));
         Ok((session, result))
     }
 
-    fn session(&self, params: &Value) -> Result<Arc<Session>, Value> {
+    fn session(&self, params: &Value) -> Result<Arc<FakeSession>, Value> {
         let id = params["sessionId"].as_str().unwrap_or_default();
         let session = lock(&self.sessions).get(id).cloned();
         session.ok_or_else(|| shapes::error(-32602, &format!("Session not found: {id}")))
@@ -270,14 +283,14 @@ impl Agent {
     fn set_mode(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let mode = params["modeId"].as_str().unwrap_or_default();
-        if self.has(Flag::SetModeError) || !MODES.contains(&mode) {
+        if self.has(FaultFlag::SetModeError) || !MODES.contains(&mode) {
             return Err(shapes::internal(&format!("Invalid or unavailable mode: {mode}")));
         }
-        if self.has(Flag::ModeUpdateText) {
+        if self.has(FaultFlag::ModeUpdateText) {
             let text = format!("[MODE_UPDATE] {mode}");
             self.peer.update(&session.id, &shapes::chunk(&self.peer.faults, "agent_message_chunk", &text));
         }
-        if !self.has(Flag::SetModeIgnored) {
+        if !self.has(FaultFlag::SetModeIgnored) {
             mode.clone_into(&mut lock(&session.state).mode);
         }
         Ok(json!({}))
@@ -286,10 +299,10 @@ impl Agent {
     fn set_model(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let model = params["modelId"].as_str().unwrap_or_default();
-        if self.has(Flag::SetModelUnknown) {
+        if self.has(FaultFlag::SetModelUnknown) {
             return Err(unknown_method("session/set_model"));
         }
-        if self.has(Flag::SetModelError) {
+        if self.has(FaultFlag::SetModelError) {
             return Err(shapes::internal(&format!("Unknown model: {model}")));
         }
         // Any name is taken, as Gemini does.
@@ -302,7 +315,9 @@ impl Agent {
         let (option, value) = (params["configId"].as_str(), params["value"].as_str().unwrap_or_default());
         let mut state = lock(&session.state);
         match option {
-            _ if self.has(Flag::SetConfigError) => return Err(shapes::internal("cannot set it, as asked")),
+            _ if self.has(FaultFlag::SetConfigError) => {
+                return Err(shapes::internal("cannot set it, as asked"));
+            }
             Some("model") => value.clone_into(&mut state.model),
             Some("mode") if MODES.contains(&value) => value.clone_into(&mut state.mode),
             _ => return Err(shapes::error(-32602, "Invalid params: no such option or value")),
@@ -311,7 +326,7 @@ impl Agent {
     }
 
     fn cancel(&self, params: &Value) {
-        if self.has(Flag::CancelIgnored) {
+        if self.has(FaultFlag::CancelIgnored) {
             return;
         }
         let turn = self.session(params).ok().and_then(|session| lock(&session.state).turn.clone());
@@ -322,7 +337,7 @@ impl Agent {
 }
 
 /// A process that does nothing but live.
-fn keeper(cwd: &Path) -> Option<process::Child> {
+fn recorder(cwd: &Path) -> Option<process::Child> {
     let nothing = process::Stdio::null;
     let mut command = process::Command::new("sleep");
     command.arg("600").current_dir(cwd).stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn().ok()

@@ -10,7 +10,7 @@ use super::fault;
 /// One way to err.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct AcpFault {
     /// What `FAKE_ACP_FAULT` is set to.
     pub name: &'static str,
     /// What it does, in a line.
@@ -18,18 +18,18 @@ pub struct Fault {
     /// A prompt that brings it out.
     pub prompt: &'static str,
     /// Which part of a conversation it is about.
-    pub stage: Stage,
-    pub(super) how: How,
+    pub stage: FaultStage,
+    pub(super) how: FaultAction,
 }
 
-impl Fault {
+impl AcpFault {
     /// Where it is nothing but a script: a prompt that brings it out on an agent without any fault.
     #[must_use]
     pub fn as_prompt(&self) -> Option<String> {
         match self.how {
-            How::Instead(script) => Some(script.to_owned()),
-            How::Before(script) => Some(before(script, self.prompt)),
-            How::Flag(_) | How::Flags(_) => None,
+            FaultAction::Instead(script) => Some(script.to_owned()),
+            FaultAction::Before(script) => Some(before(script, self.prompt)),
+            FaultAction::Flag(_) | FaultAction::Flags(_) => None,
         }
     }
 }
@@ -45,7 +45,7 @@ fn before(script: &str, prompt: &str) -> String {
 /// The part of a conversation that a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum FaultStage {
     /// The start and `initialize`.
     Start,
     /// `session/new`, `session/load`, modes and models.
@@ -72,11 +72,11 @@ pub enum Stage {
 
 /// How a fault is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum How {
+pub(super) enum FaultAction {
     /// The agent looks at this flag where it matters.
-    Flag(Flag),
+    Flag(FaultFlag),
     /// Several flags together.
-    Flags(&'static [Flag]),
+    Flags(&'static [FaultFlag]),
     /// This script is played before that of each prompt.
     Before(&'static str),
     /// This script is played instead of that of each prompt.
@@ -85,7 +85,7 @@ pub(super) enum How {
 
 /// A behaviour that cannot be written as a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flag {
+pub(super) enum FaultFlag {
     // Start.
     ExitAtStart,
     ExitAfterInitialize,
@@ -183,13 +183,13 @@ pub(super) enum Flag {
 
 /// The faults of this process, each with the number behind its colon.
 #[derive(Debug, Default)]
-pub(super) struct Active {
-    faults: Vec<(&'static Fault, Option<u64>)>,
+pub(super) struct ActiveFaults {
+    faults: Vec<(&'static AcpFault, Option<u64>)>,
     /// How many prompts are still played with the scripts of faults; without it, all are.
     prompts: Option<AtomicU64>,
 }
 
-impl Active {
+impl ActiveFaults {
     /// Reads the variables. A name that there is not is an error: a test that misspells it would prove nothing.
     pub(super) fn from_env() -> Result<Self, String> {
         let names = env::var("FAKE_ACP_FAULT").unwrap_or_default();
@@ -223,12 +223,12 @@ impl Active {
         Ok(Self { faults, prompts: None })
     }
 
-    pub(super) fn has(&self, flag: Flag) -> bool {
+    pub(super) fn has(&self, flag: FaultFlag) -> bool {
         self.find(flag).is_some()
     }
 
     /// The number of a fault with this flag, or `usual` when it has none; nothing when there is no such fault.
-    pub(super) fn number(&self, flag: Flag, usual: u64) -> Option<u64> {
+    pub(super) fn number(&self, flag: FaultFlag, usual: u64) -> Option<u64> {
         self.find(flag).map(|number| number.unwrap_or(usual))
     }
 
@@ -249,19 +249,19 @@ impl Active {
                 None => text.replace("{number}", "1"),
             };
             match fault.how {
-                How::Instead(text) => script = with_number(text),
-                How::Before(text) => script = before(&with_number(text), &script),
-                How::Flag(_) | How::Flags(_) => {}
+                FaultAction::Instead(text) => script = with_number(text),
+                FaultAction::Before(text) => script = before(&with_number(text), &script),
+                FaultAction::Flag(_) | FaultAction::Flags(_) => {}
             }
         }
         script
     }
 
-    fn find(&self, flag: Flag) -> Option<Option<u64>> {
-        let has = |fault: &Fault| match fault.how {
-            How::Flag(own) => own == flag,
-            How::Flags(own) => own.contains(&flag),
-            How::Before(_) | How::Instead(_) => false,
+    fn find(&self, flag: FaultFlag) -> Option<Option<u64>> {
+        let has = |fault: &AcpFault| match fault.how {
+            FaultAction::Flag(own) => own == flag,
+            FaultAction::Flags(own) => own.contains(&flag),
+            FaultAction::Before(_) | FaultAction::Instead(_) => false,
         };
         self.faults.iter().find(|(fault, _)| has(fault)).map(|(_, number)| *number)
     }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::faults::{Active, Flag};
+use super::faults::{ActiveFaults, FaultFlag};
 
 /// Our side of the connection.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) faults: Active,
+pub(super) struct AcpPeer {
+    pub(super) faults: ActiveFaults,
     /// Held for a whole line, so that lines of several sessions never mix.
     line: Mutex<()>,
     started: AtomicBool,
@@ -23,8 +23,8 @@ pub(super) struct Peer {
     open: Mutex<HashMap<String, Sender<Value>>>,
 }
 
-impl Peer {
-    pub(super) fn new(faults: Active) -> Self {
+impl AcpPeer {
+    pub(super) fn new(faults: ActiveFaults) -> Self {
         Self {
             faults,
             line: Mutex::default(),
@@ -37,7 +37,7 @@ impl Peer {
     /// A notification about a session.
     pub(super) fn update(&self, session: &str, update: &Value) {
         let mut params = json!({"sessionId": session, "update": update});
-        if self.faults.has(Flag::UpdateWithoutSession) {
+        if self.faults.has(FaultFlag::UpdateWithoutSession) {
             params.as_object_mut().map(|params| params.remove("sessionId"));
         }
         self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
@@ -46,7 +46,7 @@ impl Peer {
     /// The good answer to a request of the client.
     pub(super) fn answer(&self, id: &Value, result: &Value) {
         let mut message = json!({"jsonrpc": "2.0", "id": self.answer_id(id), "result": result});
-        if self.faults.has(Flag::ResultAndError) {
+        if self.faults.has(FaultFlag::ResultAndError) {
             message["error"] = json!({"code": -32603, "message": "and yet an error"});
         }
         self.send_answer(&message);
@@ -61,7 +61,7 @@ impl Peer {
     pub(super) fn ask(&self, method: &str, params: &Value) -> Receiver<Value> {
         // Like Gemini's, our ids begin with 0, so that they meet those of the client.
         let number = self.next_id.fetch_add(1, Ordering::SeqCst);
-        let id = if self.faults.has(Flag::RequestIdsAsStrings) {
+        let id = if self.faults.has(FaultFlag::RequestIdsAsStrings) {
             json!(format!("ask-{number}"))
         } else {
             json!(number)
@@ -84,7 +84,7 @@ impl Peer {
     /// Sends a message as a line.
     pub(super) fn send(&self, message: &Value) {
         let mut message = message.clone();
-        if self.faults.has(Flag::NoVersionField) {
+        if self.faults.has(FaultFlag::NoVersionField) {
             message.as_object_mut().map(|message| message.remove("jsonrpc"));
         }
         self.line(message.to_string().as_bytes());
@@ -96,50 +96,52 @@ impl Peer {
         let _whole = lock(&self.line);
         let mut out: Vec<u8> = Vec::with_capacity(bytes.len() + 2);
         if !self.started.swap(true, Ordering::SeqCst) {
-            if has(Flag::Bom) {
+            if has(FaultFlag::Bom) {
                 out.extend_from_slice(b"\xef\xbb\xbf");
             }
-            if has(Flag::JunkFirst) {
+            if has(FaultFlag::JunkFirst) {
                 out.extend_from_slice(
                     b"Loaded cached credentials.\n(node:1) Warning: something is deprecated\n",
                 );
             }
         }
-        let before: &[(Flag, &[u8])] = &[
-            (Flag::JunkBetween, b"[debug] this is { not JSON\n"),
-            (Flag::BlankLines, b"\n   \n\n"),
-            (Flag::InvalidUtf8, b"\xff\xfe broken \xc3\x28 bytes\n"),
-            (Flag::NumberLines, b"42\n\"text\"\ntrue\nnull\n{}\n"),
-            (Flag::ArrayLines, b"[]\n[{\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}]\n"),
-            (Flag::NulBytes, b"\0\0\n"),
+        let before: &[(FaultFlag, &[u8])] = &[
+            (FaultFlag::JunkBetween, b"[debug] this is { not JSON\n"),
+            (FaultFlag::BlankLines, b"\n   \n\n"),
+            (FaultFlag::InvalidUtf8, b"\xff\xfe broken \xc3\x28 bytes\n"),
+            (FaultFlag::NumberLines, b"42\n\"text\"\ntrue\nnull\n{}\n"),
+            (FaultFlag::ArrayLines, b"[]\n[{\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}]\n"),
+            (FaultFlag::NulBytes, b"\0\0\n"),
         ];
         for (_, junk) in before.iter().filter(|(flag, _)| has(*flag)) {
             out.extend_from_slice(junk);
         }
-        if has(Flag::TruncatedLines) {
+        if has(FaultFlag::TruncatedLines) {
             out.extend_from_slice(&bytes[..bytes.len() / 2]);
             out.push(b'\n');
         }
         out.extend_from_slice(bytes);
-        out.extend_from_slice(if has(Flag::Crlf) { b"\r\n" } else { b"\n" });
+        out.extend_from_slice(if has(FaultFlag::Crlf) { b"\r\n" } else { b"\n" });
         // A client that reads no more is seen at the end of our input.
-        let _ = if has(Flag::SlowBytes) { dribble(&out) } else { write(&out) };
+        let _ = if has(FaultFlag::SlowBytes) { dribble(&out) } else { write(&out) };
     }
 
     fn answer_id(&self, id: &Value) -> Value {
         match id {
-            Value::Number(number) if self.faults.has(Flag::AnswerIdsAsStrings) => json!(number.to_string()),
+            Value::Number(number) if self.faults.has(FaultFlag::AnswerIdsAsStrings) => {
+                json!(number.to_string())
+            }
             other => other.clone(),
         }
     }
 
     fn send_answer(&self, message: &Value) {
-        if self.faults.has(Flag::AnswersToNobody) {
+        if self.faults.has(FaultFlag::AnswersToNobody) {
             self.send(&json!({"jsonrpc": "2.0", "id": 987_654, "result": {"stopReason": "end_turn"}}));
             self.send(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "?"}}));
         }
         self.send(message);
-        if self.faults.has(Flag::AnswersTwice) {
+        if self.faults.has(FaultFlag::AnswersTwice) {
             self.send(message);
         }
     }

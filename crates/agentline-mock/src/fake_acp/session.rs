@@ -14,32 +14,32 @@ use super::peer::lock;
 
 /// One conversation.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct FakeSession {
     pub(super) id: String,
     pub(super) cwd: PathBuf,
     pub(super) servers: Value,
     pub(super) mcp: Servers,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<FakeSessionState>,
     /// Memory that this session is to cost.
     pub(super) weight: Vec<u8>,
     /// A process that lives as long as the session.
-    pub(super) keeper: Mutex<Option<Child>>,
+    pub(super) recorder: Mutex<Option<Child>>,
 }
 
-impl Session {
+impl FakeSession {
     /// Ends the session's own process.
     pub(super) fn close(&self) {
-        if let Some(mut keeper) = lock(&self.keeper).take() {
+        if let Some(mut recorder) = lock(&self.recorder).take() {
             // It may be dead already.
-            let _ = keeper.kill();
-            let _ = keeper.wait();
+            let _ = recorder.kill();
+            let _ = recorder.wait();
         }
     }
 }
 
 /// What changes in a session.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct FakeSessionState {
     pub(super) mode: String,
     pub(super) model: String,
     pub(super) prompts: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) turn: Option<Arc<Control>>,
 }
 
-impl Default for State {
+impl Default for FakeSessionState {
     fn default() -> Self {
         Self {
             mode: "default".to_owned(),
@@ -91,7 +91,7 @@ impl Control {
     }
 }
 
-impl Session {
+impl FakeSession {
     /// A path of a script: one that is not absolute counts from the session's folder.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.cwd.join(path)
@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// What another process kept of a session.
-    pub(super) fn stored(id: &str) -> Option<State> {
+    pub(super) fn stored(id: &str) -> Option<FakeSessionState> {
         let kept: Value = serde_json::from_str(&fs::read_to_string(store_file(id)?).ok()?).ok()?;
         let texts = |list: &Value| -> Vec<String> {
             list.as_array()
@@ -136,7 +136,7 @@ impl Session {
                 .collect()
         };
         let history = kept["history"].as_array().cloned().unwrap_or_default();
-        Some(State { prompts: texts(&kept["prompts"]), history, ..State::default() })
+        Some(FakeSessionState { prompts: texts(&kept["prompts"]), history, ..FakeSessionState::default() })
     }
 }
 

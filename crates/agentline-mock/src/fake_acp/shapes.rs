@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::faults::{Active, Flag};
+use super::faults::{ActiveFaults, FaultFlag};
 
 /// The modes that a session has.
 pub(super) const MODES: [&str; 4] = ["default", "autoEdit", "yolo", "plan"];
@@ -15,18 +15,18 @@ const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
 
 /// The result of `initialize`.
-pub(super) fn initialized(faults: &Active, version: &str) -> Value {
-    let protocol = faults.number(Flag::ProtocolVersion, 2).unwrap_or(1);
-    if faults.has(Flag::InitializeBare) {
+pub(super) fn initialized(faults: &ActiveFaults, version: &str) -> Value {
+    let protocol = faults.number(FaultFlag::ProtocolVersion, 2).unwrap_or(1);
+    if faults.has(FaultFlag::InitializeBare) {
         return json!({"protocolVersion": protocol});
     }
-    if faults.has(Flag::InitializeOdd) {
+    if faults.has(FaultFlag::InitializeOdd) {
         return json!({
             "protocolVersion": protocol, "agentInfo": "fake-acp", "agentCapabilities": [], "authMethods": null,
             "later": {"field": 1},
         });
     }
-    let needs_auth = faults.has(Flag::AuthRequired) || faults.has(Flag::AuthHopeless);
+    let needs_auth = faults.has(FaultFlag::AuthRequired) || faults.has(FaultFlag::AuthHopeless);
     let methods = if needs_auth {
         json!([{"id": "fake-login", "name": "Log in", "description": "Nothing is checked"}])
     } else {
@@ -36,24 +36,24 @@ pub(super) fn initialized(faults: &Active, version: &str) -> Value {
         "protocolVersion": protocol,
         "agentInfo": {"name": "fake-acp", "title": "Fake ACP agent", "version": version},
         "agentCapabilities": {
-            "loadSession": !faults.has(Flag::NoLoad),
+            "loadSession": !faults.has(FaultFlag::NoLoad),
             "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true},
             "mcpCapabilities": {"http": true, "sse": true},
         },
         "authMethods": methods,
     });
-    if faults.has(Flag::ProcessPerSession) {
+    if faults.has(FaultFlag::ProcessPerSession) {
         result["agentCapabilities"]["sessionCapabilities"] = json!({"close": {}});
     }
     result
 }
 
 /// What `session/new` and `session/load` say of modes, models and options.
-pub(super) fn opened(faults: &Active, mode: &str, model: &str) -> Value {
-    if faults.has(Flag::NoModesNoModels) {
+pub(super) fn opened(faults: &ActiveFaults, mode: &str, model: &str) -> Value {
+    if faults.has(FaultFlag::NoModesNoModels) {
         return json!({});
     }
-    if faults.has(Flag::ConfigOptionsOnly) {
+    if faults.has(FaultFlag::ConfigOptionsOnly) {
         return json!({"configOptions": config_options(mode, model)});
     }
     let modes: Vec<Value> = MODES
@@ -85,10 +85,10 @@ pub(super) fn config_options(mode: &str, model: &str) -> Value {
 }
 
 /// A piece of text, of the answer or of a thought.
-pub(super) fn chunk(faults: &Active, kind: &str, text: &str) -> Value {
-    let content = if faults.has(Flag::TextAsString) {
+pub(super) fn chunk(faults: &ActiveFaults, kind: &str, text: &str) -> Value {
+    let content = if faults.has(FaultFlag::TextAsString) {
         json!(text)
-    } else if faults.has(Flag::TextAsList) {
+    } else if faults.has(FaultFlag::TextAsList) {
         let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         json!([{"type": "text", "text": &text[..middle]}, {"type": "text", "text": &text[middle..]}])
     } else {
@@ -124,22 +124,22 @@ pub(super) fn commands() -> Value {
 }
 
 /// A request for permission: the options in Gemini's order, with the most generous first.
-pub(super) fn options(faults: &Active) -> Value {
+pub(super) fn options(faults: &ActiveFaults) -> Value {
     let option = |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
     let always = option("proceed_always", "Allow for this session", "allow_always");
     let reject = option("cancel", "Reject", "reject_once");
-    if faults.has(Flag::NoOptions) {
+    if faults.has(FaultFlag::NoOptions) {
         json!([])
-    } else if faults.has(Flag::RejectOnly) {
+    } else if faults.has(FaultFlag::RejectOnly) {
         json!([reject, option("never", "Never", "reject_always")])
-    } else if faults.has(Flag::AlwaysOnly) {
+    } else if faults.has(FaultFlag::AlwaysOnly) {
         json!([always, reject])
-    } else if faults.has(Flag::UnknownOptionKinds) {
+    } else if faults.has(FaultFlag::UnknownOptionKinds) {
         json!([
             option("a", "Allow twice", "allow_twice"), option("b", "Maybe", "maybe"),
             option("c", "Allow", "allow_once"), {"optionId": "d", "name": "No kind"}, reject,
         ])
-    } else if faults.has(Flag::LyingOptionIds) {
+    } else if faults.has(FaultFlag::LyingOptionIds) {
         json!([option("allow_once", "No", "reject_once"), option("cancel", "Yes", "allow_once")])
     } else {
         json!([always, option("proceed_once", "Allow", "allow_once"), reject])

@@ -15,7 +15,7 @@ use super::session::Control;
 pub(super) const FLAG: &str = "--fake-acp-shell";
 
 /// How a command ended and what it printed. No status: it was cancelled.
-pub(super) struct Ran {
+pub(super) struct CommandResult {
     pub(super) status: Option<ExitStatus>,
     pub(super) output: String,
 }
@@ -37,7 +37,7 @@ pub(super) fn be_shell(words: &[String]) -> io::Result<u8> {
 }
 
 /// Runs a command to its end, or kills it and all its children when the turn is cancelled.
-pub(super) fn run(command: &str, cwd: &Path, control: &Control) -> io::Result<Ran> {
+pub(super) fn run(command: &str, cwd: &Path, control: &Control) -> io::Result<CommandResult> {
     let mut child = Command::new(env::current_exe()?)
         .args([FLAG, command])
         .current_dir(cwd)
@@ -71,7 +71,7 @@ pub(super) fn run(command: &str, cwd: &Path, control: &Control) -> io::Result<Ra
         thread::sleep(Duration::from_millis(2));
     }
     let output = String::from_utf8_lossy(&lock(&output)).into_owned();
-    Ok(Ran { status, output })
+    Ok(CommandResult { status, output })
 }
 
 fn collect(mut pipe: Box<dyn Read + Send>, into: Arc<Mutex<Vec<u8>>>) -> thread::JoinHandle<()> {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::faults::Flag;
+use super::faults::FaultFlag;
 use super::peer::lock;
 use super::shapes;
 use super::shell;
-use super::turn::Turn;
+use super::turn::FakeTurn;
 use super::words::unescape;
 
 /// One use of a tool.
@@ -45,7 +45,7 @@ struct Done {
 }
 
 /// Plays `NAME ARGS`.
-pub(super) fn tool(turn: &Turn<'_>, words: &str, asks: bool) {
+pub(super) fn tool(turn: &FakeTurn<'_>, words: &str, asks: bool) {
     let usage = described(turn, words);
     if let Some(done) = play(turn, &usage, asks) {
         finish(turn, &usage, &done);
@@ -53,7 +53,7 @@ pub(super) fn tool(turn: &Turn<'_>, words: &str, asks: bool) {
 }
 
 /// Plays `SERVER TOOL JSON`, and says what the tool answered.
-pub(super) fn call(turn: &Turn<'_>, words: &str, asks: bool) {
+pub(super) fn call(turn: &FakeTurn<'_>, words: &str, asks: bool) {
     let mut words = words.splitn(3, char::is_whitespace);
     let mut next = || words.next().unwrap_or_default().to_owned();
     let (server, tool, args) = (next(), next(), next());
@@ -76,7 +76,7 @@ pub(super) fn call(turn: &Turn<'_>, words: &str, asks: bool) {
     turn.say(&format!("{tool}{failed}: {said}"));
 }
 
-fn described(turn: &Turn<'_>, words: &str) -> Use {
+fn described(turn: &FakeTurn<'_>, words: &str) -> Use {
     let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
     let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let path = turn.session.path(first);
@@ -127,19 +127,19 @@ fn described(turn: &Turn<'_>, words: &str) -> Use {
     }
 }
 
-fn new_id(turn: &Turn<'_>, name: &str) -> Value {
+fn new_id(turn: &FakeTurn<'_>, name: &str) -> Value {
     let number = turn.agent.next_tool.fetch_add(1, Ordering::SeqCst) + 1;
     match () {
-        () if turn.agent.has(Flag::EmptyToolIds) => json!(""),
-        () if turn.agent.has(Flag::MissingToolIds) => Value::Null,
-        () if turn.agent.has(Flag::SameToolId) => json!("tool"),
+        () if turn.agent.has(FaultFlag::EmptyToolIds) => json!(""),
+        () if turn.agent.has(FaultFlag::MissingToolIds) => Value::Null,
+        () if turn.agent.has(FaultFlag::SameToolId) => json!("tool"),
         () => json!(format!("{name}-{number}")),
     }
 }
 
 /// Announces, asks and does. Nothing: it was refused.
-fn play(turn: &Turn<'_>, usage: &Use, asks: bool) -> Option<Done> {
-    let silent = turn.agent.has(Flag::ToolFirstInPermission);
+fn play(turn: &FakeTurn<'_>, usage: &Use, asks: bool) -> Option<Done> {
+    let silent = turn.agent.has(FaultFlag::ToolFirstInPermission);
     let asks = asks && !lock(&turn.session.state).always.contains(&usage.name);
     if !asks {
         turn.update(&tell(usage, "tool_call", "in_progress"));
@@ -151,7 +151,7 @@ fn play(turn: &Turn<'_>, usage: &Use, asks: bool) -> Option<Done> {
     match permission(turn, usage) {
         Ok(()) => {}
         Err(why) => {
-            if !turn.agent.has(Flag::RefusedToolSilent) {
+            if !turn.agent.has(FaultFlag::RefusedToolSilent) {
                 let mut failed = tell(usage, "tool_call_update", "failed");
                 failed["content"] = text_content(&why);
                 turn.update(&failed);
@@ -166,24 +166,24 @@ fn play(turn: &Turn<'_>, usage: &Use, asks: bool) -> Option<Done> {
 }
 
 /// Asks for permission, as often as the faults say. An error says why there is none.
-fn permission(turn: &Turn<'_>, usage: &Use) -> Result<(), String> {
+fn permission(turn: &FakeTurn<'_>, usage: &Use) -> Result<(), String> {
     let options = shapes::options(&turn.agent.peer.faults);
     let mut params = json!({"options": options, "toolCall": tell(usage, "", "pending")});
-    if turn.agent.has(Flag::PermissionWithoutTool) {
+    if turn.agent.has(FaultFlag::PermissionWithoutTool) {
         params["toolCall"] = Value::Null;
     }
     let ask = || {
-        if turn.agent.has(Flag::PermissionWithoutSession) {
+        if turn.agent.has(FaultFlag::PermissionWithoutSession) {
             return turn.agent.peer.ask("session/request_permission", &params);
         }
         turn.ask("session/request_permission", params.clone())
     };
-    if turn.agent.has(Flag::AsksTwiceAtOnce) {
+    if turn.agent.has(FaultFlag::AsksTwiceAtOnce) {
         let both = [ask(), ask()];
         return both.iter().try_for_each(|answer| decide(turn, usage, &options, answer));
     }
     // Not for ever: a test that fails must end too.
-    if let Some(times) = turn.agent.peer.faults.number(Flag::AsksAgain, 10_000) {
+    if let Some(times) = turn.agent.peer.faults.number(FaultFlag::AsksAgain, 10_000) {
         for _ in 1..times {
             decide(turn, usage, &options, &ask())?;
             if turn.control.cancelled() {
@@ -194,12 +194,12 @@ fn permission(turn: &Turn<'_>, usage: &Use) -> Result<(), String> {
     decide(turn, usage, &options, &ask())
 }
 
-fn decide(turn: &Turn<'_>, usage: &Use, options: &Value, answer: &Receiver<Value>) -> Result<(), String> {
+fn decide(turn: &FakeTurn<'_>, usage: &Use, options: &Value, answer: &Receiver<Value>) -> Result<(), String> {
     let answer = loop {
         match answer.recv_timeout(Duration::from_millis(10)) {
             Ok(answer) => break answer,
             Err(RecvTimeoutError::Timeout)
-                if turn.control.cancelled() && turn.agent.has(Flag::CancelDropsPermission) =>
+                if turn.control.cancelled() && turn.agent.has(FaultFlag::CancelDropsPermission) =>
             {
                 return Err("cancelled".to_owned());
             }
@@ -227,7 +227,7 @@ fn decide(turn: &Turn<'_>, usage: &Use, options: &Value, answer: &Receiver<Value
     }
 }
 
-fn work(turn: &Turn<'_>, usage: &Use) -> Done {
+fn work(turn: &FakeTurn<'_>, usage: &Use) -> Done {
     let ended = |result: Result<Option<Value>, String>| match result {
         Ok(content) => Done { status: "completed", content, output: None },
         Err(why) => Done { status: "failed", content: Some(text_content(&why)), output: None },
@@ -260,21 +260,21 @@ fn work(turn: &Turn<'_>, usage: &Use) -> Done {
     }
 }
 
-fn shell_done(turn: &Turn<'_>, ran: &shell::Ran) -> Done {
+fn shell_done(turn: &FakeTurn<'_>, ran: &shell::CommandResult) -> Done {
     let Some(status) = ran.status else {
-        let completed = turn.agent.has(Flag::CancelledShellCompleted);
+        let completed = turn.agent.has(FaultFlag::CancelledShellCompleted);
         let status = if completed { "completed" } else { "failed" };
         return Done { status, content: Some(text_content("Command cancelled by user.")), output: None };
     };
-    let missing = turn.agent.has(Flag::ShellOutputMissing);
+    let missing = turn.agent.has(FaultFlag::ShellOutputMissing);
     let content = if missing { json!([]) } else { text_content(&ran.output) };
     let output = (!missing).then(|| json!({"exitCode": status.code(), "output": ran.output}));
     let status = if status.success() || missing { "completed" } else { "failed" };
     Done { status, content: Some(content), output }
 }
 
-fn finish(turn: &Turn<'_>, usage: &Use, done: &Done) {
-    if turn.agent.has(Flag::ToolNeverEnded) {
+fn finish(turn: &FakeTurn<'_>, usage: &Use, done: &Done) {
+    if turn.agent.has(FaultFlag::ToolNeverEnded) {
         return;
     }
     let mut update = tell(usage, "tool_call_update", done.status);
@@ -285,7 +285,7 @@ fn finish(turn: &Turn<'_>, usage: &Use, done: &Done) {
         update["rawOutput"] = output.clone();
     }
     turn.update(&update);
-    if turn.agent.has(Flag::ToolEndedTwice) {
+    if turn.agent.has(FaultFlag::ToolEndedTwice) {
         turn.update(&update);
         update["status"] = json!("failed");
         turn.update(&update);

@@ -12,24 +12,24 @@ use std::{env, iter};
 
 use serde_json::{Value, json};
 
-use super::agent::Agent;
-use super::faults::Flag;
+use super::agent::FakeAcpAgent;
+use super::faults::FaultFlag;
 use super::peer::lock;
-use super::session::{Control, Session};
+use super::session::{Control, FakeSession};
 use super::words::{self, unescape};
 use super::{shapes, tools};
 
 /// How a turn ends.
-pub(super) enum End {
+pub(super) enum FakeTurnEnd {
     Stop(String),
     Result(Value),
     Error(Value),
 }
 
 /// A prompt that is being answered.
-pub(super) struct Turn<'a> {
-    pub(super) agent: &'a Agent,
-    pub(super) session: &'a Session,
+pub(super) struct FakeTurn<'a> {
+    pub(super) agent: &'a FakeAcpAgent,
+    pub(super) session: &'a FakeSession,
     pub(super) control: &'a Control,
     id: &'a Value,
     blocks: &'a Value,
@@ -40,13 +40,20 @@ pub(super) struct Turn<'a> {
 }
 
 /// Plays a turn to its end, on the thread of the caller.
-pub(super) fn play(agent: &Agent, session: &Session, control: &Arc<Control>, id: &Value, params: &Value) {
+pub(super) fn play(
+    agent: &FakeAcpAgent,
+    session: &FakeSession,
+    control: &Arc<Control>,
+    id: &Value,
+    params: &Value,
+) {
     let blocks = &params["prompt"];
     let texts = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
     let prompt = texts.collect::<Vec<_>>().join("\n");
     lock(&session.state).prompts.push(prompt.clone());
     session.remember(&shapes::chunk(&agent.peer.faults, "user_message_chunk", &prompt));
-    let mut turn = Turn { agent, session, control, id, blocks, later: Vec::new(), usage: None, meta: None };
+    let mut turn =
+        FakeTurn { agent, session, control, id, blocks, later: Vec::new(), usage: None, meta: None };
     let end = turn.script(&agent.peer.faults.script(&prompt));
     session.store();
     session.end_turn(control);
@@ -54,11 +61,11 @@ pub(super) fn play(agent: &Agent, session: &Session, control: &Arc<Control>, id:
     turn.after();
 }
 
-impl Turn<'_> {
-    fn script(&mut self, script: &str) -> End {
+impl FakeTurn<'_> {
+    fn script(&mut self, script: &str) -> FakeTurnEnd {
         if !words::is_script(script) {
             self.say(&format!("You said: {script}"));
-            return End::Stop("end_turn".to_owned());
+            return FakeTurnEnd::Stop("end_turn".to_owned());
         }
         for (word, rest) in script.lines().filter_map(words::parse) {
             if self.control.cancelled() {
@@ -68,10 +75,10 @@ impl Turn<'_> {
                 return end;
             }
         }
-        End::Stop("end_turn".to_owned())
+        FakeTurnEnd::Stop("end_turn".to_owned())
     }
 
-    fn perform(&mut self, word: &str, rest: &str) -> Option<End> {
+    fn perform(&mut self, word: &str, rest: &str) -> Option<FakeTurnEnd> {
         let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         match word {
@@ -172,18 +179,18 @@ impl Turn<'_> {
                 self.agent.peer.line(line.as_bytes());
             }
             "update" => self.update(&json_of(rest)),
-            "result" => return Some(End::Result(json_of(rest))),
-            "failure" => return Some(End::Error(json_of(rest))),
-            "stop" => return Some(End::Stop(first.to_owned())),
+            "result" => return Some(FakeTurnEnd::Result(json_of(rest))),
+            "failure" => return Some(FakeTurnEnd::Error(json_of(rest))),
+            "stop" => return Some(FakeTurnEnd::Stop(first.to_owned())),
             "refused" => {
                 let (file, message) = more.split_once(char::is_whitespace).unwrap_or((more, "busy"));
                 if count(&self.session.path(file)) <= number(first) {
-                    return Some(End::Error(shapes::error(429, &unescape(message))));
+                    return Some(FakeTurnEnd::Error(shapes::error(429, &unescape(message))));
                 }
             }
             "error" => {
                 let code = first.parse().unwrap_or(-32603);
-                return Some(End::Error(shapes::error(code, &unescape(more))));
+                return Some(FakeTurnEnd::Error(shapes::error(code, &unescape(more))));
             }
             "die" => process::exit(first.parse().unwrap_or(1)),
             "killed" => drop(crate::os::die_by(crate::os::signal::KILL)),
@@ -239,7 +246,7 @@ impl Turn<'_> {
     }
 
     fn chunk(&self, kind: &str, text: &str) {
-        if !self.agent.has(Flag::OneCharacterChunks) {
+        if !self.agent.has(FaultFlag::OneCharacterChunks) {
             return self.update(&shapes::chunk(&self.agent.peer.faults, kind, text));
         }
         for character in text.chars() {
@@ -281,38 +288,38 @@ impl Turn<'_> {
         self.say(&text);
     }
 
-    fn answer(&self, end: End) {
+    fn answer(&self, end: FakeTurnEnd) {
         let faults = &self.agent.peer.faults;
         let mut end = end;
         if self.control.cancelled() {
-            if let Some(millis) = faults.number(Flag::CancelSlow, 2000) {
+            if let Some(millis) = faults.number(FaultFlag::CancelSlow, 2000) {
                 thread::sleep(Duration::from_millis(millis));
             }
             end = match () {
-                () if faults.has(Flag::CancelAsEndTurn) => End::Stop("end_turn".to_owned()),
-                () if faults.has(Flag::CancelAsError) => {
-                    End::Error(shapes::internal("This operation was aborted"))
+                () if faults.has(FaultFlag::CancelAsEndTurn) => FakeTurnEnd::Stop("end_turn".to_owned()),
+                () if faults.has(FaultFlag::CancelAsError) => {
+                    FakeTurnEnd::Error(shapes::internal("This operation was aborted"))
                 }
-                () => End::Stop("cancelled".to_owned()),
+                () => FakeTurnEnd::Stop("cancelled".to_owned()),
             };
         }
         match end {
-            End::Error(error) => self.agent.peer.refuse(self.id, &error),
-            End::Result(result) => self.agent.peer.answer(self.id, &result),
-            End::Stop(reason) => {
+            FakeTurnEnd::Error(error) => self.agent.peer.refuse(self.id, &error),
+            FakeTurnEnd::Result(result) => self.agent.peer.answer(self.id, &result),
+            FakeTurnEnd::Stop(reason) => {
                 let mut result = json!({"stopReason": reason});
                 if let Some(usage) = &self.usage {
                     result["usage"] = usage.clone();
                 }
                 if let Some(meta) = &self.meta {
                     result["_meta"] = meta.clone();
-                } else if faults.has(Flag::QuotaInMeta) && reason != "cancelled" {
+                } else if faults.has(FaultFlag::QuotaInMeta) && reason != "cancelled" {
                     result["_meta"] = quota(100, 20, &lock(&self.session.state).model);
                 }
                 self.agent.peer.answer(self.id, &result);
             }
         }
-        if self.control.cancelled() && faults.has(Flag::CancelThenText) {
+        if self.control.cancelled() && faults.has(FaultFlag::CancelThenText) {
             thread::sleep(Duration::from_millis(50));
             self.say("Still talking after the cancel.");
         }

@@ -3,7 +3,7 @@
 /// One word of a script.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Word {
+pub struct ScriptWord {
     /// The word itself.
     pub name: &'static str,
     /// How it is written. A word without arguments must stand alone on its line.
@@ -12,13 +12,13 @@ pub struct Word {
     pub about: &'static str,
 }
 
-const fn word(name: &'static str, usage: &'static str, about: &'static str) -> Word {
-    Word { name, usage, about }
+const fn word(name: &'static str, usage: &'static str, about: &'static str) -> ScriptWord {
+    ScriptWord { name, usage, about }
 }
 
 /// Every word. In a text `\n` means a new line; a path counts from the session's folder.
 #[rustfmt::skip]
-pub const WORDS: &[Word] = &[
+pub const WORDS: &[ScriptWord] = &[
     word("say", "say TEXT", "a piece of the answer"),
     word("think", "think TEXT", "a thought"),
     word("chunks", "chunks N TEXT", "N pieces of the answer; `{n}` in the text is the number"),

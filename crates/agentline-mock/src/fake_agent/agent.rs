@@ -17,14 +17,14 @@ pub(super) const FILE: (&str, &str) = ("hello.txt", "hi there\n");
 
 /// Which output was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum FakeFormat {
     StreamJson,
     Json,
 }
 
 /// One run of the fake agent.
-pub(super) struct Agent {
-    pub(super) format: Format,
+pub(super) struct FakeAgent {
+    pub(super) format: FakeFormat,
     pub(super) session: String,
     pub(super) model: String,
     pub(super) prompt: String,
@@ -35,7 +35,7 @@ pub(super) struct Agent {
     tools: u64,
 }
 
-impl Agent {
+impl FakeAgent {
     pub(super) fn new(args: &[String], params: Value, asks_version: bool) -> Self {
         let option = |short: &str, long: &str| {
             let joined = args.iter().find_map(|arg| arg.strip_prefix(long)?.strip_prefix('='));
@@ -45,7 +45,7 @@ impl Agent {
         };
         let json = option("-o", "--output-format").as_deref() == Some("json");
         Self {
-            format: if json { Format::Json } else { Format::StreamJson },
+            format: if json { FakeFormat::Json } else { FakeFormat::StreamJson },
             session: option("--session-id", "--session-id")
                 .unwrap_or_else(|| "8fb09d0d-0abb-42a7-a54c-d8506947004f".to_owned()),
             model: option("-m", "--model").unwrap_or_else(|| "auto".to_owned()),
@@ -59,7 +59,7 @@ impl Agent {
 }
 
 /// Parameters.
-impl Agent {
+impl FakeAgent {
     pub(super) fn number(&self, name: &str, otherwise: u64) -> u64 {
         self.params[name].as_u64().unwrap_or(otherwise)
     }
@@ -89,7 +89,7 @@ impl Agent {
 }
 
 /// Bytes.
-impl Agent {
+impl FakeAgent {
     /// Writes bytes to standard output at once, as they are.
     pub(super) fn raw(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let mut out = io::stdout().lock();
@@ -111,7 +111,7 @@ impl Agent {
 }
 
 /// Events.
-impl Agent {
+impl FakeAgent {
     /// One line of an event, with Gemini's order of the fields.
     pub(super) fn line(&self, kind: &str, fields: &[(&str, Value)]) -> String {
         let mut line = format!(r#"{{"type":{},"timestamp":"{}""#, json!(kind), clock::timestamp());
@@ -124,7 +124,7 @@ impl Agent {
 
     /// Writes one event; nothing in the JSON format, which has none.
     pub(super) fn event(&mut self, kind: &str, fields: &[(&str, Value)]) -> io::Result<()> {
-        if self.format == Format::Json {
+        if self.format == FakeFormat::Json {
             return Ok(());
         }
         let line = self.line(kind, fields);
@@ -147,7 +147,7 @@ impl Agent {
     pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
         self.said.push_str(text);
         let line = self.delta(text);
-        if self.format == Format::Json { Ok(()) } else { self.raw(line) }
+        if self.format == FakeFormat::Json { Ok(()) } else { self.raw(line) }
     }
 
     /// The line of a text delta.
@@ -201,7 +201,7 @@ impl Agent {
     /// Writes the result: the event, or the document.
     pub(super) fn result(&mut self, status: &str, error: Option<Value>) -> io::Result<()> {
         match (self.format, error) {
-            (Format::StreamJson, error) => {
+            (FakeFormat::StreamJson, error) => {
                 let mut fields = vec![("status", json!(status))];
                 if let Some(mut error) = error {
                     error.as_object_mut().map(|error| error.remove("code"));
@@ -210,11 +210,11 @@ impl Agent {
                 fields.push(("stats", self.stats()));
                 self.event("result", &fields)
             }
-            (Format::Json, None) => {
+            (FakeFormat::Json, None) => {
                 let document = self.document();
                 self.raw(document)
             }
-            (Format::Json, Some(error)) => {
+            (FakeFormat::Json, Some(error)) => {
                 let document = json!({"session_id": self.session, "error": error});
                 self.stderr(format!("{document:#}\n"))
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::agent::Agent;
+use super::agent::FakeAgent;
 use crate::os;
 
 /// The first argument of this program when it is a child of a fault.
@@ -85,7 +85,12 @@ fn command(kind: Kind, [seconds, pid_file, stubborn]: [&str; 3]) -> io::Result<C
 }
 
 /// Starts children and waits until `expected` of them have said that they live.
-fn start(agent: &Agent, kinds: &[Kind], expected: usize, change: fn(&mut Command)) -> io::Result<Vec<Child>> {
+fn start(
+    agent: &FakeAgent,
+    kinds: &[Kind],
+    expected: usize,
+    change: fn(&mut Command),
+) -> io::Result<Vec<Child>> {
     let pid_file = agent.text("pid_file");
     let seconds = agent.number("seconds", 120).to_string();
     let stubborn = agent.flag("stubborn").to_string();
@@ -120,7 +125,7 @@ fn unchanged(_: &mut Command) {}
 
 /// A run that goes well and leaves these children behind.
 fn leave_behind(
-    agent: &mut Agent,
+    agent: &mut FakeAgent,
     kinds: &[Kind],
     expected: usize,
     change: fn(&mut Command),
@@ -133,43 +138,43 @@ fn leave_behind(
     agent.succeed()
 }
 
-pub(super) fn child_left(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn child_left(agent: &mut FakeAgent) -> io::Result<u8> {
     leave_behind(agent, &[Kind::Sleeper], 1, unchanged)
 }
 
-pub(super) fn child_own_session(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn child_own_session(agent: &mut FakeAgent) -> io::Result<u8> {
     leave_behind(agent, &[Kind::OwnSession], 1, unchanged)
 }
 
-pub(super) fn daemon(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn daemon(agent: &mut FakeAgent) -> io::Result<u8> {
     leave_behind(agent, &[Kind::Daemonizer], 1, unchanged)
 }
 
-pub(super) fn daemon_clean_env(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn daemon_clean_env(agent: &mut FakeAgent) -> io::Result<u8> {
     leave_behind(agent, &[Kind::Daemonizer], 1, |command| {
         command.env_clear();
     })
 }
 
-pub(super) fn fork_storm(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn fork_storm(agent: &mut FakeAgent) -> io::Result<u8> {
     let count = agent.size("count", 50);
     let kinds: Vec<Kind> =
         [Kind::Sleeper, Kind::OwnSession, Kind::Daemonizer].into_iter().cycle().take(count).collect();
     leave_behind(agent, &kinds, count, unchanged)
 }
 
-pub(super) fn child_chain(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn child_chain(agent: &mut FakeAgent) -> io::Result<u8> {
     let depth = u8::try_from(agent.number("depth", 5)).unwrap_or(5).max(1);
     leave_behind(agent, &[Kind::Chain(depth - 1)], usize::from(depth), unchanged)
 }
 
-pub(super) fn child_keeps_stdout(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn child_keeps_stdout(agent: &mut FakeAgent) -> io::Result<u8> {
     leave_behind(agent, &[Kind::OwnSession], 1, |command| {
         command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     })
 }
 
-pub(super) fn hang_with_children(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_with_children(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("run_shell_command", "t1", json!({"command": "sleep 300"}))?;
     start(agent, &[Kind::Sleeper, Kind::OwnSession, Kind::Daemonizer], 3, unchanged)?;
@@ -178,12 +183,12 @@ pub(super) fn hang_with_children(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn stubborn_with_children(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn stubborn_with_children(agent: &mut FakeAgent) -> io::Result<u8> {
     os::ignore_signals()?;
     hang_with_children(agent)
 }
 
-pub(super) fn children_after_signal(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn children_after_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     os::notice_signals()?;
     agent.begin()?;
     agent.say("Working. ")?;

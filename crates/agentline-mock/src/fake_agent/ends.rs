@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::json;
 
-use super::agent::{Agent, FILE};
+use super::agent::{FILE, FakeAgent};
 use crate::os::{self, signal};
 
 /// Exit codes that Gemini CLI is known to use, each of which a driver must understand.
@@ -31,24 +31,24 @@ const MESSAGES: &[(u8, &str)] = &[
     (130, "Operation cancelled."),
 ];
 
-pub(super) fn exit_code(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn exit_code(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     leave(agent)
 }
 
-pub(super) fn exit_code_after_text(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn exit_code_after_text(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("I was about to ")?;
     leave(agent)
 }
 
-pub(super) fn exit_code_with_result(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn exit_code_with_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let code = code(agent);
     agent.fail("unknown", "[API Error: {\"error\":{\"code\":401,\"message\":\"no\"}}]", code)
 }
 
-fn leave(agent: &mut Agent) -> io::Result<u8> {
+fn leave(agent: &mut FakeAgent) -> io::Result<u8> {
     let code = code(agent);
     if let Some((_, message)) = MESSAGES.iter().find(|(known, _)| *known == code) {
         agent.stderr(format!("{message}\n"))?;
@@ -56,22 +56,22 @@ fn leave(agent: &mut Agent) -> io::Result<u8> {
     Ok(code)
 }
 
-fn code(agent: &Agent) -> u8 {
+fn code(agent: &FakeAgent) -> u8 {
     u8::try_from(agent.number("code", 1)).unwrap_or(1)
 }
 
-pub(super) fn no_output(_: &mut Agent) -> io::Result<u8> {
+pub(super) fn no_output(_: &mut FakeAgent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn success_exit_1(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn success_exit_1(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()?;
     Ok(1)
 }
 
-pub(super) fn error_exit_0(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn error_exit_0(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let message = json!("The model returned an empty response with no text or thoughts.");
     agent.event("error", &[("severity", json!("error")), ("message", message)])?;
@@ -80,24 +80,24 @@ pub(super) fn error_exit_0(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn killed_sigkill(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_sigkill(agent: &mut FakeAgent) -> io::Result<u8> {
     die(agent, signal::KILL)
 }
 
-pub(super) fn killed_sigsegv(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_sigsegv(agent: &mut FakeAgent) -> io::Result<u8> {
     die(agent, signal::SEGV)
 }
 
-pub(super) fn killed_sigabrt(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_sigabrt(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.stderr("FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n")?;
     die(agent, signal::ABRT)
 }
 
-pub(super) fn killed_sigterm(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_sigterm(agent: &mut FakeAgent) -> io::Result<u8> {
     die(agent, signal::TERM)
 }
 
-pub(super) fn killed_with_tool_open(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_with_tool_open(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     std::fs::write(FILE.0, "hi th")?;
@@ -105,7 +105,7 @@ pub(super) fn killed_with_tool_open(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn killed_after_result(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn killed_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()?;
@@ -113,14 +113,14 @@ pub(super) fn killed_after_result(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-fn die(agent: &mut Agent, signal: i32) -> io::Result<u8> {
+fn die(agent: &mut FakeAgent, signal: i32) -> io::Result<u8> {
     agent.begin()?;
     agent.say("I was about to ")?;
     os::die_by(signal)?;
     Ok(0)
 }
 
-pub(super) fn node_stack(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn node_stack(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.stderr(concat!(
         "file:///usr/lib/node_modules/@google/gemini-cli/bundle/gemini.js:12198\n    throw new TypeError(\n    ^\n\n",
@@ -130,7 +130,7 @@ pub(super) fn node_stack(agent: &mut Agent) -> io::Result<u8> {
     Ok(1)
 }
 
-pub(super) fn version_garbage(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn version_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
     if agent.asks_version {
         agent.raw("Update available! banner\nnot a version\n")?;
         return Ok(0);
@@ -138,7 +138,7 @@ pub(super) fn version_garbage(agent: &mut Agent) -> io::Result<u8> {
     super::lines::ok(agent)
 }
 
-pub(super) fn version_hang(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn version_hang(agent: &mut FakeAgent) -> io::Result<u8> {
     if agent.asks_version {
         agent.hang();
         return Ok(0);
@@ -146,7 +146,7 @@ pub(super) fn version_hang(agent: &mut Agent) -> io::Result<u8> {
     super::lines::ok(agent)
 }
 
-pub(super) fn version_fails(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn version_fails(agent: &mut FakeAgent) -> io::Result<u8> {
     if agent.asks_version {
         agent.stderr("env: 'node': No such file or directory\n")?;
         return Ok(127);

@@ -6,43 +6,43 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::agent::Agent;
+use super::agent::FakeAgent;
 use crate::os;
 
-pub(super) fn hang_at_start(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_at_start(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn hang_after_init(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_after_init(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn hang_mid_text(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_mid_text(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("The answer is ")?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn hang_mid_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_mid_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw(r#"{"type":"message","timestamp":"2026-11-15T04:28:24.844Z","role":"assis"#)?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn hang_with_tool(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_with_tool(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("run_shell_command", "t1", json!({"command": "sleep 300"}))?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn hang_after_result(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()?;
@@ -50,14 +50,14 @@ pub(super) fn hang_after_result(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn hang_after_failure(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_after_failure(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.fail("unknown", "[API Error: something]", 1)?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn ignores_signals(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn ignores_signals(agent: &mut FakeAgent) -> io::Result<u8> {
     os::ignore_signals()?;
     agent.begin()?;
     agent.say("I will not stop. ")?;
@@ -65,7 +65,7 @@ pub(super) fn ignores_signals(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn talks_without_end(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn talks_without_end(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let pause = Duration::from_millis(agent.number("interval_ms", 100));
     let until = Instant::now() + Duration::from_secs(agent.number("seconds", 600));
@@ -76,7 +76,7 @@ pub(super) fn talks_without_end(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn retries_forever(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn retries_forever(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let pause = Duration::from_millis(agent.number("interval_ms", 200));
     let until = Instant::now() + Duration::from_secs(agent.number("seconds", 600));
@@ -90,7 +90,7 @@ pub(super) fn retries_forever(agent: &mut Agent) -> io::Result<u8> {
 }
 
 /// Waits for a polite signal.
-fn wait_for_signal(agent: &mut Agent) -> io::Result<()> {
+fn wait_for_signal(agent: &mut FakeAgent) -> io::Result<()> {
     os::notice_signals()?;
     agent.begin()?;
     agent.say("Working. ")?;
@@ -101,26 +101,26 @@ fn wait_for_signal(agent: &mut Agent) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn exit_0_on_signal(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn exit_0_on_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     // What the real one does: no result, and an exit code as if all were well.
     wait_for_signal(agent)?;
     Ok(0)
 }
 
-pub(super) fn result_on_signal(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_on_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
     agent.say("Stopped early.")?;
     agent.succeed()
 }
 
-pub(super) fn slow_to_die(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn slow_to_die(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
     thread::sleep(Duration::from_millis(agent.number("after_ms", 1_500)));
     agent.say("Good night.")?;
     Ok(0)
 }
 
-pub(super) fn flood_after_signal(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn flood_after_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
     let line = agent.delta("I will not be silenced. ").repeat(1_000);
     let until = Instant::now() + Duration::from_secs(agent.number("flood_seconds", 30));
@@ -130,7 +130,7 @@ pub(super) fn flood_after_signal(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn writes_file_after_signal(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn writes_file_after_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
     std::fs::write("late.txt", "written after the signal\n")?;
     Ok(0)

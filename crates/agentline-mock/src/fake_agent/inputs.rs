@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::agent::{Agent, FILE};
+use super::agent::{FILE, FakeAgent};
 use crate::os;
 
-pub(super) fn closes_stdin(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn closes_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     os::close_standard(0)?;
     agent.init()?;
     agent.say("All done. 4")?;
@@ -19,19 +19,19 @@ pub(super) fn closes_stdin(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn never_reads_stdin(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn never_reads_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.init()?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn hang_without_reading(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn hang_without_reading(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.init()?;
     agent.hang();
     Ok(0)
 }
 
-pub(super) fn reads_some_stdin(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn reads_some_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     let mut some = vec![0; agent.size("bytes", 10)];
     let count = io::stdin().read(&mut some)?;
     agent.prompt = String::from_utf8_lossy(&some[..count]).into_owned();
@@ -40,7 +40,7 @@ pub(super) fn reads_some_stdin(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn reads_stdin_slowly(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn reads_stdin_slowly(agent: &mut FakeAgent) -> io::Result<u8> {
     let pause = Duration::from_millis(agent.number("interval_ms", 20));
     let mut piece = [0; 4096];
     let mut stdin = io::stdin().lock();
@@ -53,7 +53,7 @@ pub(super) fn reads_stdin_slowly(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn closes_stdout(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn closes_stdout(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("I go on in silence. ")?;
     os::close_standard(1)?;
@@ -62,7 +62,7 @@ pub(super) fn closes_stdout(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn closes_all_and_hangs(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn closes_all_and_hangs(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for stream in 0..3 {
         os::close_standard(stream)?;
@@ -71,7 +71,7 @@ pub(super) fn closes_all_and_hangs(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn big_stderr(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn big_stderr(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let line = "Error executing tool read_file: File not found. And then some more words to fill it.\n";
     let count = agent.size("bytes", 5_000_000) / line.len() + 1;
@@ -80,7 +80,7 @@ pub(super) fn big_stderr(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn stderr_one_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn stderr_one_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let bytes = vec![b'e'; agent.size("bytes", 5_000_000)];
     agent.stderr(bytes)?;
@@ -88,14 +88,14 @@ pub(super) fn stderr_one_line(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn stderr_garbage(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn stderr_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.stderr(b"\xff\xfe\0\x1b[31m\xc3\x28\r\r\n\n\x07half a line")?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn events_on_stderr(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn events_on_stderr(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     let mut lines = agent.line("init", &[("session_id", json!("s")), ("model", json!("auto"))]);
     lines.push_str(&agent.delta("All done. 4"));
@@ -104,7 +104,7 @@ pub(super) fn events_on_stderr(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn usual_noise(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn usual_noise(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.stderr(concat!(
         "Warning: 256-color support not detected. Using a terminal with at least 256-color support is recommended ",
         "for a better visual experience.\nYOLO mode is enabled. All tool calls will be automatically approved.\n",

@@ -4,10 +4,10 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use super::agent::{Agent, Format};
+use super::agent::{FakeAgent, FakeFormat};
 
 /// The same run as `ok`, with `noise` written between all events.
-fn with_noise(agent: &mut Agent, noise: &[u8]) -> io::Result<u8> {
+fn with_noise(agent: &mut FakeAgent, noise: &[u8]) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw(noise)?;
     agent.init()?;
@@ -24,7 +24,7 @@ fn with_noise(agent: &mut Agent, noise: &[u8]) -> io::Result<u8> {
 }
 
 /// The same run as `ok`, with each line changed.
-fn with_lines(agent: &mut Agent, change: impl Fn(&str) -> Vec<u8>) -> io::Result<u8> {
+fn with_lines(agent: &mut FakeAgent, change: impl Fn(&str) -> Vec<u8>) -> io::Result<u8> {
     agent.begin()?;
     for text in ["All ", "done. ", "4"] {
         let line = agent.delta(text);
@@ -33,7 +33,7 @@ fn with_lines(agent: &mut Agent, change: impl Fn(&str) -> Vec<u8>) -> io::Result
     agent.succeed()
 }
 
-pub(super) fn ok(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn ok(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("I will write it.")?;
     agent.write_file("write_file__write_file_1794716906960_0")?;
@@ -42,22 +42,22 @@ pub(super) fn ok(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn garbage_between(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn garbage_between(agent: &mut FakeAgent) -> io::Result<u8> {
     with_noise(
         agent,
         b"Empty GEMINI.md created. Now analyzing the project to populate it.\n}{ ]not json[ \"\n",
     )
 }
 
-pub(super) fn blank_lines(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn blank_lines(agent: &mut FakeAgent) -> io::Result<u8> {
     with_noise(agent, b"\n\n   \n\t\n")
 }
 
-pub(super) fn nul_bytes(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn nul_bytes(agent: &mut FakeAgent) -> io::Result<u8> {
     with_noise(agent, b"\0\0\0\n\0")
 }
 
-pub(super) fn invalid_utf8(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn invalid_utf8(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw(b"\xff\xfe\x80 a line that is no text \xc3\x28\n")?;
     let line = agent.delta("before?after");
@@ -70,7 +70,7 @@ pub(super) fn invalid_utf8(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn ansi_escapes(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn ansi_escapes(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw(b"\x1b[31mred\x1b[0m\x1b[2K\x1b]0;title\x07\n")?;
     with_escape_around(agent)?;
@@ -78,28 +78,28 @@ pub(super) fn ansi_escapes(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-fn with_escape_around(agent: &mut Agent) -> io::Result<()> {
+fn with_escape_around(agent: &mut FakeAgent) -> io::Result<()> {
     let line = agent.delta("coloured line ");
     agent.raw(format!("\x1b[32m{}\x1b[0m\n", line.trim_end()))
 }
 
-pub(super) fn text_before_json(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn text_before_json(agent: &mut FakeAgent) -> io::Result<u8> {
     with_lines(agent, |line| format!("Loading extension 1 of 3 {line}\n").into_bytes())
 }
 
-pub(super) fn text_after_json(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn text_after_json(agent: &mut FakeAgent) -> io::Result<u8> {
     with_lines(agent, |line| format!("{line} (done in 3 ms)\n").into_bytes())
 }
 
-pub(super) fn two_on_a_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn two_on_a_line(agent: &mut FakeAgent) -> io::Result<u8> {
     with_lines(agent, |line| format!("{line}{line}\n").into_bytes())
 }
 
-pub(super) fn crlf(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn crlf(agent: &mut FakeAgent) -> io::Result<u8> {
     with_lines(agent, |line| format!("{line}\r\n").into_bytes())
 }
 
-pub(super) fn bom(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn bom(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw("\u{feff}")?;
     agent.init()?;
@@ -107,21 +107,21 @@ pub(super) fn bom(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn pretty_printed(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn pretty_printed(agent: &mut FakeAgent) -> io::Result<u8> {
     with_lines(agent, |line| match serde_json::from_str::<serde_json::Value>(line) {
         Ok(event) => format!("{event:#}\n").into_bytes(),
         Err(_) => line.as_bytes().to_vec(),
     })
 }
 
-pub(super) fn unicode_separators(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn unicode_separators(agent: &mut FakeAgent) -> io::Result<u8> {
     // Raw in the line: some readers take each of these for the end of it.
     with_lines(agent, |line| {
         format!("{}\n", line.replacen("content\":\"", "content\":\"\u{2028}\u{2029}\u{85}", 1)).into_bytes()
     })
 }
 
-pub(super) fn half_line_at_end(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn half_line_at_end(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let code = agent.succeed()?;
@@ -129,28 +129,30 @@ pub(super) fn half_line_at_end(agent: &mut Agent) -> io::Result<u8> {
     Ok(code)
 }
 
-pub(super) fn result_cut(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_cut(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let whole = match agent.format {
-        Format::StreamJson => agent.line("result", &[("status", "success".into()), ("stats", agent.stats())]),
-        Format::Json => agent.document(),
+        FakeFormat::StreamJson => {
+            agent.line("result", &[("status", "success".into()), ("stats", agent.stats())])
+        }
+        FakeFormat::Json => agent.document(),
     };
     let cut = agent.size("bytes", 60).min(whole.len());
     agent.raw(&whole.as_bytes()[..cut])?;
     Ok(0)
 }
 
-pub(super) fn no_last_newline(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn no_last_newline(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let line = agent.line("result", &[("status", "success".into()), ("stats", agent.stats())]);
-    let line = if agent.format == Format::Json { agent.document() } else { line };
+    let line = if agent.format == FakeFormat::Json { agent.document() } else { line };
     agent.raw(line.trim_end())?;
     Ok(0)
 }
 
-pub(super) fn split_character(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn split_character(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let line = agent.delta("🦀 é 漢");
     // Every byte in a write of its own, with time for the reader to see it alone.
@@ -163,7 +165,7 @@ pub(super) fn split_character(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn slow_drip(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn slow_drip(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     let pause = Duration::from_millis(agent.number("interval_ms", 50));
     let mut all =
@@ -177,7 +179,7 @@ pub(super) fn slow_drip(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn huge_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn huge_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let text = "x".repeat(agent.size("bytes", 50_000_000));
     agent.say(&text)?;
@@ -185,7 +187,7 @@ pub(super) fn huge_line(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn huge_garbage_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn huge_garbage_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let piece = [b'#'; 65_536];
     let mut left = agent.size("bytes", 9_000_000);
@@ -199,7 +201,7 @@ pub(super) fn huge_garbage_line(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn endless_line(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn endless_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let piece = [b'a'; 65_536];
     let mut left = agent.size("bytes", 200_000_000);
@@ -212,7 +214,7 @@ pub(super) fn endless_line(agent: &mut Agent) -> io::Result<u8> {
 }
 
 /// Writes a line many times. Large writes of a prepared buffer: the reader is what a test measures, not this.
-fn repeat(agent: &mut Agent, line: &str, count: usize) -> io::Result<()> {
+fn repeat(agent: &mut FakeAgent, line: &str, count: usize) -> io::Result<()> {
     let batch = (1 << 20) / line.len() + 1;
     let buffer = line.repeat(batch.min(count));
     let mut left = count;
@@ -224,7 +226,7 @@ fn repeat(agent: &mut Agent, line: &str, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn million_events(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn million_events(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let count = agent.size("count", 1_000_000);
     let line = agent.delta("x");
@@ -232,7 +234,7 @@ pub(super) fn million_events(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn many_unreadable(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn many_unreadable(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let count = agent.size("count", 100_000);
     repeat(agent, "{\"type\":\"message\", broken\n", count)?;
@@ -240,7 +242,7 @@ pub(super) fn many_unreadable(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn stdout_cut(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn stdout_cut(agent: &mut FakeAgent) -> io::Result<u8> {
     // What the real one does on a pipe: the end of a long output is lost and the exit code is 0.
     agent.begin()?;
     let mut rest = agent.size("bytes", 65_536);

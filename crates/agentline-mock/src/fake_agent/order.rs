@@ -5,15 +5,15 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use super::agent::{Agent, FILE};
+use super::agent::{FILE, FakeAgent};
 
-pub(super) fn no_init(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn no_init(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn result_before_init(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_before_init(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     let code = agent.succeed()?;
     agent.init()?;
@@ -21,7 +21,7 @@ pub(super) fn result_before_init(agent: &mut Agent) -> io::Result<u8> {
     Ok(code)
 }
 
-pub(super) fn two_inits(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn two_inits(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.event(
         "init",
@@ -31,21 +31,21 @@ pub(super) fn two_inits(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn result_twice(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_twice(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()?;
     agent.succeed()
 }
 
-pub(super) fn success_then_error(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn success_then_error(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()?;
     agent.fail("unknown", "something went wrong after all", 1)
 }
 
-pub(super) fn writes_after_result(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn writes_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let code = agent.succeed()?;
@@ -55,17 +55,17 @@ pub(super) fn writes_after_result(agent: &mut Agent) -> io::Result<u8> {
     Ok(code)
 }
 
-pub(super) fn result_only(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_only(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.succeed()
 }
 
-pub(super) fn empty_answer(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn empty_answer(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.succeed()
 }
 
-pub(super) fn retried_text(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn retried_text(agent: &mut FakeAgent) -> io::Result<u8> {
     // What the real one does when a stream breaks and is tried again: no sign that the first text is void.
     agent.begin()?;
     for _ in 0..3 {
@@ -75,7 +75,7 @@ pub(super) fn retried_text(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn echo_differs(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn echo_differs(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.init()?;
     agent.event("message", &[("role", json!("user")), ("content", json!("quite another prompt"))])?;
@@ -83,21 +83,21 @@ pub(super) fn echo_differs(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn other_model(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn other_model(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.model = "gemini-0.1-tiny".to_owned();
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn result_without_use(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_without_use(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_done("never_used_1")?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn result_before_use(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn result_before_use(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_done("t1")?;
     agent.tool_use("read_file", "t1", json!({"file_path": FILE.0}))?;
@@ -105,14 +105,14 @@ pub(super) fn result_before_use(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn tool_unanswered(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn tool_unanswered(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn same_tool_id(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn same_tool_id(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("read_file", "t1", json!({"file_path": "a.txt"}))?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
@@ -123,7 +123,7 @@ pub(super) fn same_tool_id(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn tool_result_twice(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn tool_result_twice(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.write_file("t1")?;
     agent.tool_failed("t1", "unknown", "the same call once more, and now it failed")?;
@@ -131,7 +131,7 @@ pub(super) fn tool_result_twice(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn unknown_tool(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn unknown_tool(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("teleport", "t1", json!({"to": "the moon"}))?;
     agent.tool_failed("t1", "tool_not_registered", "Tool \"teleport\" not found.")?;
@@ -141,7 +141,7 @@ pub(super) fn unknown_tool(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn odd_tool_params(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn odd_tool_params(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let odd = [
         json!({"file_path": 7}),
@@ -160,7 +160,7 @@ pub(super) fn odd_tool_params(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn success_lie(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn success_lie(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     agent.tool_done("t1")?;
@@ -168,7 +168,7 @@ pub(super) fn success_lie(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn content_lie(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn content_lie(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     fs::write(FILE.0, "something else\n")?;
@@ -177,14 +177,14 @@ pub(super) fn content_lie(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn silent_write(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn silent_write(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write(FILE.0, FILE.1)?;
     agent.say("I only looked around.")?;
     agent.succeed()
 }
 
-pub(super) fn failed_but_wrote(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn failed_but_wrote(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     fs::write(FILE.0, FILE.1)?;
@@ -193,7 +193,7 @@ pub(super) fn failed_but_wrote(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn writes_file_after_result(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn writes_file_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let code = agent.succeed()?;
@@ -201,7 +201,7 @@ pub(super) fn writes_file_after_result(agent: &mut Agent) -> io::Result<u8> {
     Ok(code)
 }
 
-pub(super) fn error_events(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn error_events(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for severity in ["warning", "error", "fatal", "info", ""] {
         let message = format!("an event of severity `{severity}`");
@@ -211,7 +211,7 @@ pub(super) fn error_events(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn loop_warning(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn loop_warning(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for number in 0..5 {
         let id = format!("t{number}");
@@ -223,7 +223,7 @@ pub(super) fn loop_warning(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn many_tools(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn many_tools(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for number in 0..agent.size("count", 2_000) {
         let id = format!("t{number}");
@@ -234,7 +234,7 @@ pub(super) fn many_tools(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn interleaved_tools(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn interleaved_tools(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for id in ["a", "b", "c"] {
         agent.tool_use("read_file", id, json!({"file_path": format!("{id}.txt")}))?;

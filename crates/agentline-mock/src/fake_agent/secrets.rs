@@ -5,16 +5,16 @@ use std::io;
 
 use serde_json::json;
 
-use super::agent::Agent;
+use super::agent::FakeAgent;
 
-pub(super) fn secret_in_text(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_text(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.say(&format!("The key is {secret}, keep it safe."))?;
     agent.succeed()
 }
 
-pub(super) fn secret_split(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_split(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     let middle = (0..=secret.len() / 2).rev().find(|at| secret.is_char_boundary(*at)).unwrap_or(0);
     let (first, second) = secret.split_at(middle);
@@ -24,7 +24,7 @@ pub(super) fn secret_split(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_by_character(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_by_character(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     for character in secret.chars() {
@@ -33,7 +33,7 @@ pub(super) fn secret_by_character(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_in_stderr(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_stderr(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.stderr(format!("request failed: x-goog-api-key: {secret}\n"))?;
@@ -41,7 +41,7 @@ pub(super) fn secret_in_stderr(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_in_tool(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_tool(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.tool_use(
@@ -58,7 +58,7 @@ pub(super) fn secret_in_tool(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_in_error(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_error(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     let message = format!("API key {secret} not valid");
@@ -66,7 +66,7 @@ pub(super) fn secret_in_error(agent: &mut Agent) -> io::Result<u8> {
     agent.fail("unknown", &format!("[API Error: {message}]"), 144)
 }
 
-pub(super) fn secret_in_garbage(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.raw(format!("DEBUG using key {secret}\n"))?;
@@ -74,7 +74,7 @@ pub(super) fn secret_in_garbage(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_escaped(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_escaped(agent: &mut FakeAgent) -> io::Result<u8> {
     // Each character as a JSON escape: the bytes on the wire are not those of the secret, the text is.
     let escaped: String = agent.secret().encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     agent.begin()?;
@@ -84,7 +84,7 @@ pub(super) fn secret_escaped(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn secret_in_file(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn secret_in_file(agent: &mut FakeAgent) -> io::Result<u8> {
     let content = format!("GEMINI_API_KEY={}\n", agent.secret());
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": "leak.env", "content": content}))?;

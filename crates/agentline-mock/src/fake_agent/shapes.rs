@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use super::agent::Agent;
+use super::agent::FakeAgent;
 
 /// The events of a run with all their fields, to leave out or to spoil.
 fn specimens() -> [(&'static str, Vec<(&'static str, Value)>); 6] {
@@ -30,7 +30,7 @@ fn specimens() -> [(&'static str, Vec<(&'static str, Value)>); 6] {
     ]
 }
 
-pub(super) fn wrong_types(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn wrong_types(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let wrong = [
         json!(42),
@@ -61,7 +61,7 @@ pub(super) fn wrong_types(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn wrong_result_types(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn wrong_result_types(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let stats = json!({"total_tokens": "many", "input_tokens": [], "models": 3, "tool_calls": {}, "duration_ms": null});
@@ -69,7 +69,7 @@ pub(super) fn wrong_result_types(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn missing_fields(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn missing_fields(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for (kind, fields) in specimens() {
         if kind == "result" {
@@ -87,21 +87,21 @@ pub(super) fn missing_fields(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn no_stats(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn no_stats(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.event("result", &[("status", json!("success"))])?;
     Ok(0)
 }
 
-pub(super) fn unknown_status(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn unknown_status(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     agent.event("result", &[("status", json!("partial")), ("stats", agent.stats())])?;
     Ok(0)
 }
 
-pub(super) fn unknown_events(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn unknown_events(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for kind in ["thought", "plan", "usage", "TOOL_USE", "", "heartbeat"] {
         agent.event(kind, &[("content", json!("from a later version")), ("nested", json!({"a": [1, 2]}))])?;
@@ -119,14 +119,14 @@ pub(super) fn unknown_events(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn not_objects(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn not_objects(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw("[1,2,3]\n\"text\"\n42\nnull\ntrue\n[]\n[{\"type\":\"init\"}]\n")?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn deep_nesting(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn deep_nesting(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let depth = agent.size("depth", 10_000);
     let (open, close) = ("{\"a\":[".repeat(depth / 2), "]}".repeat(depth / 2));
@@ -140,7 +140,7 @@ pub(super) fn deep_nesting(agent: &mut Agent) -> io::Result<u8> {
 }
 
 /// The result with these words, which need not be JSON, as token counts.
-fn with_tokens(agent: &mut Agent, total: &str, input: &str, output: &str) -> io::Result<u8> {
+fn with_tokens(agent: &mut FakeAgent, total: &str, input: &str, output: &str) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;
     let counts =
@@ -151,23 +151,23 @@ fn with_tokens(agent: &mut Agent, total: &str, input: &str, output: &str) -> io:
     Ok(0)
 }
 
-pub(super) fn huge_numbers(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn huge_numbers(agent: &mut FakeAgent) -> io::Result<u8> {
     with_tokens(agent, "1e400", "18446744073709551616", "123456789012345678901234567890.5")
 }
 
-pub(super) fn nan_tokens(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn nan_tokens(agent: &mut FakeAgent) -> io::Result<u8> {
     with_tokens(agent, "NaN", "Infinity", "-Infinity")
 }
 
-pub(super) fn negative_tokens(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn negative_tokens(agent: &mut FakeAgent) -> io::Result<u8> {
     with_tokens(agent, "-5", "-1", "-9223372036854775808")
 }
 
-pub(super) fn fractional_tokens(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn fractional_tokens(agent: &mut FakeAgent) -> io::Result<u8> {
     with_tokens(agent, "125.0", "1e2", "20.5")
 }
 
-pub(super) fn stats_disagree(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn stats_disagree(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.write_file("t1")?;
     agent.say("All done. 4")?;
@@ -179,7 +179,7 @@ pub(super) fn stats_disagree(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn duplicate_keys(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn duplicate_keys(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw("{\"type\":\"init\",\"type\":\"message\",\"role\":\"assistant\",\"content\":\"a\",\"content\":\"b\",\"delta\":true}\n")?;
     agent.say("All done. 4")?;
@@ -190,7 +190,7 @@ pub(super) fn duplicate_keys(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn lone_surrogate(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn lone_surrogate(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for escape in [r"\ud800", r"\udc00 backwards \ud800", r"\ud83e\udd80 is whole", r"\u0000"] {
         agent.raw(format!(
@@ -201,7 +201,7 @@ pub(super) fn lone_surrogate(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn odd_timestamps(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn odd_timestamps(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for time in
         ["\"\"", "\"yesterday\"", "0", "\"1970-01-01T00:00:00.000Z\"", "\"9999-99-99T99:99:99Z\"", "null"]
@@ -213,7 +213,7 @@ pub(super) fn odd_timestamps(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn other_agents_format(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn other_agents_format(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw(concat!(
         r#"{"type":"system","subtype":"init","session_id":"s","model":"m","tools":[]}"#, "\n",
@@ -223,7 +223,7 @@ pub(super) fn other_agents_format(agent: &mut Agent) -> io::Result<u8> {
     Ok(0)
 }
 
-pub(super) fn plain_text(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn plain_text(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw("All done. 4\n")?;
     Ok(0)

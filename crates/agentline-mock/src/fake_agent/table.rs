@@ -1,9 +1,14 @@
 //! The table of all faults, by theme.
 
-use super::{Fault, Play, children, ends, hangs, inputs, lines, order, secrets, shapes, workspace};
+use super::{AgentFault, Play, children, ends, hangs, inputs, lines, order, secrets, shapes, workspace};
 
-const fn row(name: &'static str, params: &'static [&'static str], play: Play, about: &'static str) -> Fault {
-    Fault { name, params, about, play }
+const fn row(
+    name: &'static str,
+    params: &'static [&'static str],
+    play: Play,
+    about: &'static str,
+) -> AgentFault {
+    AgentFault { name, params, about, play }
 }
 
 /// What a fault that leaves processes behind can be told.
@@ -11,7 +16,7 @@ const PROCESS: &[&str] = &["seconds", "pid_file", "stubborn"];
 
 /// Every fault that the fake agent knows.
 #[rustfmt::skip]
-pub const FAULTS: &[Fault] = &[
+pub const FAULTS: &[AgentFault] = &[
     // Bytes and lines.
     row("ok", &[], lines::ok, "no fault: some text, one file written, an answer, a result"),
     row("garbage_between", &[], lines::garbage_between, "lines that are not JSON between all events"),

@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::agent::Agent;
+use super::agent::FakeAgent;
 use crate::os;
 
-pub(super) fn cwd_deleted(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn cwd_deleted(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     // Only the folder that the test names, and only if it is the working folder: this deletes everything in it.
     let named = agent.text("dir").map(PathBuf::from).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn cwd_deleted(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn many_files(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn many_files(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for number in 0..agent.number("count", 5_000) {
         let folder = format!("many/{}", number % 50);
@@ -32,14 +32,14 @@ pub(super) fn many_files(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn big_file(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn big_file(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write("big.bin", vec![0; agent.size("bytes", 100_000_000)])?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn odd_names(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn odd_names(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     for name in
         ["with space.txt", "new\nline.txt", "-rf", "quote\".txt", "né漢🦀.txt", "tab\t.txt", "$(touch x)"]
@@ -63,14 +63,14 @@ fn write_with_invalid_name() -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn fifo_in_workspace(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn fifo_in_workspace(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     os::make_fifo(Path::new("pipe"))?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-pub(super) fn symlink_loop(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn symlink_loop(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     link(Path::new("."), Path::new("loop"))?;
     link(Path::new("/nowhere/at/all"), Path::new("dangling"))?;
@@ -88,7 +88,7 @@ fn link(_target: &Path, _name: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
 }
 
-pub(super) fn deletes_files(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn deletes_files(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     // Plain files of the working folder itself, if the test names one: nothing is deleted by accident.
     if let Some(name) = agent.text("file") {
@@ -98,7 +98,7 @@ pub(super) fn deletes_files(agent: &mut Agent) -> io::Result<u8> {
     agent.succeed()
 }
 
-pub(super) fn unreadable_file(agent: &mut Agent) -> io::Result<u8> {
+pub(super) fn unreadable_file(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write("locked.txt", "locked\n")?;
     lock_away(Path::new("locked.txt"))?;

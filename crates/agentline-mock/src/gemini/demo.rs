@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Part, Script, Step, Tokens};
+use super::{GeminiPart, GeminiStep, GeminiTokens, Script};
 
 /// A program is written and corrected, a missing file is asked for, a command runs, and an answer is streamed.
 ///
@@ -11,13 +11,13 @@ use super::{Part, Script, Step, Tokens};
 pub fn demo_script() -> Script {
     let program = "def primes(limit):\n    found = []\n    for n in range(1, limit):\n        if all(n % p for p in found):\n            found.append(n)\n    return found\n\nprint(primes(50))\n";
     Script::new([
-        Step::thought("**Planning** A small program, a check, and a summary.")
+        GeminiStep::thought("**Planning** A small program, a check, and a summary.")
             .and_text("I will write a small program that ")
             .and_text("prints the primes below 50.")
             .and_call("write_file", json!({"file_path": "primes.py", "content": program}))
             .chunk_delay(120)
             .usage(tokens(8_200, 160, 0, 40)),
-        Step::thought("**Checking** 1 is not a prime.")
+        GeminiStep::thought("**Checking** 1 is not a prime.")
             .and_text("The range starts at 1, which is not a prime. I will correct that.")
             .and_call(
                 "replace",
@@ -30,11 +30,11 @@ pub fn demo_script() -> Script {
             )
             .chunk_delay(120)
             .usage(tokens(8_420, 90, 8_100, 25)),
-        Step::text("Is there a list of wishes for the output?")
+        GeminiStep::text("Is there a list of wishes for the output?")
             .and_call("read_file", json!({"file_path": "WISHES.txt"}))
             .chunk_delay(120)
             .usage(tokens(8_560, 30, 8_300, 10)),
-        Step::text("There is none, so I keep it simple and leave a note.")
+        GeminiStep::text("There is none, so I keep it simple and leave a note.")
             .and_call(
                 "run_shell_command",
                 json!({
@@ -44,7 +44,7 @@ pub fn demo_script() -> Script {
             )
             .chunk_delay(120)
             .usage(tokens(8_650, 45, 8_500, 10)),
-        Step::chunks(
+        GeminiStep::chunks(
             [
                 "Done. ",
                 "`primes.py` prints the primes ",
@@ -54,13 +54,13 @@ pub fn demo_script() -> Script {
             ]
             .into_iter()
             .chain(["`WISHES.txt` too, ", "but there is no such file."])
-            .map(|text| Part::Text(text.to_owned())),
+            .map(|text| GeminiPart::Text(text.to_owned())),
         )
         .chunk_delay(80)
         .usage(tokens(8_760, 50, 8_600, 15)),
     ])
 }
 
-fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> Tokens {
-    Tokens { prompt, candidates, cached, thoughts, total: None }
+fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> GeminiTokens {
+    GeminiTokens { prompt, candidates, cached, thoughts, total: None }
 }

@@ -23,7 +23,7 @@ pub enum Purpose {
 /// One request that reached the model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Request {
+pub struct GeminiRequest {
     /// The path with its query.
     pub path: String,
     /// The model in the path, or nothing.
@@ -38,7 +38,7 @@ pub struct Request {
     pub purpose: Purpose,
 }
 
-impl Request {
+impl GeminiRequest {
     /// The names of the tools that the agent offered, in its order.
     pub fn offered_tools(&self) -> Vec<String> {
         function_declarations(&self.body)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Step;
+use super::GeminiStep;
 
 /// The answers of a [`ScriptedModel`](super::ScriptedModel), one step for each request to the main model.
 ///
@@ -12,7 +12,7 @@ use super::Step;
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// What is answered, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<GeminiStep>,
     /// Whether the last step answers every later request too.
     #[serde(default)]
     pub repeat_last: bool,
@@ -20,12 +20,12 @@ pub struct Script {
 
 impl Script {
     /// A script that answers status 500 when a request comes after its last step.
-    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn new(steps: impl IntoIterator<Item = GeminiStep>) -> Self {
         Self { steps: steps.into_iter().collect(), repeat_last: false }
     }
 
     /// A script with one step that answers every request.
-    pub fn always(step: Step) -> Self {
+    pub fn always(step: GeminiStep) -> Self {
         Self::new([step]).repeating_last()
     }
 
@@ -37,7 +37,7 @@ impl Script {
     }
 
     /// The answer to request number `index`, counted from 0, with [`Step::times`] taken into account.
-    pub fn at(&self, index: usize) -> Step {
+    pub fn at(&self, index: usize) -> GeminiStep {
         let mut before = 0;
         for step in &self.steps {
             before += step.times as usize;
@@ -53,7 +53,7 @@ impl Script {
 }
 
 /// An answer that a person who reads it in a log understands at once.
-fn ran_out(index: usize, length: usize) -> Step {
+fn ran_out(index: usize, length: usize) -> GeminiStep {
     let message = format!("script ran out: request {} to a script of {length} answers", index + 1);
-    Step::api_error(500, "INTERNAL", &message, Value::Null)
+    GeminiStep::api_error(500, "INTERNAL", &message, Value::Null)
 }

@@ -18,13 +18,13 @@ use super::bytes;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
-    pub(super) answer: Answer,
+pub struct GeminiStep {
+    pub(super) answer: GeminiAnswer,
     /// The `finishReason` of the last chunk, or none at all.
     #[serde(default = "stop")]
     pub(super) finish: Option<String>,
     #[serde(default)]
-    pub(super) usage: Tokens,
+    pub(super) usage: GeminiTokens,
     /// How long to wait before the first byte.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) delay_ms: u64,
@@ -41,9 +41,9 @@ pub struct Step {
 /// What a step sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Answer {
+pub(super) enum GeminiAnswer {
     /// Chunks of the stream, each with its parts.
-    Chunks(Vec<Vec<Part>>),
+    Chunks(Vec<Vec<GeminiPart>>),
     /// A text so many times, one chunk each, with the chunk's number for `{n}`.
     Many { count: u64, text: String },
     /// The prompt was refused: no candidate, only this block reason.
@@ -72,7 +72,7 @@ pub(super) enum Midway {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Part {
+pub enum GeminiPart {
     /// Text of the answer.
     Text(String),
     /// A thought; Gemini CLI shows it in no output of a run without a terminal.
@@ -89,7 +89,7 @@ pub enum Part {
 /// Token counts that an answer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Tokens {
+pub struct GeminiTokens {
     /// Tokens of the prompt, cached ones included.
     pub prompt: u64,
     /// Tokens of the answer.
@@ -103,38 +103,38 @@ pub struct Tokens {
     pub total: Option<u64>,
 }
 
-impl Default for Tokens {
+impl Default for GeminiTokens {
     fn default() -> Self {
         Self { prompt: 100, candidates: 20, cached: 30, thoughts: 5, total: None }
     }
 }
 
 /// Answers that go well.
-impl Step {
+impl GeminiStep {
     /// One chunk of text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::chunks([Part::Text(text.into())])
+        Self::chunks([GeminiPart::Text(text.into())])
     }
 
     /// One thought. Alone it is an answer without text, which Gemini CLI treats as an error.
     pub fn thought(text: impl Into<String>) -> Self {
-        Self::chunks([Part::Thought(text.into())])
+        Self::chunks([GeminiPart::Thought(text.into())])
     }
 
     /// One tool call.
     pub fn call(name: impl Into<String>, args: Value) -> Self {
-        Self::chunks([Part::Call { name: name.into(), args }])
+        Self::chunks([GeminiPart::Call { name: name.into(), args }])
     }
 
     /// Several tool calls in one chunk, as a model sends calls that may run side by side.
     pub fn calls<N: Into<String>>(calls: impl IntoIterator<Item = (N, Value)>) -> Self {
-        let parts = calls.into_iter().map(|(name, args)| Part::Call { name: name.into(), args });
-        Self::of(Answer::Chunks(vec![parts.collect()]))
+        let parts = calls.into_iter().map(|(name, args)| GeminiPart::Call { name: name.into(), args });
+        Self::of(GeminiAnswer::Chunks(vec![parts.collect()]))
     }
 
     /// These parts, each in a chunk of its own. See [`Step::chunk_delay`].
-    pub fn chunks(parts: impl IntoIterator<Item = Part>) -> Self {
-        Self::of(Answer::Chunks(parts.into_iter().map(|part| vec![part]).collect()))
+    pub fn chunks(parts: impl IntoIterator<Item = GeminiPart>) -> Self {
+        Self::of(GeminiAnswer::Chunks(parts.into_iter().map(|part| vec![part]).collect()))
     }
 
     /// One chunk with `bytes` bytes of text, made of numbered lines.
@@ -154,31 +154,31 @@ impl Step {
     /// Its watch for loops also grows slower with each chunk (46,000 in a minute, on 0.61.0); with the setting
     /// `model.disableLoopDetection` it takes 100,000 in eight seconds.
     pub fn many_chunks(count: u64, text: impl Into<String>) -> Self {
-        Self::of(Answer::Many { count, text: text.into() })
+        Self::of(GeminiAnswer::Many { count, text: text.into() })
     }
 
     /// Adds a chunk of text.
     #[must_use]
     pub fn and_text(self, text: impl Into<String>) -> Self {
-        self.and_chunks([Part::Text(text.into())])
+        self.and_chunks([GeminiPart::Text(text.into())])
     }
 
     /// Adds a thought.
     #[must_use]
     pub fn and_thought(self, text: impl Into<String>) -> Self {
-        self.and_chunks([Part::Thought(text.into())])
+        self.and_chunks([GeminiPart::Thought(text.into())])
     }
 
     /// Adds a tool call in a chunk of its own.
     #[must_use]
     pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {
-        self.and_chunks([Part::Call { name: name.into(), args }])
+        self.and_chunks([GeminiPart::Call { name: name.into(), args }])
     }
 
     /// Adds parts, each in a chunk of its own. A step that is no content stays what it is.
     #[must_use]
-    pub fn and_chunks(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
-        if let Answer::Chunks(chunks) = &mut self.answer {
+    pub fn and_chunks(mut self, parts: impl IntoIterator<Item = GeminiPart>) -> Self {
+        if let GeminiAnswer::Chunks(chunks) = &mut self.answer {
             chunks.extend(parts.into_iter().map(|part| vec![part]));
         }
         self
@@ -186,10 +186,10 @@ impl Step {
 }
 
 /// Answers that go wrong.
-impl Step {
+impl GeminiStep {
     /// Any HTTP status. A JSON string is sent as it is (say, an HTML page), anything else as JSON.
     pub fn http(status: u16, body: impl Into<Value>) -> Self {
-        Self::of(Answer::Http { status, body: body.into() })
+        Self::of(GeminiAnswer::Http { status, body: body.into() })
     }
 
     /// An error in the shape of Google's API: `{"error": {"code", "message", "status", "details"}}`.
@@ -244,12 +244,12 @@ impl Step {
 
     /// 404 for the model that was asked for.
     pub fn unknown_model() -> Self {
-        Self::of(Answer::UnknownModel)
+        Self::of(GeminiAnswer::UnknownModel)
     }
 
     /// The prompt is refused: `promptFeedback.blockReason` and no candidate.
     pub fn blocked() -> Self {
-        Self::of(Answer::Blocked("SAFETY".to_owned()))
+        Self::of(GeminiAnswer::Blocked("SAFETY".to_owned()))
     }
 
     /// A candidate with an empty text.
@@ -259,17 +259,17 @@ impl Step {
 
     /// The connection closes without an answer.
     pub fn drop_connection() -> Self {
-        Self::of(Answer::Drop)
+        Self::of(GeminiAnswer::Drop)
     }
 
     /// No answer ever; the connection stays open until the client or the model goes away.
     pub fn hang() -> Self {
-        Self::of(Answer::Hang)
+        Self::of(GeminiAnswer::Hang)
     }
 
     /// The body of the event stream byte by byte, valid or not.
     pub fn raw_sse(bytes: impl Into<Vec<u8>>) -> Self {
-        Self::of(Answer::Raw(bytes.into()))
+        Self::of(GeminiAnswer::Raw(bytes.into()))
     }
 
     /// Closes the connection after the first chunk.
@@ -288,10 +288,10 @@ impl Step {
 }
 
 /// How an answer is given.
-impl Step {
+impl GeminiStep {
     /// The token counts to report.
     #[must_use]
-    pub fn usage(mut self, tokens: Tokens) -> Self {
+    pub fn usage(mut self, tokens: GeminiTokens) -> Self {
         self.usage = tokens;
         self
     }
@@ -325,11 +325,11 @@ impl Step {
         self
     }
 
-    fn of(answer: Answer) -> Self {
+    fn of(answer: GeminiAnswer) -> Self {
         Self {
             answer,
             finish: stop(),
-            usage: Tokens::default(),
+            usage: GeminiTokens::default(),
             delay_ms: 0,
             chunk_delay_ms: 0,
             midway: None,

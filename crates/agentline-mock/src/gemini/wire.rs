@@ -5,43 +5,43 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::http::Connection;
+use crate::http::HttpConnection;
 use crate::server::After;
 
-use super::step::{Answer, Midway};
-use super::{Part, Step, Tokens};
+use super::step::{GeminiAnswer, Midway};
+use super::{GeminiPart, GeminiStep, GeminiTokens};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json; charset=UTF-8";
 
 /// Sends one step. `wait` sleeps, and answers `false` when the model is being stopped.
 pub(super) fn send(
-    step: &Step,
+    step: &GeminiStep,
     model: &str,
     streams: bool,
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     if step.delay_ms > 0 && !wait(step.delay_ms) {
         return Ok(After::Closed);
     }
     match &step.answer {
-        Answer::Drop => {
+        GeminiAnswer::Drop => {
             connection.drop_now();
             Ok(After::Closed)
         }
-        Answer::Hang => {
+        GeminiAnswer::Hang => {
             connection.wait_for_close();
             Ok(After::Closed)
         }
-        Answer::Http { status, body } => send_status(*status, body, connection),
-        Answer::UnknownModel => {
+        GeminiAnswer::Http { status, body } => send_status(*status, body, connection),
+        GeminiAnswer::UnknownModel => {
             let message = format!("models/{model} is not found for API version v1beta");
-            let step = Step::api_error(404, "NOT_FOUND", &message, Value::Null);
+            let step = GeminiStep::api_error(404, "NOT_FOUND", &message, Value::Null);
             send(&step, model, streams, connection, wait)
         }
-        Answer::Raw(bytes) => stream(step, &[bytes], connection, wait),
-        Answer::Blocked(reason) => {
+        GeminiAnswer::Raw(bytes) => stream(step, &[bytes], connection, wait),
+        GeminiAnswer::Blocked(reason) => {
             let feedback = json!({
                 "promptFeedback": {"blockReason": reason},
                 "usageMetadata": usage(step.usage),
@@ -49,13 +49,15 @@ pub(super) fn send(
             });
             send_frames(step, streams, &[feedback], connection, wait)
         }
-        Answer::Many { count, text } if streams => send_many(step, model, *count, text, connection, wait),
-        Answer::Many { count, text } => {
+        GeminiAnswer::Many { count, text } if streams => {
+            send_many(step, model, *count, text, connection, wait)
+        }
+        GeminiAnswer::Many { count, text } => {
             let whole = (1..=*count).map(|number| numbered(text, number)).collect();
-            let frame = frame(step, model, &[Part::Text(whole)], Last::Yes);
+            let frame = frame(step, model, &[GeminiPart::Text(whole)], Last::Yes);
             send_frames(step, streams, &[frame], connection, wait)
         }
-        Answer::Chunks(chunks) if streams => {
+        GeminiAnswer::Chunks(chunks) if streams => {
             // A stream that breaks must not have said that it was finished.
             let ends = step.midway.is_none() || chunks.len() > 1;
             let frames: Vec<Value> = (1..)
@@ -67,25 +69,25 @@ pub(super) fn send(
                 .collect();
             send_frames(step, streams, &frames, connection, wait)
         }
-        Answer::Chunks(chunks) => {
-            let parts: Vec<Part> = chunks.iter().flatten().cloned().collect();
+        GeminiAnswer::Chunks(chunks) => {
+            let parts: Vec<GeminiPart> = chunks.iter().flatten().cloned().collect();
             send_frames(step, streams, &[frame(step, model, &parts, Last::Yes)], connection, wait)
         }
     }
 }
 
 /// Sends a complete JSON answer with status 200.
-pub(super) fn send_json(body: &Value, connection: &mut Connection) -> io::Result<After> {
+pub(super) fn send_json(body: &Value, connection: &mut HttpConnection) -> io::Result<After> {
     connection.answer(200, JSON, body.to_string().as_bytes())?;
     Ok(After::Open)
 }
 
 /// A candidate with one text, as a helper request is answered.
 pub(super) fn plain_answer(model: &str, text: String) -> Value {
-    frame(&Step::empty(), model, &[Part::Text(text)], Last::Yes)
+    frame(&GeminiStep::empty(), model, &[GeminiPart::Text(text)], Last::Yes)
 }
 
-fn send_status(status: u16, body: &Value, connection: &mut Connection) -> io::Result<After> {
+fn send_status(status: u16, body: &Value, connection: &mut HttpConnection) -> io::Result<After> {
     match body {
         Value::String(text) => connection.answer(status, "text/html; charset=UTF-8", text.as_bytes())?,
         other => connection.answer(status, JSON, other.to_string().as_bytes())?,
@@ -94,10 +96,10 @@ fn send_status(status: u16, body: &Value, connection: &mut Connection) -> io::Re
 }
 
 fn send_frames(
-    step: &Step,
+    step: &GeminiStep,
     streams: bool,
     frames: &[Value],
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     if streams {
@@ -116,9 +118,9 @@ fn send_frames(
 
 /// Streams the events, and breaks off after the first where the step says so.
 fn stream(
-    step: &Step,
+    step: &GeminiStep,
     events: &[&[u8]],
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     connection.start_stream(EVENT_STREAM)?;
@@ -141,14 +143,14 @@ fn stream(
 
 /// Streams one event many times; it is made once, so that the writing is nearly the only work.
 fn send_many(
-    step: &Step,
+    step: &GeminiStep,
     model: &str,
     count: u64,
     text: &str,
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
-    let parts = [Part::Text(text.to_owned())];
+    let parts = [GeminiPart::Text(text.to_owned())];
     let [event, last] = [Last::No, Last::Yes].map(|last| event(&frame(step, model, &parts, last)));
     let (event, last) = (String::from_utf8_lossy(&event), String::from_utf8_lossy(&last));
     if step.midway.is_some() || count == 0 {
@@ -174,7 +176,7 @@ fn numbered(text: &str, number: u64) -> Cow<'_, str> {
     if text.contains("{n}") { text.replace("{n}", &number.to_string()).into() } else { text.into() }
 }
 
-fn break_off(midway: Midway, connection: &mut Connection) -> After {
+fn break_off(midway: Midway, connection: &mut HttpConnection) -> After {
     match midway {
         Midway::Drop => connection.drop_now(),
         Midway::Hang => connection.wait_for_close(),
@@ -189,7 +191,7 @@ enum Last {
 }
 
 /// One `GenerateContentResponse`. The last of a stream carries the reason of the end and the token counts.
-fn frame(step: &Step, model: &str, parts: &[Part], last: Last) -> Value {
+fn frame(step: &GeminiStep, model: &str, parts: &[GeminiPart], last: Last) -> Value {
     let parts: Vec<Value> = parts.iter().map(part).collect();
     let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
     if last == Last::No {
@@ -201,15 +203,15 @@ fn frame(step: &Step, model: &str, parts: &[Part], last: Last) -> Value {
     json!({"candidates": [candidate], "usageMetadata": usage(step.usage), "modelVersion": model})
 }
 
-fn part(part: &Part) -> Value {
+fn part(part: &GeminiPart) -> Value {
     match part {
-        Part::Text(text) => json!({"text": text}),
-        Part::Thought(text) => json!({"text": text, "thought": true}),
-        Part::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
+        GeminiPart::Text(text) => json!({"text": text}),
+        GeminiPart::Thought(text) => json!({"text": text, "thought": true}),
+        GeminiPart::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
     }
 }
 
-fn usage(tokens: Tokens) -> Value {
+fn usage(tokens: GeminiTokens) -> Value {
     json!({
         "promptTokenCount": tokens.prompt,
         "candidatesTokenCount": tokens.candidates,

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use agentline_mock::fake_acp::{FAULTS, Fault, WORDS};
+use agentline_mock::fake_acp::{AcpFault, FAULTS, WORDS};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -434,7 +434,7 @@ fn every_fault_plays() {
     });
 }
 
-fn plays(fault: &Fault) {
+fn plays(fault: &AcpFault) {
     let short = Duration::from_millis(500);
     let mut client = Client::start(fault.name);
     client.next_id = 100;

@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use agentline_mock::gemini::{Part, Purpose, Script, ScriptedModel, Step, Tokens, demo_script, refused_url};
+use agentline_mock::gemini::{
+    GeminiModel, GeminiPart, GeminiStep, GeminiTokens, Purpose, Script, demo_script, refused_url,
+};
 use serde_json::{Value, json};
 
 const STREAM: &str = "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse";
@@ -44,13 +46,13 @@ impl Answer {
     }
 }
 
-fn connect(model: &ScriptedModel) -> TcpStream {
+fn connect(model: &GeminiModel) -> TcpStream {
     let stream = TcpStream::connect(model.url().strip_prefix("http://").expect("a URL")).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
 }
 
-fn post(model: &ScriptedModel, path: &str, body: &Value) -> Answer {
+fn post(model: &GeminiModel, path: &str, body: &Value) -> Answer {
     let mut stream = connect(model);
     send(&mut stream, path, body);
     let mut all = Vec::new();
@@ -103,16 +105,16 @@ fn turn(prompt: &str) -> Value {
     })
 }
 
-fn one(step: Step) -> (ScriptedModel, Answer) {
-    let model = ScriptedModel::start(Script::new([step])).expect("started");
+fn one(step: GeminiStep) -> (GeminiModel, Answer) {
+    let model = GeminiModel::start(Script::new([step])).expect("started");
     let answer = post(&model, STREAM, &turn("x"));
     (model, answer)
 }
 
 #[test]
 fn a_turn_is_streamed_with_its_end_and_its_tokens() {
-    let step = Step::thought("hm").and_text("Hello").and_call("write_file", json!({"file_path": "a"}));
-    let (model, answer) = one(step.usage(Tokens { prompt: 7, ..Tokens::default() }));
+    let step = GeminiStep::thought("hm").and_text("Hello").and_call("write_file", json!({"file_path": "a"}));
+    let (model, answer) = one(step.usage(GeminiTokens { prompt: 7, ..GeminiTokens::default() }));
     assert!(answer.complete);
     let events = answer.events();
     let part = |index: usize| events[index]["candidates"][0]["content"]["parts"][0].clone();
@@ -137,7 +139,7 @@ fn a_turn_is_streamed_with_its_end_and_its_tokens() {
 
 #[test]
 fn side_by_side_calls_share_a_chunk() {
-    let (_model, answer) = one(Step::calls([("read_file", json!({})), ("list_directory", json!({}))]));
+    let (_model, answer) = one(GeminiStep::calls([("read_file", json!({})), ("list_directory", json!({}))]));
     let events = answer.events();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["candidates"][0]["content"]["parts"].as_array().expect("parts").len(), 2);
@@ -145,8 +147,8 @@ fn side_by_side_calls_share_a_chunk() {
 
 #[test]
 fn the_script_goes_on_and_then_says_that_it_ran_out() {
-    let script = Script::new([Step::rate_limited(Some(3)).times(2), Step::text("fine")]);
-    let model = ScriptedModel::start(script).expect("started");
+    let script = Script::new([GeminiStep::rate_limited(Some(3)).times(2), GeminiStep::text("fine")]);
+    let model = GeminiModel::start(script).expect("started");
     let limited = post(&model, STREAM, &turn("x"));
     assert_eq!(limited.status, 429);
     assert_eq!(limited.json()["error"]["details"][0]["retryDelay"], "3s");
@@ -159,7 +161,7 @@ fn the_script_goes_on_and_then_says_that_it_ran_out() {
 
 #[test]
 fn a_repeating_script_never_runs_out() {
-    let model = ScriptedModel::start(Script::always(Step::text("again"))).expect("started");
+    let model = GeminiModel::start(Script::always(GeminiStep::text("again"))).expect("started");
     for _ in 0..5 {
         assert_eq!(post(&model, STREAM, &turn("x")).text(), "again");
     }
@@ -167,7 +169,7 @@ fn a_repeating_script_never_runs_out() {
 
 #[test]
 fn helper_requests_use_up_nothing() {
-    let model = ScriptedModel::start(Script::new([Step::text("main")])).expect("started");
+    let model = GeminiModel::start(Script::new([GeminiStep::text("main")])).expect("started");
     let schema = json!({"type": "OBJECT", "properties": {"complexity_score": {"type": "INTEGER"}}});
     let config = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
     let routed = post(&model, WHOLE, &json!({"contents": [], "generationConfig": config}));
@@ -188,59 +190,61 @@ fn helper_requests_use_up_nothing() {
 #[test]
 fn errors_have_the_shape_of_googles() {
     let table = [
-        (Step::invalid_key(), 400, "/error/details/0/reason", "API_KEY_INVALID"),
+        (GeminiStep::invalid_key(), 400, "/error/details/0/reason", "API_KEY_INVALID"),
         (
-            Step::unknown_model(),
+            GeminiStep::unknown_model(),
             404,
             "/error/message",
             "models/gemini-2.5-flash is not found for API version v1beta",
         ),
-        (Step::rate_limited(None), 429, "/error/status", "RESOURCE_EXHAUSTED"),
-        (Step::daily_quota(), 429, "/error/details/0/violations/0/quotaValue", "50"),
-        (Step::http(418, json!({"error": "tea"})), 418, "/error", "tea"),
+        (GeminiStep::rate_limited(None), 429, "/error/status", "RESOURCE_EXHAUSTED"),
+        (GeminiStep::daily_quota(), 429, "/error/details/0/violations/0/quotaValue", "50"),
+        (GeminiStep::http(418, json!({"error": "tea"})), 418, "/error", "tea"),
     ];
     for (step, status, pointer, expected) in table {
         let (_model, answer) = one(step);
         assert_eq!(answer.status, status);
         assert_eq!(answer.json().pointer(pointer).and_then(Value::as_str), Some(expected));
     }
-    let (_model, page) = one(Step::http(502, "<html>"));
+    let (_model, page) = one(GeminiStep::http(502, "<html>"));
     assert_eq!((page.status, page.body.as_slice()), (502, b"<html>".as_slice()));
 }
 
 #[test]
 fn odd_ends_are_as_scripted() {
     for reason in ["SAFETY", "MAX_TOKENS", "RECITATION", "MALFORMED_FUNCTION_CALL"] {
-        let (_model, answer) = one(Step::text("some").finish(reason));
+        let (_model, answer) = one(GeminiStep::text("some").finish(reason));
         assert_eq!(answer.events()[0]["candidates"][0]["finishReason"], reason);
     }
-    let (_model, answer) = one(Step::text("some").finish(None));
+    let (_model, answer) = one(GeminiStep::text("some").finish(None));
     assert_eq!(answer.events()[0]["candidates"][0]["finishReason"], Value::Null);
-    let (_model, answer) = one(Step::blocked());
+    let (_model, answer) = one(GeminiStep::blocked());
     assert_eq!(answer.events()[0]["promptFeedback"]["blockReason"], "SAFETY");
-    let (_model, answer) = one(Step::empty());
+    let (_model, answer) = one(GeminiStep::empty());
     assert_eq!(answer.text(), "");
-    let (_model, answer) = one(Step::raw_sse(b"data: {not json\xff".to_vec()));
+    let (_model, answer) = one(GeminiStep::raw_sse(b"data: {not json\xff".to_vec()));
     assert_eq!(answer.body, b"data: {not json\xff");
 }
 
 #[test]
 fn connections_break_where_the_script_says() {
-    let (_model, dropped) = one(Step::drop_connection());
+    let (_model, dropped) = one(GeminiStep::drop_connection());
     assert_eq!((dropped.status, dropped.complete), (0, false));
-    let (_model, cut) = one(Step::text("first").and_text("second").drop_midway());
+    let (_model, cut) = one(GeminiStep::text("first").and_text("second").drop_midway());
     assert_eq!((cut.status, cut.complete, cut.text().as_str()), (200, false, "first"));
-    let (_model, cut) = one(Step::text("only").drop_midway());
+    let (_model, cut) = one(GeminiStep::text("only").drop_midway());
     assert_eq!(cut.events()[0]["candidates"][0]["finishReason"], Value::Null);
-    let model = ScriptedModel::start(Script::new([Step::text("whole").drop_midway()])).expect("started");
+    let model = GeminiModel::start(Script::new([GeminiStep::text("whole").drop_midway()])).expect("started");
     let cut = post(&model, WHOLE, &turn("x"));
     assert!(!cut.complete && !cut.body.is_empty());
 }
 
 #[test]
 fn a_hanging_answer_ends_when_the_model_is_dropped() {
-    for step in [Step::hang(), Step::text("first").hang_midway(), Step::text("late").delay(600_000)] {
-        let model = ScriptedModel::start(Script::new([step])).expect("started");
+    for step in
+        [GeminiStep::hang(), GeminiStep::text("first").hang_midway(), GeminiStep::text("late").delay(600_000)]
+    {
+        let model = GeminiModel::start(Script::new([step])).expect("started");
         let mut stream = connect(&model);
         send(&mut stream, STREAM, &turn("x"));
         let client = std::thread::spawn(move || {
@@ -264,29 +268,29 @@ fn a_hanging_answer_ends_when_the_model_is_dropped() {
 
 #[test]
 fn delays_are_kept() {
-    let parts = ["a", "b", "c"].map(|text| Part::Text(text.to_owned()));
+    let parts = ["a", "b", "c"].map(|text| GeminiPart::Text(text.to_owned()));
     let started = Instant::now();
-    let (_model, answer) = one(Step::chunks(parts).delay(100).chunk_delay(50));
+    let (_model, answer) = one(GeminiStep::chunks(parts).delay(100).chunk_delay(50));
     assert!(started.elapsed() >= Duration::from_millis(200));
     assert_eq!(answer.text(), "abc");
 }
 
 #[test]
 fn a_hundred_thousand_chunks_arrive() {
-    let (_model, answer) = one(Step::many_chunks(100_000, "delta "));
+    let (_model, answer) = one(GeminiStep::many_chunks(100_000, "delta "));
     assert!(answer.complete);
     let count = answer.body.windows(6).filter(|window| window == b"data: ").count();
     assert_eq!(count, 100_000);
     assert!(answer.body.ends_with(b"\r\n\r\n"));
-    let (_model, numbered) = one(Step::many_chunks(3, "{n};"));
+    let (_model, numbered) = one(GeminiStep::many_chunks(3, "{n};"));
     assert_eq!(numbered.text(), "1;2;3;");
-    let (_model, big) = one(Step::big_text(3_000_000));
+    let (_model, big) = one(GeminiStep::big_text(3_000_000));
     assert_eq!(big.text().len(), 3_000_000);
 }
 
 #[test]
 fn a_connection_serves_several_requests_and_chunked_bodies() {
-    let model = ScriptedModel::start(Script::always(Step::text("hi"))).expect("started");
+    let model = GeminiModel::start(Script::always(GeminiStep::text("hi"))).expect("started");
     let mut stream = connect(&model);
     for _ in 0..3 {
         let body = turn("kept alive").to_string();
@@ -309,9 +313,10 @@ fn a_connection_serves_several_requests_and_chunked_bodies() {
 
 #[test]
 fn many_agents_at_once_get_their_own_scripts() {
-    let model = ScriptedModel::by_prompt(|request| {
+    let model = GeminiModel::by_prompt(|request| {
         let prompt = request.user_texts().pop().unwrap_or_default();
-        Script::new([Step::text(format!("first to {prompt}")), Step::text("second")]).at(request.turn())
+        Script::new([GeminiStep::text(format!("first to {prompt}")), GeminiStep::text("second")])
+            .at(request.turn())
     })
     .expect("started");
     std::thread::scope(|scope| {
@@ -331,7 +336,7 @@ fn many_agents_at_once_get_their_own_scripts() {
 
 #[test]
 fn a_responder_that_panics_closes_its_connection() {
-    let model = ScriptedModel::by_prompt(|_| panic!("scripted panic")).expect("started");
+    let model = GeminiModel::by_prompt(|_| panic!("scripted panic")).expect("started");
     assert_eq!(post(&model, STREAM, &turn("x")).status, 0);
 }
 
@@ -345,23 +350,26 @@ fn nothing_listens_at_the_refused_address() {
 #[test]
 fn scripts_are_the_same_after_a_way_through_json() {
     let steps = [
-        Step::thought("t").and_text("x").and_call("c", json!({"a": 1})).finish(None).chunk_delay(5),
-        Step::calls([("a", json!({})), ("b", json!({}))]),
-        Step::daily_quota().times(3),
-        Step::raw_sse(b"\xff".to_vec()),
-        Step::raw_sse("data: x"),
-        Step::many_chunks(3, "x").hang_midway().delay(1),
-        Step::drop_connection(),
-        Step::hang(),
-        Step::blocked(),
-        Step::unknown_model(),
-        Step::text("x").usage(Tokens { total: Some(1), ..Tokens::default() }),
+        GeminiStep::thought("t").and_text("x").and_call("c", json!({"a": 1})).finish(None).chunk_delay(5),
+        GeminiStep::calls([("a", json!({})), ("b", json!({}))]),
+        GeminiStep::daily_quota().times(3),
+        GeminiStep::raw_sse(b"\xff".to_vec()),
+        GeminiStep::raw_sse("data: x"),
+        GeminiStep::many_chunks(3, "x").hang_midway().delay(1),
+        GeminiStep::drop_connection(),
+        GeminiStep::hang(),
+        GeminiStep::blocked(),
+        GeminiStep::unknown_model(),
+        GeminiStep::text("x").usage(GeminiTokens { total: Some(1), ..GeminiTokens::default() }),
     ];
     let script = Script::new(steps).repeating_last();
     let text = serde_json::to_string(&script).expect("JSON");
     assert_eq!(serde_json::from_str::<Script>(&text).expect("a script"), script);
     let short = r#"{"steps":[{"answer":{"chunks":[[{"text":"hi"}]]}}]}"#;
-    assert_eq!(serde_json::from_str::<Script>(short).expect("a script"), Script::new([Step::text("hi")]));
+    assert_eq!(
+        serde_json::from_str::<Script>(short).expect("a script"),
+        Script::new([GeminiStep::text("hi")])
+    );
     assert!(serde_json::from_str::<Script>(r#"{"steps":[{"answer":"hang","delay":5}]}"#).is_err());
 }
 
@@ -376,8 +384,8 @@ fn the_demo_uses_every_kind_of_event() {
 
 #[test]
 fn prompts_have_scripts_of_their_own() {
-    let red = Script::new([Step::call("mcp_paint_mix", json!({"a": 1})), Step::text("red")]);
-    let model = ScriptedModel::matching([("red", red), ("blue", Script::always(Step::text("blue")))])
+    let red = Script::new([GeminiStep::call("mcp_paint_mix", json!({"a": 1})), GeminiStep::text("red")]);
+    let model = GeminiModel::matching([("red", red), ("blue", Script::always(GeminiStep::text("blue")))])
         .expect("a port");
     let user = |text: &str| json!({"role": "user", "parts": [{"text": text}]});
     let spoke = json!({"role": "model", "parts": [{"text": "…"}]});

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use agentline_mock::scripted::{ScriptedModel, Step, Tokens};
+use agentline_mock::scripted::{ModelStep, ModelTokens, ScriptedModel};
 use agentline_mock::{anthropic, openai, responses};
 use serde_json::{Value, json};
 
@@ -29,14 +29,14 @@ fn events(answer: &str) -> Vec<Value> {
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
-fn step() -> Step {
-    let usage = Tokens { input: 50, cached: 10, output: 7, reasoning: 2 };
-    Step::thought("Hm.").and_text("Now.").and_call("write", json!({"path": "a"})).usage(usage)
+fn step() -> ModelStep {
+    let usage = ModelTokens { input: 50, cached: 10, output: 7, reasoning: 2 };
+    ModelStep::thought("Hm.").and_text("Now.").and_call("write", json!({"path": "a"})).usage(usage)
 }
 
 #[test]
 fn chat_completions() {
-    let model = openai::model([step(), Step::error(429, "slow down")]).expect("a port");
+    let model = openai::model([step(), ModelStep::error(429, "slow down")]).expect("a port");
     let tools = json!([{"type": "function", "function": {"name": "write"}}]);
     let first = json!({"model": "m", "tools": tools, "messages": [{"role": "user", "content": "hi"}]});
     let (status, answer) = post(&model, "/v1/chat/completions", &first);
@@ -99,10 +99,14 @@ fn messages() {
 
 #[test]
 fn responses_items() {
-    let patch = Step::plain_call("apply_patch", responses::add_file("a.txt", "one\ntwo\n"));
-    let model =
-        responses::model([step(), patch, Step::call_in("mcp__s", "t", json!({})), Step::text("x").cut()])
-            .expect("a port");
+    let patch = ModelStep::plain_call("apply_patch", responses::add_file("a.txt", "one\ntwo\n"));
+    let model = responses::model([
+        step(),
+        patch,
+        ModelStep::call_in("mcp__s", "t", json!({})),
+        ModelStep::text("x").cut(),
+    ])
+    .expect("a port");
     let ask = |input: Value| {
         let tools = json!([
             {"type": "function", "name": "exec_command"}, {"type": "web_search"},
@@ -158,7 +162,7 @@ fn helpers_with_tools() {
 fn answers_by_what_is_asked() {
     let model = anthropic::model_by(|request| {
         let slow = request.user_texts().iter().any(|text| text == "slow");
-        if slow { Step::text("late").delay(300) } else { Step::text("at once") }
+        if slow { ModelStep::text("late").delay(300) } else { ModelStep::text("at once") }
     })
     .expect("a port");
     let ask = |text: &str| {
@@ -173,7 +177,7 @@ fn answers_by_what_is_asked() {
 
 #[test]
 fn a_model_that_hangs_still_stops() {
-    let model = openai::model([Step::hang()]).expect("a port");
+    let model = openai::model([ModelStep::hang()]).expect("a port");
     let address = model.url().strip_prefix("http://").expect("a URL").to_owned();
     let mut stream = TcpStream::connect(address).expect("connected");
     let body = json!({"tools": [{}]}).to_string();

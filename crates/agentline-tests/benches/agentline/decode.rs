@@ -2,7 +2,9 @@
 //! processor time, so that a busy machine does not change the figures much.
 
 use crate::transport::usage;
-use agentline::{Connection, Input, LineSplitter, Order, Output, Piece, RunId, Stream, What, agents};
+use agentline::{
+    Connection, ConnectionOutput, Input, InputKind, LineSplitter, RunId, SplitItem, Stream, TurnSpec, agents,
+};
 
 const ROUNDS: usize = 5;
 const CHUNK: usize = 256 << 10;
@@ -86,21 +88,23 @@ fn values(bytes: &[u8]) -> usize {
 /// Everything that the core does with the bytes of one run.
 fn core(bytes: &[u8]) -> usize {
     let agent = agents::find("gemini").expect("it is in the list");
-    let mut connection =
-        Connection::new(agent.dialogue(&agentline::Talk::default()), agentline::Clocks::default());
+    let mut connection = Connection::new(
+        agent.dialogue(&agentline::DialogueConfig::default()),
+        agentline::Timeouts::default(),
+    );
     let (mut out, mut events) = (Vec::new(), 0);
-    let mut feed = |what: What<'_>, out: &mut Vec<Output>| {
+    let mut feed = |what: InputKind<'_>, out: &mut Vec<ConnectionOutput>| {
         connection.take(&Input { at: 1, what }, out);
-        events += out.iter().filter(|o| matches!(o, Output::Event(..))).count();
+        events += out.iter().filter(|o| matches!(o, ConnectionOutput::Event(..))).count();
         out.clear();
     };
-    feed(What::Up, &mut out);
-    feed(What::Prompt { run: RunId(1), order: Box::new(Order::default()) }, &mut out);
+    feed(InputKind::Up, &mut out);
+    feed(InputKind::Prompt { run: RunId(1), order: Box::new(TurnSpec::default()) }, &mut out);
     let mut splitter = LineSplitter::new(256 << 20);
     for chunk in bytes.chunks(CHUNK) {
         splitter.push(chunk, |piece| {
-            if let Piece::Line(text) = piece {
-                feed(What::Line { stream: Stream::Stdout, text }, &mut out);
+            if let SplitItem::Line(text) = piece {
+                feed(InputKind::Line { stream: Stream::Stdout, text }, &mut out);
             }
         });
     }

@@ -3,15 +3,15 @@
 
 use crate::{median, transport::usage};
 use agentline::blocking;
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, real_gemini};
 use std::{fs::File, process::Command, time::Instant};
 
 const ROUNDS: usize = 10;
 
 pub(crate) fn run() {
     let Some(program) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
-    let stage = Stage::new(Script::always(Step::text("4")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let agentline = stage.agentline();
     let prompt = "What is 2 + 2?";
     let by_hand = |floor: bool| {

@@ -7,8 +7,8 @@ mod floor;
 
 use crate::{median, transport::CHILD};
 use agentline::Program;
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{MODEL, Stage, real_gemini};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, real_gemini};
 use child::Told;
 use floor::Floor;
 use std::{
@@ -33,9 +33,9 @@ const MANY: usize = 200;
 pub(crate) fn run() {
     let Some(program) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
     let rounds = std::env::var("AGENTLINE_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
-    let slow = Script::always(Step::text("slow").delay(500));
-    let model = ScriptedModel::matching([("slowly", slow), ("", Script::always(Step::text("4")))]);
-    let stage = Stage::with_model(model.expect("a free port"));
+    let slow = Script::always(GeminiStep::text("slow").delay(500));
+    let model = GeminiModel::matching([("slowly", slow), ("", Script::always(GeminiStep::text("4")))]);
+    let stage = TestStage::with_model(model.expect("a free port"));
     let mut agentline = Agentline::start(&stage, &program.path);
     if rounds > 0 {
         side_by_side(rounds, &stage, &program, &mut agentline);
@@ -47,7 +47,7 @@ pub(crate) fn run() {
 }
 
 /// Each way to ask in turn, round after round.
-fn side_by_side(rounds: usize, stage: &Stage, program: &Program, agentline: &mut Agentline) {
+fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: &mut Agentline) {
     // One for new sessions and one for those that were opened before, as the pool has: sessions make an agent slower.
     let (mut floor, mut opened_floor) = (Floor::start(stage, program), Floor::start(stage, program));
     let bare = || {
@@ -122,7 +122,7 @@ struct Agentline {
 }
 
 impl Agentline {
-    fn start(stage: &Stage, program: &Path) -> Self {
+    fn start(stage: &TestStage, program: &Path) -> Self {
         let own = std::env::current_exe().expect("this program");
         let under = std::env::var(UNDER).unwrap_or_default();
         let mut words = under.split_whitespace().map(OsStr::new).chain([own.as_os_str()]);

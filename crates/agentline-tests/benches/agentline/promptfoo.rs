@@ -4,8 +4,8 @@
 
 mod tree;
 
-use agentline_mock::gemini::{ScriptedModel, Step};
-use agentline_tests::{MODEL, PROVIDER, Promptfoo, Stage, real_gemini};
+use agentline_mock::gemini::{GeminiModel, GeminiStep};
+use agentline_tests::{InstalledPromptfoo, MODEL, PROVIDER, TestStage, real_gemini};
 use serde_json::{Value, json};
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Instant};
 
@@ -21,14 +21,16 @@ struct Cost {
 
 pub(crate) fn run() {
     let Some(gemini) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
-    let Some(promptfoo) = Promptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")) else { return };
+    let Some(promptfoo) = InstalledPromptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")) else {
+        return;
+    };
     let prompts =
         std::env::var("AGENTLINE_BENCH_PROMPTS").ok().and_then(|n| n.parse().ok()).unwrap_or(PROMPTS);
-    let model = ScriptedModel::by_prompt(|request| {
+    let model = GeminiModel::by_prompt(|request| {
         let prompt = request.prompt();
-        Step::text(format!("answer {}", prompt.split_whitespace().last().unwrap_or_default()))
+        GeminiStep::text(format!("answer {}", prompt.split_whitespace().last().unwrap_or_default()))
     });
-    let stage = Stage::with_model(model.expect("a free port"));
+    let stage = TestStage::with_model(model.expect("a free port"));
     let script = stage.outside().join("gemini.sh");
     let call = format!("exec '{}' -m {MODEL} --skip-trust -p \"$1\"", gemini.path.display());
     fs::write(&script, format!("#!/bin/sh\n{call}\n")).expect("a script");
@@ -61,8 +63,8 @@ pub(crate) fn run() {
 
 /// One evaluation, in which no answer may be lost.
 fn evaluate(
-    promptfoo: &Promptfoo,
-    stage: &Stage,
+    promptfoo: &InstalledPromptfoo,
+    stage: &TestStage,
     provider: &Value,
     prompts: usize,
     lanes: &str,

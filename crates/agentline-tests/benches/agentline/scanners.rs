@@ -4,7 +4,7 @@
 //! lines is measured too, and the slower one counts: empty lines are more work than one long line for any reader. The slowest
 //! text is the one with the highest ratio.
 
-use agentline_tests::scanners::{SCANNERS, Scanner, WORKSPACE_SCANNERS, hostile_texts};
+use agentline_tests::scanners::{SCANNERS, ScannerUnderTest, WORKSPACE_SCANNERS, hostile_texts};
 
 const BYTES: usize = 1 << 20;
 const RUNS: usize = 5;
@@ -17,7 +17,7 @@ pub(crate) fn run() {
     SCANNERS.iter().chain(WORKSPACE_SCANNERS).for_each(measure);
 }
 
-fn measure(scanner: &Scanner) {
+fn measure(scanner: &ScannerUnderTest) {
     let bytes = BYTES / scanner.share;
     let ratio = |(part, text): (&'static str, String)| {
         let (hostile, plain) = (scanner.time(&text, RUNS), scanner.plain_time(&text, RUNS));

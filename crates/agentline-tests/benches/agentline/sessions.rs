@@ -6,10 +6,10 @@ mod rivals;
 use crate::{median, transport};
 use agentline::{
     Agentline,
-    sessions::{Case, Filter, Query, Store, UsageBy, UsageRow},
+    sessions::{Case, Query, SessionFilter, SessionStore, UsageBy, UsageRow},
 };
 use agentline_core::agents::AGENTS;
-use agentline_tests::session_store::{MadeStore, RARE, StoreWish, UNSAID};
+use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -32,7 +32,7 @@ pub(crate) fn run() {
         std::env::var("AGENTLINE_BENCH_STORE_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(1000);
     let bytes = megabytes * 1_000_000;
     let sessions = usize::try_from(bytes / MEAN).expect("a number of sessions").max(20);
-    let wish = StoreWish { sessions, bytes, big: Some((bytes / 20).min(50_000_000)) };
+    let wish = StoreSpec { sessions, bytes, big: Some((bytes / 20).min(50_000_000)) };
     let here = Agentline::from_env().expect("a home");
     let home = here.here().cache.join("bench").join(format!("sessions-{megabytes}"));
     let start = Instant::now();
@@ -52,8 +52,8 @@ pub(crate) fn run() {
     show(&made);
 }
 
-fn store(made: &MadeStore) -> Store {
-    Store::new(AGENTS.iter().copied(), BTreeMap::new(), &made.home)
+fn store(made: &MadeStore) -> SessionStore {
+    SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), &made.home)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
@@ -76,7 +76,7 @@ fn row(what: &str, seconds: f64, note: impl std::fmt::Display) {
 fn list(made: &MadeStore) {
     let cache = tempfile::tempdir().expect("a folder");
     let store = store(made).index(cache.path());
-    let (cold, cpu, all) = timed_with_cpu(|| store.list(&Filter::new()).expect("a list"));
+    let (cold, cpu, all) = timed_with_cpu(|| store.list(&SessionFilter::new()).expect("a list"));
     let said: u64 = made.sessions.values().sum();
     assert_eq!(all.len() as u64, said, "every session is listed");
     row(
@@ -86,7 +86,7 @@ fn list(made: &MadeStore) {
     );
     let warm: Vec<f64> = (0..ROUNDS)
         .map(|_| {
-            let (seconds, again) = timed(|| store.list(&Filter::new()).expect("a list"));
+            let (seconds, again) = timed(|| store.list(&SessionFilter::new()).expect("a list"));
             assert_eq!(again, all, "the index tells the same");
             seconds
         })
@@ -134,7 +134,8 @@ fn search(made: &MadeStore) {
 fn usage(made: &MadeStore) {
     let cache = tempfile::tempdir().expect("a folder");
     let store = store(made).index(cache.path());
-    let (cold, cpu, rows) = timed_with_cpu(|| store.usage(&Filter::new(), UsageBy::Agent).expect("a count"));
+    let (cold, cpu, rows) =
+        timed_with_cpu(|| store.usage(&SessionFilter::new(), UsageBy::Agent).expect("a count"));
     for row in &rows {
         let [fresh, cached, answer] = made.tokens[&row.name];
         let t = row.used.tokens;
@@ -142,10 +143,10 @@ fn usage(made: &MadeStore) {
         assert_eq!(told, (fresh + cached, cached, answer), "{}: each answer is counted once", row.name);
     }
     row("usage of everything, cold", cold, format!("{cpu:.2} s of processor time; aim: 5 s"));
-    let (warm, again) = timed(|| store.usage(&Filter::new(), UsageBy::Agent).expect("a count"));
+    let (warm, again) = timed(|| store.usage(&SessionFilter::new(), UsageBy::Agent).expect("a count"));
     assert_eq!(rows, again, "the index tells the same");
     row("usage of everything, warm", warm, format!("{} rows", rows.len()));
-    let claude = Filter::new().agent("claude");
+    let claude = SessionFilter::new().agent("claude");
     let fresh = self::store(made);
     let (ours, rows) = timed(|| fresh.usage(&claude, UsageBy::Day).expect("a count"));
     let sum = UsageRow::sum(&rows);

@@ -1,7 +1,7 @@
 //! A million events, and one line of 50 MB, through the transport of the surface: from a process that writes them to
 //! the consumer of the library. Each is measured in a process of its own, so that its peak memory is its own.
 
-use agentline::{Agentline, RunRequest, blocking, detect::Here};
+use agentline::{Agentline, RunRequest, blocking, detect::HostEnv};
 use std::{
     collections::BTreeMap, fmt::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::Command,
     time::Instant,
@@ -84,7 +84,7 @@ pub(crate) fn child(_what: &str) {
     std::fs::create_dir_all(&workspace).expect("a workspace");
     let env: BTreeMap<String, String> =
         [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
-    let agentline = Agentline::new(Here::new(env, dir.path(), &workspace)).program("gemini", &agent);
+    let agentline = Agentline::new(HostEnv::new(env, dir.path(), &workspace)).program("gemini", &agent);
     let start = Instant::now();
     let mut events = 0;
     let outcome = blocking::run(&agentline, RunRequest::new("go"), |_, _| events += 1).expect("a run");

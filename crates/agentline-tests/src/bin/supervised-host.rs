@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use agentline::process::{Happening, Isolation, Process, Spawn, supervisor_main_if_asked};
+use agentline::process::{Isolation, Process, ProcessEvent, Spawn, supervisor_main_if_asked};
 
 fn main() {
     supervisor_main_if_asked();
@@ -33,15 +33,15 @@ async fn host() {
     let mut told = false;
     loop {
         match process.next(&mut bytes).await {
-            Happening::Bytes(_) if !told && bytes.starts_with(b"ready") => {
+            ProcessEvent::Bytes(_) if !told && bytes.starts_with(b"ready") => {
                 told = true;
                 say("ready");
                 assert_ne!(how, "panic", "as asked");
             }
             // An agent that never gets ready must not fill our memory.
-            Happening::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),
-            Happening::Bytes(_) => {}
-            Happening::Exit(exit) => return say(&format!("{exit:?}")),
+            ProcessEvent::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),
+            ProcessEvent::Bytes(_) => {}
+            ProcessEvent::Exit(exit) => return say(&format!("{exit:?}")),
         }
     }
 }

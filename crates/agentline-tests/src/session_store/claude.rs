@@ -1,6 +1,6 @@
 //! Sessions as Claude Code writes them: a line for each block, some forked, some with a sub-agent.
 
-use super::{Lines, Plan, Turn, UNSAID, count, moment, turns, words::Words};
+use super::{Lines, Plan, Turn, UNSAID, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
 use std::{io, path::PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) fn file(plan: &Plan<'_>) -> PathBuf {
 }
 
 /// Writes a session; gives how many forks and sub-agents it has.
-pub(super) fn write(plan: &Plan<'_>, words: &mut Words, used: &mut [u64; 3]) -> io::Result<[u64; 2]> {
+pub(super) fn write(plan: &Plan<'_>, words: &mut WordSource, used: &mut [u64; 3]) -> io::Result<[u64; 2]> {
     let path = file(plan);
     let mut lines = Lines::create(&path)?;
     let mut first = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn write(plan: &Plan<'_>, words: &mut Words, used: &mut [u64; 3]) -> 
     Ok([u64::from(forked), u64::from(helped)])
 }
 
-fn a_turn(words: &mut Words) -> Turn {
+fn a_turn(words: &mut WordSource) -> Turn {
     Turn {
         prompt: words.sentence(10),
         thought: words.sentence(10),
@@ -69,7 +69,7 @@ fn a_turn(words: &mut Words) -> Turn {
 }
 
 /// A session that goes on from a copy of another: the same messages under another id, which cost nothing again.
-fn fork(plan: &Plan<'_>, first: &[Value], words: &mut Words) -> io::Result<()> {
+fn fork(plan: &Plan<'_>, first: &[Value], words: &mut WordSource) -> io::Result<()> {
     let id = words.uuid();
     let mut lines = Lines::create(&file(plan).with_file_name(format!("{id}.jsonl")))?;
     for line in first {
@@ -88,7 +88,7 @@ struct Author<'a> {
 }
 
 impl Author<'_> {
-    fn line(&mut self, kind: &str, words: &mut Words, more: Value) -> Value {
+    fn line(&mut self, kind: &str, words: &mut WordSource, more: Value) -> Value {
         let uuid = words.uuid();
         self.at += 1500;
         let branch = if self.plan.unsaid { UNSAID } else { "main" };
@@ -112,7 +112,7 @@ impl Author<'_> {
         line
     }
 
-    fn turn(&mut self, turn: &Turn, words: &mut Words) -> Vec<Value> {
+    fn turn(&mut self, turn: &Turn, words: &mut WordSource) -> Vec<Value> {
         let (message, request) = (format!("msg_{}", words.hex()), format!("req_{}", words.hex()));
         let call = format!("toolu_{}", words.hex());
         let prompt = json!({"message": {"role": "user", "content": turn.prompt}});

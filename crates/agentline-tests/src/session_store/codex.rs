@@ -1,10 +1,10 @@
 //! Sessions as Codex writes them: what went to the model and came from it, and what it counted.
 
-use super::{Lines, Plan, count, moment, turns, words::Words};
+use super::{Lines, Plan, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
 use std::io;
 
-pub(super) fn write(plan: &Plan<'_>, words: &mut Words, used: &mut [u64; 3]) -> io::Result<()> {
+pub(super) fn write(plan: &Plan<'_>, words: &mut WordSource, used: &mut [u64; 3]) -> io::Result<()> {
     let start = moment(plan.start);
     let folder = plan.home.join(".codex/sessions").join(start[..10].replace('-', "/"));
     let name = format!("rollout-{}-{}.jsonl", start[..19].replace(':', "-"), plan.id);

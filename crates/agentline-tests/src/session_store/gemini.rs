@@ -1,6 +1,6 @@
 //! Sessions as Gemini CLI writes them: lines as today, and whole files in folders named by a digest as in the beginning.
 
-use super::{Lines, Plan, Turn, count, moment, turns, words::Words};
+use super::{Lines, Plan, Turn, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
@@ -9,7 +9,7 @@ const CONTEXT: &str = "<session_context>\nThis is the Gemini CLI. We are setting
 /// Writes a session and tells its file; one of six in the old form.
 pub(super) fn write(
     plan: &Plan<'_>,
-    words: &mut Words,
+    words: &mut WordSource,
     used: &mut [u64; 3],
     registry: &mut BTreeMap<String, String>,
 ) -> io::Result<PathBuf> {
@@ -69,7 +69,7 @@ fn message(id: &str, at: u64, turn: &Turn) -> Value {
     })
 }
 
-fn call(words: &mut Words, at: u64, turn: &Turn) -> Value {
+fn call(words: &mut WordSource, at: u64, turn: &Turn) -> Value {
     let id = format!("run_shell_command_{}", words.hex());
     let response = json!({"id": id, "name": "run_shell_command", "response": {"output": turn.output}});
     json!({
@@ -80,7 +80,12 @@ fn call(words: &mut Words, at: u64, turn: &Turn) -> Value {
 }
 
 /// The old form: one value, written with indentation.
-fn whole(plan: &Plan<'_>, words: &mut Words, used: &mut [u64; 3], path: &std::path::Path) -> io::Result<()> {
+fn whole(
+    plan: &Plan<'_>,
+    words: &mut WordSource,
+    used: &mut [u64; 3],
+    path: &std::path::Path,
+) -> io::Result<()> {
     let mut messages = Vec::new();
     let mut at = plan.start;
     turns(plan, &mut words.fork(), |_, turn| {

@@ -1,6 +1,6 @@
 //! Sessions as OpenCode keeps them: rows of one database.
 
-use super::{Plan, count, turns, words::Words};
+use super::{Plan, count, turns, words::WordSource};
 use rusqlite::{Connection, params};
 use serde_json::json;
 use std::{fs, io, path::Path};
@@ -40,7 +40,7 @@ impl Writer {
     pub(super) fn write(
         &mut self,
         plan: &Plan<'_>,
-        words: &mut Words,
+        words: &mut WordSource,
         used: &mut [u64; 3],
     ) -> io::Result<()> {
         let mut at = i64::try_from(plan.start).map_err(io::Error::other)?;

@@ -75,9 +75,9 @@ const WORDS: &[&str] = &[
 ];
 
 /// A source of words.
-pub(super) struct Words(u64);
+pub(super) struct WordSource(u64);
 
-impl Words {
+impl WordSource {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,13 +1,13 @@
 //! The main job over ACP on the real Gemini CLI: cold, as a conversation, and on a warm pool.
 
-use agentline::{Change, ChangeSource, Event, Pool, PoolOptions, Surface, Verdict};
-use agentline_mock::gemini::{Script, Step, demo_script};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline::{ChangeSource, Event, FileChangeKind, Pool, PoolOptions, Surface, Verdict};
+use agentline_mock::gemini::{GeminiStep, Script, demo_script};
+use agentline_tests::{TestStage, needs_real_gemini};
 
 #[test]
 fn acp_tells_the_whole_story() {
     needs_real_gemini!();
-    let stage = Stage::new(demo_script());
+    let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Acp));
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
@@ -16,8 +16,8 @@ fn acp_tells_the_whole_story() {
     assert_eq!(
         files,
         [
-            ("SUMMARY.txt", Change::Created, ChangeSource::Shell, true),
-            ("primes.py", Change::Created, ChangeSource::Tool, true)
+            ("SUMMARY.txt", FileChangeKind::Created, ChangeSource::Shell, true),
+            ("primes.py", FileChangeKind::Created, ChangeSource::Tool, true)
         ],
         "{shown}"
     );
@@ -33,7 +33,8 @@ fn acp_tells_the_whole_story() {
 #[tokio::test]
 async fn a_conversation_remembers_and_goes_on_after_a_stop() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("one"), Step::hang(), Step::text("three")]));
+    let stage =
+        TestStage::new(Script::new([GeminiStep::text("one"), GeminiStep::hang(), GeminiStep::text("three")]));
     let session = stage.agentline().session(stage.request("")).await.unwrap();
     let first = session.prompt("first").await.unwrap().outcome().await;
     assert_eq!((first.verdict, first.text.as_str()), (Verdict::Done, "one"), "{first:#?}");
@@ -58,7 +59,7 @@ async fn a_conversation_remembers_and_goes_on_after_a_stop() {
 #[tokio::test]
 async fn a_pool_runs_prompts_on_one_warm_agent() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("hello")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let mut times = Vec::new();
     for round in 0..5 {

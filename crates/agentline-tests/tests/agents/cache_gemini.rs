@@ -1,8 +1,10 @@
 //! The cache on the real Gemini CLI: made once, told again with its files, and the model is not asked again.
 
-use agentline::{CacheWish, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini, shown};
+use agentline::{
+    CachePolicy, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict,
+};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -37,11 +39,11 @@ async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
 #[tokio::test]
 async fn a_run_of_the_real_agent_is_told_again_with_its_files() {
     needs_real_gemini!();
-    let write = Step::call("write_file", json!({"file_path": "hello.txt", "content": "Hello\n"}));
-    let stage = Stage::new(Script::new([write, Step::text("written")]));
+    let write = GeminiStep::call("write_file", json!({"file_path": "hello.txt", "content": "Hello\n"}));
+    let stage = TestStage::new(Script::new([write, GeminiStep::text("written")]));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let request =
-        || stage.request("Write a file.").permission_mode(PermissionMode::Bypass).cache(CacheWish::on());
+        || stage.request("Write a file.").permission_mode(PermissionMode::Bypass).cache(CachePolicy::on());
     let (made, events) = run(&pool, request()).await;
     assert_eq!((made.verdict, made.text.as_str()), (Verdict::Done, "written"), "{}", shown(&made));
     assert!(

@@ -1,13 +1,13 @@
 //! The main job on the real Gemini CLI: a write, an edit, a failing read and a shell command, told truthfully.
 
-use agentline::{Change, ChangeSource, Event, Surface, Verdict};
+use agentline::{ChangeSource, Event, FileChangeKind, Surface, Verdict};
 use agentline_mock::gemini::demo_script;
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_tests::{TestStage, needs_real_gemini};
 
 #[test]
 fn stream_json_tells_the_whole_story() {
     needs_real_gemini!();
-    let stage = Stage::new(demo_script());
+    let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::StreamJson));
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
@@ -17,8 +17,8 @@ fn stream_json_tells_the_whole_story() {
     assert_eq!(
         files,
         [
-            ("SUMMARY.txt", Change::Created, ChangeSource::Shell, true),
-            ("primes.py", Change::Created, ChangeSource::Tool, true)
+            ("SUMMARY.txt", FileChangeKind::Created, ChangeSource::Shell, true),
+            ("primes.py", FileChangeKind::Created, ChangeSource::Tool, true)
         ],
         "{shown}"
     );
@@ -33,7 +33,7 @@ fn stream_json_tells_the_whole_story() {
 #[test]
 fn json_tells_the_same_from_the_session_file() {
     needs_real_gemini!();
-    let stage = Stage::new(demo_script());
+    let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Json));
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");

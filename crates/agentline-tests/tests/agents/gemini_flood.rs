@@ -2,8 +2,8 @@
 //! file of its own, because it measures the memory of the whole process.
 
 use agentline::{Event, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use std::time::Duration;
 
 const EVENTS: usize = 100_000;
@@ -23,7 +23,7 @@ fn resident() -> u64 {
 fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() {
     needs_real_gemini!();
     let text = format!("{{n}} {} ", "x".repeat(180));
-    let stage = Stage::new(Script::new([Step::many_chunks(EVENTS as u64, &text)]));
+    let stage = TestStage::new(Script::new([GeminiStep::many_chunks(EVENTS as u64, &text)]));
     stage.settings(
         r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#,
     );

@@ -16,13 +16,13 @@
 //! | `mcp_settings_path` | `servers_of_a_settings_file_are_offered` | the tools that the model is offered |
 
 use agentline::{Outcome, Verdict, blocking, core::Config};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, shown};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
 /// Runs what an engine's map says, on top of what keeps a stage by itself.
-fn run(stage: &Stage, keys: Value) -> Outcome {
+fn run(stage: &TestStage, keys: Value) -> Outcome {
     let mut map = json!({"model": MODEL, "working_dir": stage.workspace(), "extensions": [], "timeout": 120});
     for (key, value) in keys.as_object().expect("keys are a map") {
         if key == "timeout_ms" {
@@ -37,22 +37,22 @@ fn run(stage: &Stage, keys: Value) -> Outcome {
     blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is good")
 }
 
-fn done(stage: &Stage, keys: Value) -> Outcome {
+fn done(stage: &TestStage, keys: Value) -> Outcome {
     let outcome = run(stage, keys);
     assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
     outcome
 }
 
-fn answering() -> Stage {
-    Stage::new(Script::always(Step::text("ok")))
+fn answering() -> TestStage {
+    TestStage::new(Script::always(GeminiStep::text("ok")))
 }
 
-fn offered(stage: &Stage) -> Vec<String> {
+fn offered(stage: &TestStage) -> Vec<String> {
     stage.model.requests_to_main().last().expect("a request").offered_tools()
 }
 
-fn shell(command: &str) -> Step {
-    Step::call("run_shell_command", json!({"command": command, "description": "d"}))
+fn shell(command: &str) -> GeminiStep {
+    GeminiStep::call("run_shell_command", json!({"command": command, "description": "d"}))
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn each_mode_permits_what_it_says() {
         (json!({"yolo": true, "approval_mode": "yolo"}), true, true),
         (json!({"yolo": false, "approval_mode": "auto_edit"}), true, false),
     ] {
-        let stage = Stage::new(Script::new([
-            Step::call("write_file", json!({"file_path": "written.txt", "content": "x"})),
+        let stage = TestStage::new(Script::new([
+            GeminiStep::call("write_file", json!({"file_path": "written.txt", "content": "x"})),
             shell("touch made.txt"),
-            Step::text("done"),
+            GeminiStep::text("done"),
         ]));
         let outcome = run(&stage, keys.clone());
         let made = (stage.read("written.txt").is_some(), stage.read("made.txt").is_some());
@@ -98,8 +98,8 @@ fn a_folder_is_included_or_out_of_reach() {
     let real = outside.path().canonicalize().expect("a path");
     fs::write(real.join("x.txt"), "from outside").expect("a file");
     for included in [true, false] {
-        let read = Step::call("read_file", json!({"file_path": real.join("x.txt")}));
-        let stage = Stage::new(Script::new([read, Step::text("done")]));
+        let read = GeminiStep::call("read_file", json!({"file_path": real.join("x.txt")}));
+        let stage = TestStage::new(Script::new([read, GeminiStep::text("done")]));
         let folders = if included { vec![real.clone()] } else { Vec::new() };
         let outcome = run(&stage, json!({"include_directories": folders}));
         let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
@@ -122,10 +122,10 @@ fn tools_are_added_and_taken_away() {
 #[test]
 fn the_workspace_is_the_working_dir() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
         shell("pwd"),
-        Step::text("done"),
+        GeminiStep::text("done"),
     ]));
     stage.file("deep/er/old.txt", "old");
     let folder = stage.workspace().join("deep/er").canonicalize().expect("a path");
@@ -141,7 +141,7 @@ fn the_workspace_is_the_working_dir() {
 fn the_run_ends_with_its_clock() {
     needs_real_gemini!();
     for keys in [json!({"timeout": 6}), json!({"timeout_ms": 6000})] {
-        let stage = Stage::new(Script::always(Step::hang()));
+        let stage = TestStage::new(Script::always(GeminiStep::hang()));
         let outcome = run(&stage, keys.clone());
         assert_eq!(outcome.verdict, Verdict::TimedOut, "{keys}: {}", shown(&outcome));
         let message = outcome.error.as_ref().expect("a reason").message.clone();
@@ -154,7 +154,7 @@ fn the_run_ends_with_its_clock() {
 #[test]
 fn limits_hold() {
     needs_real_gemini!();
-    let endless = || Stage::new(Script::always(shell("sleep 0.3")));
+    let endless = || TestStage::new(Script::always(shell("sleep 0.3")));
     let stage = endless();
     let outcome = run(&stage, json!({"yolo": true, "max_turns": 2, "max_output_tokens": 4321}));
     assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", shown(&outcome));
@@ -183,7 +183,8 @@ fn a_key_of_the_map_signs_in() {
 #[test]
 fn the_cloud_project_reaches_the_agent() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([shell("echo project=$GOOGLE_CLOUD_PROJECT."), Step::text("done")]));
+    let stage =
+        TestStage::new(Script::new([shell("echo project=$GOOGLE_CLOUD_PROJECT."), GeminiStep::text("done")]));
     done(&stage, json!({"yolo": true, "googleCloudProject": "project-of-the-engine"}));
     let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(printed.contains("project=project-of-the-engine."), "{printed}");

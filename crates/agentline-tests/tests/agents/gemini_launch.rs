@@ -1,10 +1,10 @@
 //! What a launch asks of Gemini CLI, shown on the real one: prompts, settings, sign-in, servers, sessions, the user's home.
 
 use agentline::{
-    Kind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
+    FailureKind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
 };
-use agentline_mock::gemini::{FAKE_KEY, SETTINGS, Script, Step};
-use agentline_tests::{Stage, needs_real_gemini, real_gemini};
+use agentline_mock::gemini::{FAKE_KEY, GeminiStep, SETTINGS, Script};
+use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
 use serde_json::json;
 use std::{
     fs,
@@ -12,12 +12,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-fn answering() -> Stage {
-    Stage::new(Script::always(Step::text("ok")))
+fn answering() -> TestStage {
+    TestStage::new(Script::always(GeminiStep::text("ok")))
 }
 
 /// What the model was told in its latest request, without the agent's own context.
-fn told(stage: &Stage) -> String {
+fn told(stage: &TestStage) -> String {
     let requests = stage.model.requests_to_main();
     let texts = requests.last().expect("a request").user_texts();
     assert!(texts[0].starts_with("<session_context>"), "{texts:?}");
@@ -73,7 +73,7 @@ fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing()
     }
     let before = stage.model.requests().len();
     let full = stage.outcome(stage.request(&"y".repeat(LONGEST)));
-    assert_eq!(full.error.as_ref().unwrap().kind, Kind::ContextOverflow, "{}", show(&full));
+    assert_eq!(full.error.as_ref().unwrap().kind, FailureKind::ContextOverflow, "{}", show(&full));
     stage.file("long.md", &"y".repeat(LONGEST + 1));
     stage.file("empty.md", " \n");
     for (request, word) in [
@@ -114,9 +114,9 @@ fn a_prompt_file_is_read_by_the_agent_or_sent() {
 #[test]
 fn the_file_that_the_agent_is_told_to_read_can_be_read() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call("read_file", json!({"file_path": "sub/p.md"})),
-        Step::text("read"),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("read_file", json!({"file_path": "sub/p.md"})),
+        GeminiStep::text("read"),
     ]));
     stage.file("sub/p.md", "the task");
     let outcome =
@@ -143,7 +143,7 @@ fn instructions_come_first_or_replace_the_agents_own() {
 #[test]
 fn limits_reach_the_agent() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::call("list_directory", json!({"dir_path": "."}))));
+    let stage = TestStage::new(Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."}))));
     let limits = |turns| {
         let mut limits = Limits::default();
         limits.max_turns = Some(turns);
@@ -178,7 +178,7 @@ fn settings_that_are_not_json_fail_as_in_a_bare_run() {
     stage.settings("{ not json");
     let outcome = stage.outcome(stage.request("hi"));
     assert_eq!(outcome.verdict, Verdict::Failed, "{}", show(&outcome));
-    assert_eq!(outcome.error.as_ref().unwrap().kind, Kind::Settings, "{}", show(&outcome));
+    assert_eq!(outcome.error.as_ref().unwrap().kind, FailureKind::Settings, "{}", show(&outcome));
     assert_eq!(outcome.agent_exit_code, Some(52));
     stage.settings(&format!("// mine\n{SETTINGS} /* yes */"));
     assert_eq!(stage.outcome(stage.request("hi")).verdict, Verdict::Done);
@@ -202,8 +202,8 @@ require("readline").createInterface({ input: process.stdin }).on("line", line =>
 #[test]
 fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
     needs_real_gemini!();
-    let script = Script::new([Step::call("mcp_srv_shout", json!({})), Step::text("done")]);
-    let stage = Stage::new(script);
+    let script = Script::new([GeminiStep::call("mcp_srv_shout", json!({})), GeminiStep::text("done")]);
+    let stage = TestStage::new(script);
     let path = stage.outside().join("server.js");
     fs::write(&path, SERVER).unwrap();
     stage.settings(&format!(r#"{{"mcp":{{"allowed":["other"]}},{}"#, SETTINGS.trim_start_matches('{')));
@@ -241,10 +241,13 @@ fn servers_come_from_a_settings_file() {
 fn the_agent_sees_only_the_allow_list() {
     needs_real_gemini!();
     let command = json!({"command": "env", "description": "d"});
-    let stage = Stage::new(Script::new([Step::call("run_shell_command", command), Step::text("done")]))
-        .env("WITHHELD", Some("no"))
-        .env("PASSED", Some("yes"))
-        .env("LC_ALL", Some("C"));
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("run_shell_command", command),
+        GeminiStep::text("done"),
+    ]))
+    .env("WITHHELD", Some("no"))
+    .env("PASSED", Some("yes"))
+    .env("LC_ALL", Some("C"));
     let request = stage.request("go").pass_env("PASSED").env("ADDED_TOKEN", "token-that-was-added");
     let (records, outcome) = stage.play(request);
     assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
@@ -260,12 +263,15 @@ fn the_agent_sees_only_the_allow_list() {
 fn other_folders_can_be_included() {
     needs_real_gemini!();
     let script = |path: &Path| {
-        Script::new([Step::call("read_file", json!({"file_path": path.join("x.txt")})), Step::text("done")])
+        Script::new([
+            GeminiStep::call("read_file", json!({"file_path": path.join("x.txt")})),
+            GeminiStep::text("done"),
+        ])
     };
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("x.txt"), "from outside").unwrap();
     let real = outside.path().canonicalize().unwrap();
-    let stage = Stage::new(script(&real));
+    let stage = TestStage::new(script(&real));
     let outcome = stage.outcome(stage.request("go").include_dir(&real));
     assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
     let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
@@ -407,7 +413,7 @@ fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
 }
 
 /// A start of the agent by its user, without us.
-fn bare(stage: &Stage, args: &[&str], prompt: &str) -> std::process::Output {
+fn bare(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
     let program = real_gemini().expect("real agents are not left out");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
@@ -415,14 +421,14 @@ fn bare(stage: &Stage, args: &[&str], prompt: &str) -> std::process::Output {
     command.current_dir(stage.workspace()).stdin(Stdio::null()).output().expect("the agent starts")
 }
 
-fn session_files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+fn session_files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     let ending = format!("-{}.jsonl", &session[..8]);
     let all = walk(&stage.home().join(".gemini/tmp"));
     all.into_iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect()
 }
 
 /// Lets a session look as if it had begun in an earlier minute: its file is named after that minute.
-fn make_older(stage: &Stage, session: &str) {
+fn make_older(stage: &TestStage, session: &str) {
     let file = session_files(stage, session).remove(0);
     fs::rename(&file, file.with_file_name(format!("session-2026-01-01T00-00-{}.jsonl", &session[..8])))
         .expect("the file can be renamed");
@@ -453,7 +459,7 @@ fn nothing_private_is_left_behind() {
 #[test]
 fn a_lock_that_another_run_left_behind_holds_nobody_up() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("4")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let lock = stage.home().join(".gemini/projects.json.lock");
     std::fs::create_dir_all(&lock).unwrap();
     let outcome =

@@ -1,12 +1,13 @@
 //! The ledger of files on the real Gemini CLI: what is listed is what the disk shows, whoever did it.
 
 use agentline::{
-    Change::{self, Created, Deleted, Modified},
     ChangeSource::{self, Shell, Tool, Unknown},
-    Event, Outcome, PermissionMode, RunRequest, Surface, Verdict,
+    Event,
+    FileChangeKind::{self, Created, Deleted, Modified},
+    Outcome, PermissionMode, RunRequest, Surface, Verdict,
 };
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{Stage, needs_real_gemini, shown};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::json;
 use std::{
     process::Command,
@@ -14,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn ask(stage: &Stage) -> RunRequest {
+fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Change files").timeout(Duration::from_secs(90))
 }
 
-fn write(path: impl AsRef<std::path::Path>, content: &str) -> Step {
-    Step::call("write_file", json!({"file_path": path.as_ref(), "content": content}))
+fn write(path: impl AsRef<std::path::Path>, content: &str) -> GeminiStep {
+    GeminiStep::call("write_file", json!({"file_path": path.as_ref(), "content": content}))
 }
 
-fn shell(command: &str) -> Step {
-    Step::call("run_shell_command", json!({"command": command}))
+fn shell(command: &str) -> GeminiStep {
+    GeminiStep::call("run_shell_command", json!({"command": command}))
 }
 
-type Row<'a> = (&'a str, Change, ChangeSource, Option<&'a str>, bool);
+type Row<'a> = (&'a str, FileChangeKind, ChangeSource, Option<&'a str>, bool);
 
 fn rows(outcome: &Outcome) -> Vec<Row<'_>> {
     outcome
@@ -41,22 +42,22 @@ fn tools_shell_and_background_are_all_in_the_ledger() {
     needs_real_gemini!();
     let script = Script::new([
         write("new.txt", "one\ntwo\n"),
-        Step::call(
+        GeminiStep::call(
             "replace",
             json!({"file_path": "edit.txt", "instruction": "Say new.", "old_string": "old", "new_string": "new"}),
         ),
         shell("echo made > made.txt && rm gone.txt && mv before.txt after.txt"),
-        Step::call(
+        GeminiStep::call(
             "run_shell_command",
             json!({"command": "sleep 0.3; echo late > late.txt", "is_background": true}),
         ),
         // Nothing came of these two: the first file is as it was, the second cannot be.
         write("same.txt", "same\n"),
         write("edit.txt/below.txt", "never"),
-        Step::text("Done.").delay(2000),
+        GeminiStep::text("Done.").delay(2000),
     ]);
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(script.clone());
+        let stage = TestStage::new(script.clone());
         for (path, content) in
             [("edit.txt", "old\n"), ("gone.txt", "x"), ("before.txt", "b\n"), ("same.txt", "same\n")]
         {
@@ -100,11 +101,11 @@ fn what_a_tool_reported_is_listed_although_git_ignores_it_or_it_lies_elsewhere()
     let elsewhere = tempfile::tempdir().unwrap();
     let elsewhere = elsewhere.path().canonicalize().unwrap();
     let outside = elsewhere.join("out.txt");
-    let stage = Stage::new(Script::new([
+    let stage = TestStage::new(Script::new([
         write("tool.log", "by a tool\n"),
         shell("echo by-the-shell > shell.log; echo seen > seen.txt"),
         write(&outside, "outside\n"),
-        Step::text("Done."),
+        GeminiStep::text("Done."),
     ]));
     let git = |args: &[&str]| {
         assert!(Command::new("git").arg("-C").arg(stage.workspace()).args(args).status().unwrap().success())
@@ -125,11 +126,11 @@ fn what_a_tool_reported_is_listed_although_git_ignores_it_or_it_lies_elsewhere()
 #[test]
 fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call("invoke_agent", json!({"agent_name": "generalist", "prompt": "write sub.txt"})),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("invoke_agent", json!({"agent_name": "generalist", "prompt": "write sub.txt"})),
         write("sub.txt", "by the sub-agent\n"),
-        Step::call("complete_task", json!({"result": {"response": "Written."}})),
-        Step::text("Done."),
+        GeminiStep::call("complete_task", json!({"result": {"response": "Written."}})),
+        GeminiStep::text("Done."),
     ]));
     let (records, outcome) = stage.play(ask(&stage));
     let all = shown(&outcome);
@@ -157,7 +158,7 @@ fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_ow
     // Neither run gets its first answer before both have looked at the workspace, nor its last before both have changed
     // everything: so they overlap on a busy machine too, where one may start seconds after the other.
     let arrived = [const { AtomicU32::new(0) }; 3];
-    let model = ScriptedModel::by_prompt(move |request| {
+    let model = GeminiModel::by_prompt(move |request| {
         let name = if request.user_texts().iter().any(|t| t.contains("red")) { "red" } else { "blue" };
         let turn = request.turn();
         if let (0 | 2, Some(arrived)) = (turn, arrived.get(turn)) {
@@ -168,9 +169,9 @@ fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_ow
             }
         }
         let by_shell = shell(&format!("echo y > {name}-shell.txt"));
-        Script::new([write(format!("{name}.txt"), "x\n"), by_shell, Step::text("Done.")]).at(turn)
+        Script::new([write(format!("{name}.txt"), "x\n"), by_shell, GeminiStep::text("Done.")]).at(turn)
     });
-    let stage = Stage::with_model(model.unwrap());
+    let stage = TestStage::with_model(model.unwrap());
     let run = |prompt: &str| {
         let mut request = ask(&stage);
         request.prompt = prompt.to_owned();
@@ -198,7 +199,7 @@ fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_ow
 #[test]
 fn a_tool_that_was_not_offered_wrote_nothing() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([write("a.txt", "a"), Step::text("No.")]));
+    let stage = TestStage::new(Script::new([write("a.txt", "a"), GeminiStep::text("No.")]));
     stage.file("a.txt", "before");
     let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Default));
     assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::DoneWithDenials, 0), "{}", shown(&outcome));

@@ -1,31 +1,32 @@
 //! Tokens, cost and limits on the real Gemini CLI: what is counted is what the model said, and what was allowed holds.
 
 use agentline::{
-    Event, Kind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Source, Surface, Verdict, blocking,
+    Event, FailureKind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Surface, UsageSource, Verdict,
+    blocking,
 };
-use agentline_mock::gemini::{Script, Step, Tokens};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, shown, survivors};
+use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
-fn ask(stage: &Stage) -> RunRequest {
+fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Work").timeout(Duration::from_secs(60))
 }
 
-fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> Tokens {
-    Tokens { prompt, candidates, cached, thoughts, total: None }
+fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> GeminiTokens {
+    GeminiTokens { prompt, candidates, cached, thoughts, total: None }
 }
 
-fn write(n: usize) -> Step {
+fn write(n: usize) -> GeminiStep {
     let args = json!({"file_path": format!("{n}.txt"), "content": format!("{n}\n")});
-    Step::text(format!("File {n}.")).and_call("write_file", args)
+    GeminiStep::text(format!("File {n}.")).and_call("write_file", args)
 }
 
 /// Two turns that come to 3,000 prompt tokens (1,200 of them cached), 300 of the answer and 70 of thoughts.
 fn two_turns() -> Script {
     let first = write(1).usage(tokens(1000, 100, 200, 50));
     // The model thinks for a moment, so that what was written of the first turn is seen before the second.
-    Script::new([first, Step::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
+    Script::new([first, GeminiStep::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
 }
 
 #[track_caller]
@@ -39,7 +40,7 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
     let price = PriceTable::built_in().of(MODEL).unwrap();
     let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(two_turns());
+        let stage = TestStage::new(two_turns());
         let (records, outcome) = stage.play(ask(&stage).surface(surface));
         let (all, usage) = (shown(&outcome), &outcome.usage);
         assert_eq!(outcome.verdict, Verdict::Done, "{all}");
@@ -49,7 +50,7 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
         assert_eq!(usage.by_model.len(), 1, "{all}");
         assert_eq!(usage.by_model[MODEL].total, Some(3370), "{all}");
         assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
-        assert_eq!(usage.sources, [Source::Stream, Source::SessionFile], "{all}");
+        assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
         told_twice_alike(&outcome);
         // The tokens of the first turn were known while the run went on.
@@ -70,10 +71,10 @@ fn told_twice_alike(outcome: &Outcome) {
     let model = Some(MODEL);
     assert_eq!(
         turns,
-        [(1, model, Some(1150), Source::SessionFile), (2, model, Some(2220), Source::SessionFile)],
+        [(1, model, Some(1150), UsageSource::SessionFile), (2, model, Some(2220), UsageSource::SessionFile)],
         "{all}"
     );
-    assert_eq!(usage.origins["input_tokens"], Source::Stream, "{all}");
+    assert_eq!(usage.origins["input_tokens"], UsageSource::Stream, "{all}");
     assert_eq!(usage.origins.len(), 5, "{all}");
     assert_eq!(outcome.cost_source, Some(agentline::CostSource::Prices), "{all}");
     let doubts = ["usage_disagrees", "cost_estimated"];
@@ -83,19 +84,19 @@ fn told_twice_alike(outcome: &Outcome) {
 #[test]
 fn the_same_run_has_the_same_numbers_over_acp() {
     needs_real_gemini!();
-    let stage = Stage::new(two_turns());
+    let stage = TestStage::new(two_turns());
     let outcome = stage.outcome(ask(&stage).surface(Surface::Acp));
     let (all, t) = (shown(&outcome), outcome.usage.tokens);
     assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
     assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
-    assert_eq!(outcome.usage.origins["cached_tokens"], Source::SessionFile, "{all}");
+    assert_eq!(outcome.usage.origins["cached_tokens"], UsageSource::SessionFile, "{all}");
     told_twice_alike(&outcome);
 }
 
 #[test]
 fn prices_can_be_overridden_and_an_unknown_model_has_none() {
     needs_real_gemini!();
-    let stage = Stage::new(two_turns());
+    let stage = TestStage::new(two_turns());
     let mut price = Price::default();
     (price.input, price.output) = (10.0, 100.0);
     let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
@@ -103,7 +104,7 @@ fn prices_can_be_overridden_and_an_unknown_model_has_none() {
     // Without a price of their own cached tokens cost as much as the others.
     near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
 
-    let stage = Stage::new(two_turns());
+    let stage = TestStage::new(two_turns());
     let outcome = stage.outcome(ask(&stage).model("gemini-0-unpriced"));
     let all = shown(&outcome);
     assert_eq!(
@@ -116,10 +117,10 @@ fn prices_can_be_overridden_and_an_unknown_model_has_none() {
 #[test]
 fn a_resumed_session_counts_only_its_own_tokens() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::text("First.").usage(tokens(1000, 100, 0, 50)),
-        Step::text("Second.").usage(tokens(2000, 200, 0, 7)),
-        Step::text("Third.").usage(tokens(3000, 300, 0, 9)),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::text("First.").usage(tokens(1000, 100, 0, 50)),
+        GeminiStep::text("Second.").usage(tokens(2000, 200, 0, 7)),
+        GeminiStep::text("Third.").usage(tokens(3000, 300, 0, 9)),
     ]));
     let first = stage.outcome(ask(&stage));
     for (surface, text, total) in [(Surface::StreamJson, "Second.", 2207), (Surface::Json, "Third.", 3309)] {
@@ -139,8 +140,8 @@ fn a_resumed_session_counts_only_its_own_tokens() {
 fn a_failed_run_keeps_the_tokens_that_are_known() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let refused = Step::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
-        let stage = Stage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
+        let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
+        let stage = TestStage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
         let outcome = stage.outcome(ask(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::NotAuthenticated, 1), "{all}");
@@ -154,8 +155,9 @@ fn a_failed_run_keeps_the_tokens_that_are_known() {
 }
 
 /// An agent that would write file after file, a second each, stopped by a limit.
-fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (Stage, Outcome) {
-    let stage = Stage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
+fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcome) {
+    let stage =
+        TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
     let mut request = ask(&stage).surface(surface);
     limits(&mut request.limits);
     let outcome = stage.outcome(request);
@@ -166,7 +168,7 @@ fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (Stage, Outcome) {
 /// Asserts that the limit was told and what was done until then is kept. `at_most` files: each limit acts after the turn that
 /// crosses it, and one more turn may have begun before that was seen.
 #[track_caller]
-fn stopped(stage: &Stage, outcome: &Outcome, kind: Kind, files: std::ops::RangeInclusive<usize>) {
+fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::ops::RangeInclusive<usize>) {
     let all = shown(outcome);
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
     assert_eq!(
@@ -186,7 +188,7 @@ fn turns_are_limited_exactly() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let (stage, outcome) = limited(|l| l.max_turns = Some(2), surface);
-        stopped(&stage, &outcome, Kind::MaxTurns, 2..=2);
+        stopped(&stage, &outcome, FailureKind::MaxTurns, 2..=2);
         assert_eq!((outcome.turns, stage.model.requests_to_main().len()), (2, 2), "{}", shown(&outcome));
     }
 }
@@ -197,21 +199,21 @@ fn tool_calls_are_limited_when_one_too_many_is_asked_for() {
     for surface in [Surface::StreamJson, Surface::Json] {
         // The call that is one too many may still be carried out before the agent is stopped.
         let (stage, outcome) = limited(|l| l.max_tool_calls = Some(2), surface);
-        stopped(&stage, &outcome, Kind::MaxToolCalls, 2..=3);
+        stopped(&stage, &outcome, FailureKind::MaxToolCalls, 2..=3);
     }
 }
 
 /// A limit by name, and what it is called when it stops a run.
-type Case = (&'static str, fn(&mut Limits), Kind);
+type Case = (&'static str, fn(&mut Limits), FailureKind);
 
 #[test]
 fn tokens_and_cost_are_limited_within_a_turn() {
     needs_real_gemini!();
     // Each turn comes to 1,150 tokens, 150 of them produced, for 0.000675 dollars: the third turn crosses each of these.
     let cases: [Case; 3] = [
-        ("tokens", |l| l.max_tokens = Some(2400), Kind::MaxTokens),
-        ("output", |l| l.max_output_tokens = Some(400), Kind::MaxOutputTokens),
-        ("cost", |l| l.max_cost = Some(0.0015), Kind::MaxCost),
+        ("tokens", |l| l.max_tokens = Some(2400), FailureKind::MaxTokens),
+        ("output", |l| l.max_output_tokens = Some(400), FailureKind::MaxOutputTokens),
+        ("cost", |l| l.max_cost = Some(0.0015), FailureKind::MaxCost),
     ];
     for ((name, limits, kind), surface) in
         cases.into_iter().zip([Surface::StreamJson, Surface::StreamJson, Surface::Json])

@@ -2,8 +2,8 @@
 //! left behind.
 
 use agentline::{Outcome, PermissionMode, RunRequest, Surface, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
 use std::fs;
 
@@ -11,19 +11,20 @@ fn show(outcome: &Outcome) -> String {
     serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
-fn live(stage: &Stage, prompt: &str, mode: PermissionMode) -> RunRequest {
+fn live(stage: &TestStage, prompt: &str, mode: PermissionMode) -> RunRequest {
     stage.request(prompt).surface(Surface::Acp).permission_mode(mode)
 }
 
-fn write(path: &str) -> Step {
-    Step::call("write_file", json!({"file_path": path, "content": "x\n"}))
+fn write(path: &str) -> GeminiStep {
+    GeminiStep::call("write_file", json!({"file_path": path, "content": "x\n"}))
 }
 
 #[test]
 fn rules_hold_where_edits_and_everything_are_permitted() {
     needs_real_gemini!();
     for mode in [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto] {
-        let stage = Stage::new(Script::new([write("yes.txt"), write("no.txt"), Step::text("done")]));
+        let stage =
+            TestStage::new(Script::new([write("yes.txt"), write("no.txt"), GeminiStep::text("done")]));
         let outcome = stage.outcome(live(&stage, "write", mode).deny("Write(no*)"));
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?} {}", show(&outcome));
         assert!(
@@ -37,9 +38,9 @@ fn rules_hold_where_edits_and_everything_are_permitted() {
 #[test]
 fn edits_alone_are_permitted_when_edits_are() {
     needs_real_gemini!();
-    let shell = Step::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
-    let web = Step::call("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"}));
-    let stage = Stage::new(Script::new([write("a.txt"), shell, web, Step::text("done")]));
+    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
+    let web = GeminiStep::call("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"}));
+    let stage = TestStage::new(Script::new([write("a.txt"), shell, web, GeminiStep::text("done")]));
     let outcome = stage.outcome(live(&stage, "work", PermissionMode::AcceptEdits));
     let denied: Vec<&str> = outcome.denied.iter().map(|d| d.native_tool.as_str()).collect();
     assert_eq!(denied, ["run_shell_command", "web_fetch"], "{}", show(&outcome));
@@ -49,8 +50,8 @@ fn edits_alone_are_permitted_when_edits_are() {
 #[test]
 fn planning_changes_nothing_and_has_no_shell() {
     needs_real_gemini!();
-    let shell = Step::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
-    let stage = Stage::new(Script::new([write("a.txt"), shell, Step::text("the plan")]));
+    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
+    let stage = TestStage::new(Script::new([write("a.txt"), shell, GeminiStep::text("the plan")]));
     let outcome = stage.outcome(live(&stage, "plan", PermissionMode::Plan).ask("Bash").allow("Bash"));
     assert_eq!(
         (outcome.verdict, outcome.text.as_str()),
@@ -65,7 +66,7 @@ fn planning_changes_nothing_and_has_no_shell() {
 fn a_prompt_that_looks_like_a_command_reaches_the_model() {
     needs_real_gemini!();
     for prompt in ["/about", " \n$help me", "/etc/hosts @a.txt bob@example.com"] {
-        let stage = Stage::new(Script::always(Step::text("answered")));
+        let stage = TestStage::new(Script::always(GeminiStep::text("answered")));
         stage.file("a.txt", "not to be sent");
         let outcome = stage.outcome(live(&stage, prompt, PermissionMode::Default));
         assert_eq!(outcome.text, "answered", "{}", show(&outcome));
@@ -77,7 +78,7 @@ fn a_prompt_that_looks_like_a_command_reaches_the_model() {
 #[test]
 fn nothing_is_left_but_the_session_itself() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("ok")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let outcome = stage.outcome(live(&stage, "hi", PermissionMode::Default));
     let session = outcome.session_id.clone().unwrap();
     let chats =
@@ -96,8 +97,8 @@ fn tools_may_use_included_folders_over_acp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("b.txt");
     fs::write(&path, "from the included folder").unwrap();
-    let read = Step::call("read_file", json!({"file_path": path}));
-    let stage = Stage::new(Script::new([read, Step::text("read")]));
+    let read = GeminiStep::call("read_file", json!({"file_path": path}));
+    let stage = TestStage::new(Script::new([read, GeminiStep::text("read")]));
     let request = live(&stage, "read it", PermissionMode::Default).include_dir(path.parent().unwrap());
     let outcome = stage.outcome(request);
     assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));

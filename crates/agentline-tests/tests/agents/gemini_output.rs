@@ -1,8 +1,11 @@
 //! Nothing that the real Gemini CLI says is lost, late or told twice, and a tape of it plays the same again.
 
-use agentline::{Event, Kind, Outcome, Output, Phase, Record, RunRequest, Surface, Tape, Verdict, blocking};
-use agentline_mock::gemini::{FAKE_KEY, Part, Script, Step, demo_script};
-use agentline_tests::{Stage, needs_real_gemini, shown};
+use agentline::{
+    ConnectionOutput, Event, FailureKind, Outcome, Phase, Record, RunRequest, Surface, Tape, Verdict,
+    blocking,
+};
+use agentline_mock::gemini::{FAKE_KEY, GeminiPart, GeminiStep, Script, demo_script};
+use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -13,7 +16,7 @@ use std::{
 const NO_LOOP_WATCH: &str =
     r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#;
 
-fn ask(stage: &Stage) -> RunRequest {
+fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Say much").timeout(Duration::from_secs(90))
 }
 
@@ -34,7 +37,7 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
     needs_real_gemini!();
     const SIZE: usize = 5_000_000;
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(Script::new([Step::big_text(SIZE)]));
+        let stage = TestStage::new(Script::new([GeminiStep::big_text(SIZE)]));
         stage.settings(NO_LOOP_WATCH);
         let (records, outcome) = stage.play(ask(&stage).surface(surface));
         let about =
@@ -60,8 +63,8 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
 #[test]
 fn text_is_told_while_the_model_still_speaks() {
     needs_real_gemini!();
-    let words = (1..=10).map(|n| Part::Text(format!("word {n} ")));
-    let stage = Stage::new(Script::new([Step::chunks(words).chunk_delay(400)]));
+    let words = (1..=10).map(|n| GeminiPart::Text(format!("word {n} ")));
+    let stage = TestStage::new(Script::new([GeminiStep::chunks(words).chunk_delay(400)]));
     let mut seen = Vec::new();
     let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| {
         if matches!(record.event, Event::Text { .. }) {
@@ -81,12 +84,13 @@ fn text_is_told_while_the_model_still_speaks() {
 fn a_huge_error_body_is_found_whole_on_stderr() {
     needs_real_gemini!();
     let body = "details of the failure ".repeat(300_000 / 23);
-    let stage = Stage::new(Script::always(Step::api_error(400, "INVALID_ARGUMENT", &body, json!(null))));
+    let stage =
+        TestStage::new(Script::always(GeminiStep::api_error(400, "INVALID_ARGUMENT", &body, json!(null))));
     let outcome = stage.outcome(ask(&stage).surface(Surface::Json));
     let error = outcome.error.as_ref().unwrap();
     assert_eq!(
         (outcome.verdict, error.kind, error.phase),
-        (Verdict::Failed, Kind::ApiError, Phase::Response),
+        (Verdict::Failed, FailureKind::ApiError, Phase::Response),
         "{}",
         shown(&outcome)
     );
@@ -99,8 +103,10 @@ fn a_huge_error_body_is_found_whole_on_stderr() {
 #[test]
 fn text_that_a_retry_repeats_is_told_once_in_the_outcome() {
     needs_real_gemini!();
-    let stage =
-        Stage::new(Script::new([Step::text("The answer ").finish(None), Step::text("The answer is 4.")]));
+    let stage = TestStage::new(Script::new([
+        GeminiStep::text("The answer ").finish(None),
+        GeminiStep::text("The answer is 4."),
+    ]));
     let (records, outcome) = stage.play(ask(&stage));
     let all = shown(&outcome);
     assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent told it");
@@ -110,13 +116,13 @@ fn text_that_a_retry_repeats_is_told_once_in_the_outcome() {
 
 /// Runs with a tape, plays the tape, and asserts that both tell the same. Gives the events, the outcome and the tape.
 #[track_caller]
-fn twice(stage: &Stage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
+fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
     let (records, outcome) = stage.play(request.record(tape));
     let text = std::fs::read_to_string(tape).expect("the tape was written");
     let (mut again, mut ends) = (Vec::new(), Vec::new());
     let played = Tape::read(&text).expect("a tape").play(|output| match output {
-        Output::Event(_, record) => again.push(serde_json::to_value(&record).expect("JSON")),
-        Output::Done(_, outcome) => ends.push(serde_json::to_value(&outcome).expect("JSON")),
+        ConnectionOutput::Event(_, record) => again.push(serde_json::to_value(&record).expect("JSON")),
+        ConnectionOutput::Done(_, outcome) => ends.push(serde_json::to_value(&outcome).expect("JSON")),
         _ => {}
     });
     played.expect("the agent is known");
@@ -133,7 +139,7 @@ fn twice(stage: &Stage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outco
 fn a_tape_plays_the_same_events_and_outcome_again() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(demo_script());
+        let stage = TestStage::new(demo_script());
         let tape = stage.outside().join("tape.jsonl");
         let (records, outcome, _) = twice(&stage, ask(&stage).surface(surface), &tape);
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
@@ -146,12 +152,12 @@ fn a_tape_plays_the_same_events_and_outcome_again() {
 fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
     needs_real_gemini!();
     let script = Script::new([
-        Step::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),
-        Step::text("It says fake-key-for-")
+        GeminiStep::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),
+        GeminiStep::text("It says fake-key-for-")
             .and_text("the-scripted-model, and tok-in-")
             .and_text("the-request too."),
     ]);
-    let stage = Stage::new(script)
+    let stage = TestStage::new(script)
         .env("DATABASE_PASSWORD", Some("correct-horse-battery"))
         .env("UNRELATED", Some("not for the agent"));
     let tape = stage.outside().join("tape.jsonl");

@@ -1,15 +1,15 @@
 //! Clocks, stops and sudden ends on the real Gemini CLI: a run always ends, says why, and leaves nothing running.
 
-use agentline::{Change, Event, Kind, Outcome, Phase, RunRequest, Surface, Verdict, blocking};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
+use agentline::{Event, FailureKind, FileChangeKind, Outcome, Phase, RunRequest, Surface, Verdict, blocking};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::{
     process::Command,
     time::{Duration, Instant},
 };
 
-fn ask(stage: &Stage) -> RunRequest {
+fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(90))
 }
 
@@ -20,17 +20,17 @@ fn secs(n: u64) -> Duration {
 /// Writes a file, then waits for a command that takes five minutes.
 fn write_then_sleep() -> Script {
     Script::new([
-        Step::text("First a file.")
+        GeminiStep::text("First a file.")
             .and_call("write_file", json!({"file_path": "kept.txt", "content": "kept\n"})),
-        Step::text("Then a long command.")
+        GeminiStep::text("Then a long command.")
             .and_call("run_shell_command", json!({"command": "touch begun && sleep 300"})),
-        Step::text("Never said."),
+        GeminiStep::text("Never said."),
     ])
 }
 
 /// Asserts which clock stopped a run, and that the message says how long it was and what was seen last.
 #[track_caller]
-fn timed_out(outcome: &Outcome, kind: Kind, phase: Phase, words: &[&str]) {
+fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str]) {
     let all = shown(outcome);
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
     assert_eq!((outcome.verdict, error.kind, error.phase), (Verdict::TimedOut, kind, phase), "{all}");
@@ -44,9 +44,9 @@ fn silence_before_the_answer_is_noticed_on_both_surfaces() {
     needs_real_gemini!();
     for (surface, last) in [(Surface::StreamJson, "last seen: agent"), (Surface::Json, "last seen: started")]
     {
-        let stage = Stage::new(Script::always(Step::hang()));
+        let stage = TestStage::new(Script::always(GeminiStep::hang()));
         let outcome = stage.outcome(ask(&stage).surface(surface).idle_timeout(secs(3)));
-        timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
+        timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
         assert!(outcome.text.is_empty() && outcome.session_id.is_some(), "{}", shown(&outcome));
         let begun = outcome.first_event_ms.unwrap();
         assert!((begun + 3000..begun + 9000).contains(&outcome.duration_ms), "{}", shown(&outcome));
@@ -56,43 +56,53 @@ fn silence_before_the_answer_is_noticed_on_both_surfaces() {
 #[test]
 fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("Half an ").and_text("answer").hang_midway()));
+    let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let outcome = stage.outcome(ask(&stage).idle_timeout(secs(3)));
-    timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", "last seen: text"]);
+    timed_out(
+        &outcome,
+        FailureKind::TimeoutIdle,
+        Phase::Response,
+        &["idle timeout of 3 s", "last seen: text"],
+    );
     assert_eq!(outcome.text, "Half an ", "{}", shown(&outcome));
 }
 
 #[test]
 fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
     needs_real_gemini!();
-    let stage = Stage::new(write_then_sleep());
+    let stage = TestStage::new(write_then_sleep());
     let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
     let words = ["took longer than the timeout of 20 s", "last seen: tool_use run_shell_command"];
-    timed_out(&outcome, Kind::TimeoutRun, Phase::Budget, &words);
+    timed_out(&outcome, FailureKind::TimeoutRun, Phase::Budget, &words);
     assert!((20_000..26_000).contains(&outcome.duration_ms), "{}", shown(&outcome));
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
-    assert_eq!(files, [("begun", Change::Created), ("kept.txt", Change::Created)], "{}", shown(&outcome));
+    assert_eq!(
+        files,
+        [("begun", FileChangeKind::Created), ("kept.txt", FileChangeKind::Created)],
+        "{}",
+        shown(&outcome)
+    );
 }
 
 #[test]
 fn a_silent_tool_has_a_clock_of_its_own() {
     needs_real_gemini!();
-    let stage = Stage::new(write_then_sleep());
+    let stage = TestStage::new(write_then_sleep());
     // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
     let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
     let words = ["tool timeout of 4 s", "last seen: tool_use run_shell_command"];
-    timed_out(&outcome, Kind::TimeoutIdle, Phase::Response, &words);
+    timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
 }
 
 #[test]
 fn an_agent_that_does_not_come_up_in_time_is_stopped() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     let mut request = ask(&stage);
     request.startup_timeout = Duration::from_millis(300);
     let outcome = stage.outcome(request);
     let words = ["start-up timeout of 0.3 s", "nothing was seen before"];
-    timed_out(&outcome, Kind::TimeoutStartup, Phase::Request, &words);
+    timed_out(&outcome, FailureKind::TimeoutStartup, Phase::Request, &words);
     assert!(outcome.duration_ms < 8000 && outcome.first_event_ms.is_none(), "{}", shown(&outcome));
 }
 
@@ -107,7 +117,7 @@ fn agent_of(run_id: &str) -> u32 {
 
 /// Runs until the first text, then sends the agent a signal from outside.
 fn killed_by(signal: &str) -> Outcome {
-    let stage = Stage::new(Script::always(Step::text("Half an ").and_text("answer").hang_midway()));
+    let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let mut run_id = String::new();
     let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| match &record.event {
         Event::Started(started) => run_id.clone_from(&started.run_id),
@@ -130,7 +140,7 @@ fn an_agent_that_is_killed_from_outside_has_crashed() {
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
     assert_eq!(
         (outcome.verdict, error.kind, error.phase),
-        (Verdict::Failed, Kind::Crashed, Phase::Response),
+        (Verdict::Failed, FailureKind::Crashed, Phase::Response),
         "{all}"
     );
     assert_eq!((outcome.agent_exit_code, outcome.text.as_str()), (None, "Half an "), "{all}");
@@ -143,23 +153,23 @@ fn an_exit_code_of_zero_without_a_result_is_no_success() {
     // The agent catches this signal and then ends as if all were well.
     let outcome = killed_by("-TERM");
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
-    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::NoResult), "{all}");
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, FailureKind::NoResult), "{all}");
     assert_eq!((outcome.agent_exit_code, outcome.text.as_str()), (Some(0), "Half an "), "{all}");
 }
 
 #[test]
 fn what_the_agent_left_in_the_background_ends_with_the_run() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call(
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call(
             "run_shell_command",
             json!({"command": "echo $$ > pid; sleep 300", "is_background": true}),
         ),
-        Step::call(
+        GeminiStep::call(
             "run_shell_command",
             json!({"command": "setsid sleep 301 >/dev/null 2>&1 & echo started"}),
         ),
-        Step::text("Started."),
+        GeminiStep::text("Started."),
     ]));
     let outcome = stage.outcome(ask(&stage));
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "Started."), "{}", shown(&outcome));
@@ -172,7 +182,7 @@ fn what_the_agent_left_in_the_background_ends_with_the_run() {
 #[test]
 fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
     needs_real_gemini!();
-    let stage = Stage::new(write_then_sleep());
+    let stage = TestStage::new(write_then_sleep());
     let mut cancelled_at = None;
     let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, stop| {
         if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
@@ -188,7 +198,7 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
     .unwrap();
     let (all, took) = (shown(&outcome), cancelled_at.expect("the command was seen").elapsed());
     let error = outcome.error.as_ref().unwrap();
-    assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, Kind::Cancelled), "{all}");
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, FailureKind::Cancelled), "{all}");
     // The whole ladder takes six seconds; a machine that is busy may need more than its first rung.
     assert!(took < secs(20), "the stop took {took:?}: {all}");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
@@ -201,7 +211,7 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
 #[test]
 fn a_run_that_is_dropped_leaves_nothing_behind() {
     needs_real_gemini!();
-    let stage = Stage::new(write_then_sleep());
+    let stage = TestStage::new(write_then_sleep());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let run_id = runtime.block_on(async {
         let mut run = stage.agentline().run(ask(&stage)).await.unwrap();

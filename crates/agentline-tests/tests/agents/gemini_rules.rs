@@ -2,8 +2,8 @@
 //! refused, and that neither can be talked around.
 
 use agentline::{Event, PermissionMode, RunRequest, Surface, ToolStatus, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs};
 
@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, fs};
 type Case = (Value, ToolStatus);
 
 /// Lets the model call one tool with all arguments in one turn and compares what became of each.
-fn check(tool: &str, cases: &[Case], ask: impl Fn(&Stage) -> RunRequest) -> Stage {
+fn check(tool: &str, cases: &[Case], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
     let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
-    let stage = Stage::new(Script::new([Step::calls(calls), Step::text("done")]));
+    let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("done")]));
     stage.file("src/here.txt", "old");
     stage.file("secret/key.txt", "old");
     let (records, outcome) = stage.play(ask(&stage));
@@ -116,7 +116,7 @@ fn the_more_specific_rule_wins_whatever_list_it_stands_in() {
 #[test]
 fn a_permitted_folder_permits_no_other() {
     needs_real_gemini!();
-    let cases = |stage: Option<&Stage>| {
+    let cases = |stage: Option<&TestStage>| {
         let root = stage.map_or_else(|| "/ws".into(), |s| s.workspace().canonicalize().unwrap());
         let root = root.display().to_string();
         vec![
@@ -224,7 +224,7 @@ fn a_command_that_the_agent_blocks_by_itself_is_no_success() {
 fn whole_tools_are_offered_or_not() {
     needs_real_gemini!();
     let offered = |ask: &dyn Fn(RunRequest) -> RunRequest| {
-        let stage = Stage::new(Script::always(Step::text("ok")));
+        let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
         let outcome = stage.outcome(ask(stage.request("go").permission_mode(PermissionMode::Default)));
         assert_eq!(outcome.verdict, Verdict::Done, "{}", outcome.stderr_tail);
         stage.model.requests_to_main()[0].offered_tools()
@@ -246,7 +246,7 @@ fn whole_tools_are_offered_or_not() {
 #[test]
 fn the_users_own_policies_stay_in_force() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("ok")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let policies = stage.home().join(".gemini/policies");
     fs::create_dir_all(&policies).unwrap();
     let rule = "[[rule]]\ntoolName = \"glob\"\ndecision = \"deny\"\npriority = 500\n";
@@ -269,12 +269,15 @@ fn the_users_own_policies_stay_in_force() {
 /// The way on which a model gets every permission by itself: it plans, ends the planning, and works.
 fn escape() -> Script {
     Script::new([
-        Step::call("enter_plan_mode", json!({"reason": "x"})),
-        Step::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
-        Step::call("exit_plan_mode", json!({"plan_filename": "plan.md"})),
-        Step::call("write_file", json!({"file_path": "escaped.txt", "content": "x"})),
-        Step::call("run_shell_command", json!({"command": "touch escaped-too.txt", "description": "d"})),
-        Step::text("done"),
+        GeminiStep::call("enter_plan_mode", json!({"reason": "x"})),
+        GeminiStep::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
+        GeminiStep::call("exit_plan_mode", json!({"plan_filename": "plan.md"})),
+        GeminiStep::call("write_file", json!({"file_path": "escaped.txt", "content": "x"})),
+        GeminiStep::call(
+            "run_shell_command",
+            json!({"command": "touch escaped-too.txt", "description": "d"}),
+        ),
+        GeminiStep::text("done"),
     ])
 }
 
@@ -284,7 +287,7 @@ fn no_mode_can_be_left_for_a_wider_one() {
     for (mode, writes) in
         [(PermissionMode::Default, false), (PermissionMode::AcceptEdits, true), (PermissionMode::Plan, false)]
     {
-        let stage = Stage::new(escape());
+        let stage = TestStage::new(escape());
         let outcome = stage.outcome(stage.request("go").permission_mode(mode));
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", outcome.stderr_tail);
         assert_eq!(stage.read("escaped.txt").is_some(), writes, "{mode:?}");
@@ -295,7 +298,7 @@ fn no_mode_can_be_left_for_a_wider_one() {
 #[test]
 fn a_rule_that_cannot_be_held_starts_nothing() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("ok")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let request = stage.request("go").allow("WebFetch(domain:x.org)").deny("Wirte(a)");
     let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();
     assert!(
@@ -308,7 +311,7 @@ fn a_rule_that_cannot_be_held_starts_nothing() {
 #[test]
 fn a_rule_with_a_pattern_starts_nothing_where_it_cannot_be_enforced() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("ok")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     for surface in [Surface::Json, Surface::StreamJson] {
         let request = stage.request("go").surface(surface).deny("Bash(rm *)").allow("Write(src/**)");
         let error = agentline::blocking::run(&stage.agentline(), request, |_, _| {}).unwrap_err().to_string();

@@ -1,20 +1,22 @@
 //! How the real Gemini CLI can end, and what agentline calls it: one scenario, one verdict.
 
 use agentline::{Event, Record};
-use agentline::{Kind, Outcome, PermissionMode, Phase, RunRequest, Surface, ToolStatus, Trust, Verdict};
-use agentline_mock::gemini::{Script, Step, refused_url};
-use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
+use agentline::{
+    FailureKind, Outcome, PermissionMode, Phase, RunRequest, Surface, ToolStatus, Trust, Verdict,
+};
+use agentline_mock::gemini::{GeminiStep, Script, refused_url};
+use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
 /// A short run: every wait has a bound far below the test runner's patience.
-fn ask(stage: &Stage) -> RunRequest {
+fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
 }
 
 /// Asserts everything that a failed run owes its caller.
 #[track_caller]
-fn told(outcome: &Outcome, verdict: Verdict, kind: Kind, phase: Phase, exit: impl Into<Option<i32>>) {
+fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, exit: impl Into<Option<i32>>) {
     let all = shown(outcome);
     assert_eq!(outcome.verdict, verdict, "{all}");
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
@@ -25,15 +27,15 @@ fn told(outcome: &Outcome, verdict: Verdict, kind: Kind, phase: Phase, exit: imp
     assert!(survivors(&outcome.run_id).is_empty(), "something is left running");
 }
 
-fn service_error(step: Step, surface: Surface) -> Outcome {
-    let stage = Stage::new(Script::always(step));
+fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
+    let stage = TestStage::new(Script::always(step));
     stage.outcome(ask(&stage).surface(surface))
 }
 
 #[test]
 fn an_answer_is_done_and_nothing_is_left_unsaid() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     let (records, outcome) = stage.play(ask(&stage).name("greeting"));
     let all = shown(&outcome);
     assert_eq!(
@@ -59,15 +61,15 @@ fn an_answer_is_done_and_nothing_is_left_unsaid() {
 fn tools_that_are_not_offered_are_denials() {
     needs_real_gemini!();
     let script = Script::new([
-        Step::calls([
+        GeminiStep::calls([
             ("write_file", json!({"file_path": "a.txt", "content": "a"})),
             ("run_shell_command", json!({"command": "touch b.txt"})),
             ("no_such_tool", json!({})),
         ]),
-        Step::text("I could not."),
+        GeminiStep::text("I could not."),
     ]);
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(script.clone());
+        let stage = TestStage::new(script.clone());
         let outcome = stage.outcome(ask(&stage).surface(surface).permission_mode(PermissionMode::Default));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
@@ -90,10 +92,10 @@ fn tools_that_are_not_offered_are_denials() {
 #[test]
 fn a_refusal_names_the_rule_that_refused() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
-        Step::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
-        Step::text("Partly."),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
+        GeminiStep::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
+        GeminiStep::text("Partly."),
     ]));
     stage.file("keep.txt", "kept");
     let (records, outcome) = stage.play(ask(&stage).deny("Bash(rm *)"));
@@ -119,12 +121,12 @@ fn a_refusal_names_the_rule_that_refused() {
 #[test]
 fn plan_mode_changes_nothing() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::calls([
+    let stage = TestStage::new(Script::new([
+        GeminiStep::calls([
             ("write_file", json!({"file_path": "a.txt", "content": "a"})),
             ("run_shell_command", json!({"command": "touch b.txt"})),
         ]),
-        Step::text("The plan."),
+        GeminiStep::text("The plan."),
     ]));
     let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Plan));
     let all = shown(&outcome);
@@ -140,9 +142,9 @@ fn a_path_outside_the_workspace_is_a_denial() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.txt");
-        let stage = Stage::new(Script::new([
-            Step::call("write_file", json!({"file_path": path, "content": "out"})),
-            Step::text("Not there."),
+        let stage = TestStage::new(Script::new([
+            GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
+            GeminiStep::text("Not there."),
         ]));
         let outcome = stage.outcome(ask(&stage).surface(surface));
         let all = shown(&outcome);
@@ -160,9 +162,9 @@ fn a_path_outside_the_workspace_is_a_denial() {
 fn an_untrusted_folder_is_said_to_be_one() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(Script::new([Step::text("Hello.")]));
+        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
         let outcome = stage.outcome(ask(&stage).surface(surface).trust(Trust::No));
-        told(&outcome, Verdict::Untrusted, Kind::Untrusted, Phase::Request, 55);
+        told(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
         assert!(stage.model.requests_to_main().is_empty());
         assert_eq!(outcome.cost_usd, None, "nothing is known of tokens");
     }
@@ -172,9 +174,9 @@ fn an_untrusted_folder_is_said_to_be_one() {
 fn no_sign_in_is_said_before_anything_is_asked() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(Script::new([Step::text("Hello.")])).env("GEMINI_API_KEY", None);
+        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
         let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 41);
+        told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
         assert!(
             outcome.error.as_ref().unwrap().hint.as_ref().unwrap().contains("GEMINI_API_KEY"),
             "{}",
@@ -186,28 +188,29 @@ fn no_sign_in_is_said_before_anything_is_asked() {
 #[test]
 fn refused_keys_are_no_sign_in() {
     needs_real_gemini!();
-    let outcome = service_error(Step::invalid_key(), Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 144);
-    let step = Step::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
+    let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
+    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
+    let step = GeminiStep::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
     told(
         &service_error(step, Surface::Json),
         Verdict::NotAuthenticated,
-        Kind::NotAuthenticated,
+        FailureKind::NotAuthenticated,
         Phase::Request,
         145,
     );
-    let step = Step::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
+    let step =
+        GeminiStep::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, Kind::NotAuthenticated, Phase::Request, 147);
+    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
     assert!(!outcome.error.unwrap().retryable);
 }
 
 #[test]
 fn a_model_that_does_not_exist_is_named() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::unknown_model()));
+    let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
     let outcome = stage.outcome(ask(&stage).model("gemini-0-nope"));
-    told(&outcome, Verdict::Failed, Kind::UnknownModel, Phase::Request, 1);
+    told(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
     let error = outcome.error.as_ref().unwrap();
     assert!(
         error.message.contains("gemini-0-nope") && error.hint.as_ref().unwrap().contains("--model"),
@@ -220,12 +223,12 @@ fn a_used_up_quota_ends_at_once() {
     needs_real_gemini!();
     for (step, surface, helps) in [
         // Nobody waits until tomorrow.
-        (Step::daily_quota(), Surface::StreamJson, false),
-        (Step::rate_limited(Some(400)), Surface::Json, true),
+        (GeminiStep::daily_quota(), Surface::StreamJson, false),
+        (GeminiStep::rate_limited(Some(400)), Surface::Json, true),
     ] {
-        let stage = Stage::new(Script::always(step));
+        let stage = TestStage::new(Script::always(step));
         let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, Kind::RateLimited, Phase::Response, 173);
+        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
         assert_eq!(outcome.error.as_ref().unwrap().retryable, helps, "{}", shown(&outcome));
         assert_eq!(stage.model.requests_to_main().len(), 1);
     }
@@ -238,15 +241,15 @@ fn warnings(records: &[Record], wanted: &str) -> usize {
 #[test]
 fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
     needs_real_gemini!();
-    let overloaded = Step::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
+    let overloaded = GeminiStep::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
     for (step, surface, exit) in [
-        (Step::rate_limited(None), Surface::StreamJson, 173),
-        (Step::rate_limited(Some(1)), Surface::Json, 173),
+        (GeminiStep::rate_limited(None), Surface::StreamJson, 173),
+        (GeminiStep::rate_limited(Some(1)), Surface::Json, 173),
         (overloaded, Surface::StreamJson, 247),
     ] {
-        let stage = Stage::new(Script::always(step));
+        let stage = TestStage::new(Script::always(step));
         let (records, outcome) = stage.play(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, Kind::RateLimited, Phase::Response, exit);
+        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
         assert!(warnings(&records, "rate_limited") >= 1, "{records:?}");
         let told_at = records
             .iter()
@@ -260,7 +263,7 @@ fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
 #[test]
 fn a_refusal_that_passes_is_a_warning_and_no_more() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::rate_limited(None), Step::text("After all.")]));
+    let stage = TestStage::new(Script::new([GeminiStep::rate_limited(None), GeminiStep::text("After all.")]));
     let (records, outcome) = stage.play(ask(&stage));
     let all = shown(&outcome);
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "After all."), "{all}");
@@ -277,12 +280,12 @@ fn a_refusal_that_passes_is_a_warning_and_no_more() {
 #[test]
 fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::rate_limited(Some(30))));
+    let stage = TestStage::new(Script::always(GeminiStep::rate_limited(Some(30))));
     let outcome = stage.outcome(ask(&stage).retry_patience(Duration::from_secs(3)));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::RateLimited, "{all}");
     let error = outcome.error.as_ref().unwrap();
-    assert_eq!(error.kind, Kind::RateLimited, "{all}");
+    assert_eq!(error.kind, FailureKind::RateLimited, "{all}");
     assert!(error.message.contains("retry patience of 3 s"), "{all}");
     assert!(outcome.duration_ms < 25_000, "{all}");
     assert!(survivors(&outcome.run_id).is_empty());
@@ -291,17 +294,17 @@ fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
 #[test]
 fn a_service_that_fails_is_an_api_error() {
     needs_real_gemini!();
-    let step = Step::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
+    let step = GeminiStep::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 244);
+    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
     assert!(outcome.error.unwrap().retryable);
-    let step = Step::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
-    told(&service_error(step, Surface::Json), Verdict::Failed, Kind::ApiError, Phase::Response, 246);
-    let outcome = service_error(Step::raw_sse("data: {not json\n\n"), Surface::StreamJson);
-    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 1);
-    let step = Step::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
+    let step = GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
+    told(&service_error(step, Surface::Json), Verdict::Failed, FailureKind::ApiError, Phase::Response, 246);
+    let outcome = service_error(GeminiStep::raw_sse("data: {not json\n\n"), Surface::StreamJson);
+    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
+    let step = GeminiStep::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
     let outcome = service_error(step, Surface::Json);
-    told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 144);
+    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
     assert!(
         !outcome.error.as_ref().unwrap().retryable,
         "the same request is refused again: {}",
@@ -312,14 +315,15 @@ fn a_service_that_fails_is_an_api_error() {
 #[test]
 fn a_service_that_cannot_be_reached_is_the_network_s_fault() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
+    let stage =
+        TestStage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
     let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
-    let outcome = service_error(Step::drop_connection(), Surface::Json);
-    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
-    let step = Step::text("The answer ").and_text("is 4.").drop_midway();
+    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    let outcome = service_error(GeminiStep::drop_connection(), Surface::Json);
+    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    let step = GeminiStep::text("The answer ").and_text("is 4.").drop_midway();
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, Kind::Network, Phase::Response, 1);
+    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     assert_eq!(outcome.text, "The answer ", "what came is kept: {}", shown(&outcome));
 }
 
@@ -328,11 +332,11 @@ fn an_answer_without_text_is_empty() {
     needs_real_gemini!();
     let (json, stream) = (Surface::Json, Surface::StreamJson);
     for (step, surface, kind) in [
-        (Step::empty(), stream, Kind::Empty),
-        (Step::blocked(), json, Kind::Blocked),
-        (Step::empty().finish("SAFETY"), stream, Kind::Blocked),
-        (Step::thought("Hm."), json, Kind::Empty),
-        (Step::empty().finish("MAX_TOKENS"), stream, Kind::Empty),
+        (GeminiStep::empty(), stream, FailureKind::Empty),
+        (GeminiStep::blocked(), json, FailureKind::Blocked),
+        (GeminiStep::empty().finish("SAFETY"), stream, FailureKind::Blocked),
+        (GeminiStep::thought("Hm."), json, FailureKind::Empty),
+        (GeminiStep::empty().finish("MAX_TOKENS"), stream, FailureKind::Empty),
     ] {
         let outcome = service_error(step, surface);
         told(&outcome, Verdict::Empty, kind, Phase::Response, 0);
@@ -348,8 +352,8 @@ fn an_answer_without_text_is_empty() {
 fn an_answer_that_broke_off_is_no_empty_one() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let outcome = service_error(Step::text("The answer").finish(None), surface);
-        told(&outcome, Verdict::Failed, Kind::ApiError, Phase::Response, 0);
+        let outcome = service_error(GeminiStep::text("The answer").finish(None), surface);
+        told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
         assert!(outcome.text.starts_with("The answer"), "{}", shown(&outcome));
     }
 }
@@ -357,7 +361,7 @@ fn an_answer_that_broke_off_is_no_empty_one() {
 #[test]
 fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
     needs_real_gemini!();
-    let outcome = service_error(Step::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
+    let outcome = service_error(GeminiStep::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
     assert_eq!(
         (outcome.verdict, outcome.stop_reason.as_deref()),
         (Verdict::Done, None),
@@ -370,10 +374,10 @@ fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
 #[test]
 fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
     needs_real_gemini!();
-    let step = Step::call("list_directory", json!({"dir_path": "."}));
+    let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(step.clone(), surface);
-        told(&outcome, Verdict::Failed, Kind::Loop, Phase::Response, 0);
+        told(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
         assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
     }
 }
@@ -382,15 +386,14 @@ fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
 fn the_agent_s_own_turn_limit_is_a_limit() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage =
-            Stage::new(Script::new((0..5).map(|n| {
-                Step::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}))
-            })));
+        let stage = TestStage::new(Script::new((0..5).map(|n| {
+            GeminiStep::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}))
+        })));
         stage.settings(
             r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
         );
         let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::LimitReached, Kind::AgentTurns, Phase::Budget, 53);
+        told(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
         assert_eq!(outcome.files.len(), 2, "what was done is told: {}", shown(&outcome));
     }
 }
@@ -399,21 +402,21 @@ fn the_agent_s_own_turn_limit_is_a_limit() {
 fn a_prompt_over_the_context_window_was_never_sent() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new(Script::new([Step::text("Hello.")]));
+        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
         let mut request = ask(&stage).surface(surface);
         request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
         let outcome = stage.outcome(request);
         assert_eq!(stage.model.requests_to_main().len(), 0, "{}", shown(&outcome));
-        told(&outcome, Verdict::Failed, Kind::ContextOverflow, Phase::Request, 0);
+        told(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
     }
 }
 
 #[test]
 fn broken_settings_of_the_user_are_named() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("Hello.")]));
+    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     stage.settings("{ \"security\": ");
     let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, Kind::Settings, Phase::Request, 52);
+    told(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
     assert!(outcome.stderr_tail.contains("settings.json"), "{}", shown(&outcome));
 }

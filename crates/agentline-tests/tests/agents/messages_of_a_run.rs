@@ -7,24 +7,24 @@ use agentline::{
     Block, Completer, Content, Event, Message, MessageSource, Original, Outcome, PermissionMode, Role,
     RunMessages, RunRequest, Surface,
 };
-use agentline_mock::gemini::{FAKE_KEY, Script, Step, Tokens};
-use agentline_tests::{Stage, needs_real_gemini, shown};
+use agentline_mock::gemini::{FAKE_KEY, GeminiStep, GeminiTokens, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::json;
 use std::{fs, path::Path};
 
 const SURFACES: [Surface; 3] = [Surface::Json, Surface::StreamJson, Surface::Acp];
 
 fn script() -> Script {
-    let tokens = |cached| Tokens { cached, ..Tokens::default() };
+    let tokens = |cached| GeminiTokens { cached, ..GeminiTokens::default() };
     let write = json!({"file_path": "hello.txt", "content": "hello\nworld\n"});
     let shell = json!({"command": "cat hello.txt", "description": "Shows the file"});
     Script::new([
-        Step::thought("**Plan**\nwrite it")
+        GeminiStep::thought("**Plan**\nwrite it")
             .and_text("I write.")
             .and_call("write_file", write)
             .usage(tokens(0)),
-        Step::call("run_shell_command", shell).usage(tokens(40)),
-        Step::text("All done.").usage(tokens(40)),
+        GeminiStep::call("run_shell_command", shell).usage(tokens(40)),
+        GeminiStep::text("All done.").usage(tokens(40)),
     ])
 }
 
@@ -35,7 +35,7 @@ struct Told {
     outcome: Outcome,
 }
 
-fn tell(stage: &Stage, request: RunRequest) -> Told {
+fn tell(stage: &TestStage, request: RunRequest) -> Told {
     let agentline = stage.agentline();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -125,7 +125,7 @@ const FACTS: [Fact; 12] = [
 fn what_a_surface_cannot_know_is_completed_from_the_session() {
     needs_real_gemini!();
     let told = SURFACES.map(|surface| {
-        let stage = Stage::new(script());
+        let stage = TestStage::new(script());
         let told = tell(&stage, stage.request("Write it").surface(surface));
         assert_eq!(told.completed.source, MessageSource::Session, "{surface}: {:?}", told.completed.warning);
         assert!(told.completed.warning.is_none());
@@ -179,7 +179,10 @@ fn in_the_documentation(table: &str) {
 #[test]
 fn a_resumed_run_has_its_own_messages_alone() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("First."), Step::text(format!("Second, {FAKE_KEY}."))]));
+    let stage = TestStage::new(Script::new([
+        GeminiStep::text("First."),
+        GeminiStep::text(format!("Second, {FAKE_KEY}.")),
+    ]));
     let first = tell(&stage, stage.request("One").surface(Surface::StreamJson));
     assert_eq!(deeds(&first.completed.messages), ["says First."]);
     let mut request = stage.request("Two").surface(Surface::StreamJson);
@@ -196,13 +199,15 @@ fn a_refused_call_is_told() {
     needs_real_gemini!();
     let write = json!({"file_path": "hello.txt", "content": "hello\n"});
     for surface in SURFACES {
-        let stage =
-            Stage::new(Script::new([Step::call("write_file", write.clone()), Step::text("I may not.")]));
+        let stage = TestStage::new(Script::new([
+            GeminiStep::call("write_file", write.clone()),
+            GeminiStep::text("I may not."),
+        ]));
         let request = stage.request("Write it").surface(surface).permission_mode(PermissionMode::Default);
         let told = tell(&stage, request);
         let calls = deeds(&told.completed.messages);
         assert!(
-            calls.iter().any(|deed| deed.starts_with("calls Write")),
+            calls.iter().any(|action| action.starts_with("calls Write")),
             "{surface}: {calls:?} {:?}",
             told.completed
         );

@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline::{
-    Agent as _, Entry, Part, RawJson, Role, SavedForm, SavedSession, ToolStatus,
+    Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, ToolStatus,
     agents::opencode::OpenCode,
     core::agents::AGENTS,
-    sessions::{Change, Store, Watch, sqlite::Database},
+    sessions::{SessionChange, SessionStore, SessionWatch, sqlite::Database},
 };
-use agentline_mock::{openai, scripted::Step};
+use agentline_mock::{openai, scripted::ModelStep};
 use agentline_tests::AcpStage;
 use serde_json::json;
 use std::{
@@ -52,10 +52,10 @@ fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
 
 /// Everything that was said, on lines.
 fn words(session: &SavedSession) -> Vec<String> {
-    let part = |role: Role, part: &Part| match part {
-        Part::Text { text } => format!("{role:?}: {text}"),
-        Part::Thinking { text, .. } => format!("thinking: {text}"),
-        Part::Tool(tool) => {
+    let part = |role: Role, part: &EntryPart| match part {
+        EntryPart::Text { text } => format!("{role:?}: {text}"),
+        EntryPart::Thinking { text, .. } => format!("thinking: {text}"),
+        EntryPart::Tool(tool) => {
             let result = tool.result.as_ref().map(|result| (result.status, result.content.as_str()));
             let diff = tool
                 .diff
@@ -72,12 +72,12 @@ fn words(session: &SavedSession) -> Vec<String> {
 #[test]
 fn what_opencode_writes_is_read_while_it_writes() {
     let steps = [
-        Step::thought("First the file.")
+        ModelStep::thought("First the file.")
             .and_text("I write.")
             .and_call("write", json!({"filePath": "a.txt", "content": "one\n"})),
-        Step::call("edit", json!({"filePath": "a.txt", "oldString": "one", "newString": "two"})),
-        Step::call("bash", json!({"command": "echo out; exit 3", "description": "d"})).delay(1500),
-        Step::text("All done.").delay(1500),
+        ModelStep::call("edit", json!({"filePath": "a.txt", "oldString": "one", "newString": "two"})),
+        ModelStep::call("bash", json!({"command": "echo out; exit 3", "description": "d"})).delay(1500),
+        ModelStep::text("All done.").delay(1500),
     ];
     let Some(stage) = AcpStage::opencode(openai::model(steps).unwrap()) else { return };
     let out = stage.home().join("out.jsonl");
@@ -89,8 +89,8 @@ fn what_opencode_writes_is_read_while_it_writes() {
     // Its tables are made in the first seconds; from then on what is certain can be read at every moment.
     let began = Instant::now();
     let mut seen: Vec<usize> = Vec::new();
-    let store = Store::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());
-    let mut watch: Option<Watch> = None;
+    let store = SessionStore::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());
+    let mut watch: Option<SessionWatch> = None;
     let mut told: Vec<Entry> = Vec::new();
     let status = loop {
         let ended = child.try_wait().unwrap();
@@ -98,14 +98,14 @@ fn what_opencode_writes_is_read_while_it_writes() {
             let found = store.find("latest", &stage.workspace()).ok();
             watch = found.map(|found| store.watch(&found).unwrap());
         }
-        for change in watch.iter_mut().flat_map(Watch::look) {
+        for change in watch.iter_mut().flat_map(SessionWatch::look) {
             match change {
-                Change::Added { at, entry } => {
+                SessionChange::Added { at, entry } => {
                     assert_eq!(at, told.len());
                     told.push(*entry);
                 }
-                Change::Grown { at, entry } => told[at] = *entry,
-                Change::Cut { at } => told.truncate(at),
+                SessionChange::Grown { at, entry } => told[at] = *entry,
+                SessionChange::Cut { at } => told.truncate(at),
                 _ => {}
             }
         }
@@ -165,8 +165,8 @@ fn what_opencode_writes_is_read_while_it_writes() {
 
     let exported = command(&stage, &["export", &row.info.id]).output().unwrap();
     let text = String::from_utf8(exported.stdout).unwrap();
-    assert_eq!(OpenCode.session_form(text.as_bytes()), Some(SavedForm::Whole), "{text:.200}");
-    let mut fold = OpenCode.session_fold(SavedForm::Whole).unwrap();
+    assert_eq!(OpenCode.session_format(text.as_bytes()), Some(SessionFormat::Whole), "{text:.200}");
+    let mut fold = OpenCode.session_reader(SessionFormat::Whole).unwrap();
     fold.take(RawJson::new(text));
     let exported = fold.finish();
     assert_eq!((words(&exported), &exported.damage), (said, &vec![]));

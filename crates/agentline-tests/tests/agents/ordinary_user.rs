@@ -2,7 +2,7 @@
 //! other settings files, so that a fault in what we do with a user's home would not be seen as root.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{needs_real_gemini, real_gemini, survivors};
 use serde_json::{Value, json};
 use std::{
@@ -24,7 +24,7 @@ const SETTINGS: &str = "{\n  // mine\n  \"security\": {\"auth\": {\"selectedType
 /// An ordinary user with a home, a workspace, and programs that they may read.
 struct User {
     folder: tempfile::TempDir,
-    model: ScriptedModel,
+    model: GeminiModel,
     /// `None` where the tests themselves run as an ordinary user.
     becomes: Option<u32>,
 }
@@ -41,7 +41,7 @@ impl User {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
         let user =
-            Self { folder, model: ScriptedModel::start(script).unwrap(), becomes: is_root.then_some(NOBODY) };
+            Self { folder, model: GeminiModel::start(script).unwrap(), becomes: is_root.then_some(NOBODY) };
         // The programs of the tests may lie where only root can look.
         let installed = real_gemini().unwrap().path.canonicalize().unwrap();
         let modules = installed.ancestors().find(|path| path.ends_with("node_modules")).unwrap();
@@ -172,12 +172,12 @@ fn shell(command: &str) -> (&'static str, Value) {
 fn the_home_of_an_ordinary_user_is_used_and_not_changed() {
     needs_real_gemini!();
     let user = User::new(Script::new([
-        Step::calls([
+        GeminiStep::calls([
             ("write_file", json!({"file_path": "hello.txt", "content": "hello\n"})),
             shell("touch refused.txt"),
             shell("id -u > who.txt"),
         ]),
-        Step::text("All done."),
+        GeminiStep::text("All done."),
     ]));
     let settings = user.path("home/.gemini/settings.json");
     let before = fs::metadata(&settings).unwrap();
@@ -225,8 +225,10 @@ fn the_home_of_an_ordinary_user_is_used_and_not_changed() {
 #[test]
 fn what_a_promise_rests_on_overrules_the_settings_of_an_ordinary_user() {
     needs_real_gemini!();
-    let user =
-        User::new(Script::always(Step::http(500, json!({"error": {"code": 500, "message": "broken"}}))));
+    let user = User::new(Script::always(GeminiStep::http(
+        500,
+        json!({"error": {"code": 500, "message": "broken"}}),
+    )));
     let done = user.run(&["Work"]);
     let outcome = done.json();
     assert_eq!((done.code, &outcome["verdict"]), (Some(1), &json!("failed")), "{outcome:#}\n{}", done.err);
@@ -239,7 +241,7 @@ fn what_a_promise_rests_on_overrules_the_settings_of_an_ordinary_user() {
 fn nothing_of_an_ordinary_user_outlives_a_run() {
     needs_real_gemini!();
     let detached = shell("setsid -f sleep 3600 > /dev/null 2>&1; (setsid sleep 3601 > /dev/null 2>&1 &)");
-    let user = User::new(Script::new([Step::calls([detached]), Step::text("Started.")]));
+    let user = User::new(Script::new([GeminiStep::calls([detached]), GeminiStep::text("Started.")]));
     let done = user.run(&["--permission-mode", "bypass", "Work"]);
     assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
     let mark = format!("MARK_OF_THE_TEST={}\0", user.folder.path().display());
@@ -249,7 +251,7 @@ fn nothing_of_an_ordinary_user_outlives_a_run() {
 #[test]
 fn doctor_knows_what_an_ordinary_user_has() {
     needs_real_gemini!();
-    let user = User::new(Script::always(Step::text("ok")));
+    let user = User::new(Script::always(GeminiStep::text("ok")));
     let done = user.agentline(&["doctor", "-o", "json"]);
     let told = format!("{}{}", done.out, done.err);
     assert_eq!(done.code, Some(0), "{told}");

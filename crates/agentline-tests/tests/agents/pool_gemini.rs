@@ -4,8 +4,8 @@ use agentline::{
     Outcome, PermissionMode, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
     tools::{Tool, ToolHost},
 };
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{Stage, needs_real_gemini, shown, survivors};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn pool_of(stage: &Stage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
+fn pool_of(stage: &TestStage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
     let mut options = PoolOptions::default();
     change(&mut options);
     Pool::new(stage.agentline(), options)
@@ -47,7 +47,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 #[tokio::test]
 async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::text("hello")));
+    let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = pool_of(&stage, |_| {});
     said(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
     said(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
@@ -89,12 +89,18 @@ async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
     needs_real_gemini!();
     let write = |name: &str| json!({"file_path": name, "content": "x\n"});
     let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
-    let model = ScriptedModel::matching([
-        ("write one", Script::new([Step::call("write_file", write("one.txt")), Step::text("wrote")])),
-        ("write two", Script::new([Step::call("write_file", write("two.txt")), Step::text("tried")])),
-        ("tell", Script::new([Step::call("run_shell_command", tell), Step::text("told")])),
+    let model = GeminiModel::matching([
+        (
+            "write one",
+            Script::new([GeminiStep::call("write_file", write("one.txt")), GeminiStep::text("wrote")]),
+        ),
+        (
+            "write two",
+            Script::new([GeminiStep::call("write_file", write("two.txt")), GeminiStep::text("tried")]),
+        ),
+        ("tell", Script::new([GeminiStep::call("run_shell_command", tell), GeminiStep::text("told")])),
     ]);
-    let stage = Stage::with_model(model.unwrap());
+    let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
     said(&run(&pool, stage.request("write one")).await, "wrote");
     let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
@@ -113,10 +119,12 @@ async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
 async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process() {
     needs_real_gemini!();
     let leave = json!({"command": "sleep 311 >/dev/null 2>&1 & setsid sleep 312 >/dev/null 2>&1 & (setsid nohup sleep 313 >/dev/null 2>&1 &); echo left"});
-    let script = Script::new([Step::call("run_shell_command", leave), Step::text("left")]);
-    let model =
-        ScriptedModel::matching([("leave", script), ("", Script::always(Step::text("hello").delay(1500)))]);
-    let stage = Stage::with_model(model.unwrap());
+    let script = Script::new([GeminiStep::call("run_shell_command", leave), GeminiStep::text("left")]);
+    let model = GeminiModel::matching([
+        ("leave", script),
+        ("", Script::always(GeminiStep::text("hello").delay(1500))),
+    ]);
+    let stage = TestStage::with_model(model.unwrap());
     let mark = format!("MARK_OF_THE_TEST={}", stage.outside().display());
     let stage = stage.env("MARK_OF_THE_TEST", Some(mark.strip_prefix("MARK_OF_THE_TEST=").unwrap()));
     let request = |prompt: &str| stage.request(prompt).pass_env("MARK_OF_THE_TEST");
@@ -144,8 +152,8 @@ async fn runs_without_a_shell_are_side_by_side_on_one_process() {
     needs_real_gemini!();
     let words = ["red", "green", "blue", "grey"];
     let model =
-        ScriptedModel::matching(words.map(|word| (word, Script::always(Step::text(word).delay(4000)))));
-    let stage = Stage::with_model(model.unwrap());
+        GeminiModel::matching(words.map(|word| (word, Script::always(GeminiStep::text(word).delay(4000)))));
+    let stage = TestStage::with_model(model.unwrap());
     let kinds: [fn(RunRequest) -> RunRequest; 2] =
         [|request| request.permission_mode(PermissionMode::Plan), |request| request.deny("Bash")];
     for kind in kinds {
@@ -172,11 +180,11 @@ async fn runs_without_a_shell_are_side_by_side_on_one_process() {
 async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_them() {
     needs_real_gemini!();
     let script = Script::new([
-        Step::call("run_shell_command", json!({"command": "pwd > where.txt"})),
-        Step::text("ok"),
+        GeminiStep::call("run_shell_command", json!({"command": "pwd > where.txt"})),
+        GeminiStep::text("ok"),
     ]);
-    let model = ScriptedModel::matching([("", script)]);
-    let stage = Stage::with_model(model.unwrap());
+    let model = GeminiModel::matching([("", script)]);
+    let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
     let other = stage.outside().join("other");
     fs::create_dir(&other).unwrap();
@@ -214,7 +222,7 @@ async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_t
             || path.ends_with("/.project_root")
             || ["settings.json", "installation_id", "state.json"].iter().any(|name| *path == **name)
     };
-    let litter: Vec<&PathBuf> = left.iter().filter(|path| !allowed(path)).collect();
-    assert!(litter.is_empty(), "{litter:#?}");
+    let abandoned: Vec<&PathBuf> = left.iter().filter(|path| !allowed(path)).collect();
+    assert!(abandoned.is_empty(), "{abandoned:#?}");
     assert_eq!(files_below(&stage.outside().join("tmp")), Vec::<PathBuf>::new());
 }

@@ -4,9 +4,9 @@
 use agentline::{
     SavedSession,
     core::agents::AGENTS,
-    sessions::{Change, Filter, Query, Store, UsageBy},
+    sessions::{Query, SessionChange, SessionFilter, SessionStore, UsageBy},
 };
-use agentline_tests::session_store::{MadeStore, RARE, StoreWish, UNSAID};
+use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,7 @@ impl User {
         self.path().join("project")
     }
 
-    fn store(&self) -> Store {
+    fn store(&self) -> SessionStore {
         let variables = [
             ("GEMINI_CLI_HOME", "g"),
             ("CLAUDE_CONFIG_DIR", "c"),
@@ -80,10 +80,10 @@ impl User {
             .into_iter()
             .map(|(name, folder)| (name.to_owned(), self.path().join(folder).to_string_lossy().into_owned()))
             .collect();
-        Store::new(AGENTS.iter().copied(), env, self.path().join("home"))
+        SessionStore::new(AGENTS.iter().copied(), env, self.path().join("home"))
     }
 
-    fn ids(&self, filter: &Filter) -> Vec<String> {
+    fn ids(&self, filter: &SessionFilter) -> Vec<String> {
         let mut ids: Vec<String> =
             self.store().list(filter).unwrap().into_iter().map(|session| session.info.id).collect();
         ids.sort();
@@ -100,19 +100,32 @@ fn sorted(ids: &[&str]) -> Vec<String> {
 #[test]
 fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
     let user = User::new();
-    assert_eq!(user.ids(&Filter::new()), sorted(&[CLAUDE, CODEX, GEMINI, OLD_GEMINI, PARENT]));
+    assert_eq!(user.ids(&SessionFilter::new()), sorted(&[CLAUDE, CODEX, GEMINI, OLD_GEMINI, PARENT]));
     let of_project = sorted(&[GEMINI, OLD_GEMINI, PARENT]);
-    assert_eq!(user.ids(&Filter::new().project(user.project())), of_project, "the old one by its digest");
-    assert_eq!(user.ids(&Filter::new().project(MOVED)), sorted(&[CLAUDE, CODEX]), "a project that is gone");
+    assert_eq!(
+        user.ids(&SessionFilter::new().project(user.project())),
+        of_project,
+        "the old one by its digest"
+    );
+    assert_eq!(
+        user.ids(&SessionFilter::new().project(MOVED)),
+        sorted(&[CLAUDE, CODEX]),
+        "a project that is gone"
+    );
     #[cfg(unix)]
     {
         let link = user.path().join("link");
         std::os::unix::fs::symlink(user.project(), &link).unwrap();
-        assert_eq!(user.ids(&Filter::new().project(&link)), of_project);
+        assert_eq!(user.ids(&SessionFilter::new().project(&link)), of_project);
         assert_eq!(user.store().find("latest", &link).unwrap().info.id, PARENT);
     }
-    let old =
-        user.store().list(&Filter::new()).unwrap().into_iter().find(|s| s.info.id == OLD_GEMINI).unwrap();
+    let old = user
+        .store()
+        .list(&SessionFilter::new())
+        .unwrap()
+        .into_iter()
+        .find(|s| s.info.id == OLD_GEMINI)
+        .unwrap();
     assert_eq!(
         old.info.project.as_deref(),
         user.project().to_str(),
@@ -128,7 +141,7 @@ fn sub_agents_belong_to_the_session_that_started_them() {
     let children = store.children(&parent).unwrap();
     assert_eq!(children.iter().map(|child| child.info.id.as_str()).collect::<Vec<_>>(), [HELPER]);
     assert_eq!(store.load(&children[0]).unwrap().info.parent.as_deref(), Some(PARENT));
-    assert!(user.ids(&Filter::new().sub_agents(true)).contains(&HELPER.to_owned()));
+    assert!(user.ids(&SessionFilter::new().sub_agents(true)).contains(&HELPER.to_owned()));
     assert_eq!(store.find(HELPER, &user.path()).unwrap().info.id, HELPER);
 }
 
@@ -162,12 +175,12 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
 fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
-    let made = MadeStore::make(&home, StoreWish { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
+    let made = MadeStore::make(&home, StoreSpec { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
     let before = state(&home);
     let cache = dir.path().join("cache");
-    let store = Store::new(AGENTS.iter().copied(), BTreeMap::new(), &home).index(&cache);
+    let store = SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), &home).index(&cache);
 
-    let cold = store.list(&Filter::new()).unwrap();
+    let cold = store.list(&SessionFilter::new()).unwrap();
     let mut by_agent: BTreeMap<String, u64> = BTreeMap::new();
     for session in &cold {
         *by_agent.entry(session.info.agent.clone()).or_default() += 1;
@@ -180,10 +193,10 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     assert_eq!(by_agent, made.sessions);
     let newest_first = cold.windows(2).all(|pair| pair[0].info.updated >= pair[1].info.updated);
     assert!(newest_first);
-    let with_helpers = store.list(&Filter::new().sub_agents(true)).unwrap().len() as u64;
+    let with_helpers = store.list(&SessionFilter::new().sub_agents(true)).unwrap().len() as u64;
     assert_eq!(with_helpers, made.sessions.values().sum::<u64>() + made.sub_agents);
 
-    for row in store.usage(&Filter::new(), UsageBy::Agent).unwrap() {
+    for row in store.usage(&SessionFilter::new(), UsageBy::Agent).unwrap() {
         let [fresh, cached, answer] = made.tokens[&row.name];
         let told = (row.used.tokens.input, row.used.tokens.cached, row.used.tokens.output);
         assert_eq!(told, (Some(fresh + cached), Some(cached), Some(answer)), "{}", row.name);
@@ -200,9 +213,9 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
 
     // By now the files are old enough to be remembered.
     std::thread::sleep(std::time::Duration::from_millis(2500));
-    assert_eq!(store.list(&Filter::new()).unwrap(), cold);
+    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold);
     assert!(cache.join("sessions.index").exists());
-    assert_eq!(store.list(&Filter::new()).unwrap(), cold, "and what is remembered is the same");
+    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold, "and what is remembered is the same");
     assert_eq!(state(&home), before, "nothing of the agents was touched");
 }
 
@@ -239,10 +252,11 @@ fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
     let session = store.load(&found).unwrap();
     let said = ["one [[hello]]", "three [[hello]]"];
     assert_eq!(prompts(&session), said, "what was taken back is no part of it");
-    let listed = store.list(&Filter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
+    let listed =
+        store.list(&SessionFilter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
     assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but it was used");
     let hits = |word: &str| {
-        let found = store.search(&Query::new([word]).filter(Filter::new().agent("codex"))).unwrap();
+        let found = store.search(&Query::new([word]).filter(SessionFilter::new().agent("codex"))).unwrap();
         found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
     };
     let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
@@ -274,7 +288,7 @@ fn a_session_is_followed_into_its_next_file() {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    assert!(changes.iter().any(|change| matches!(change, Change::Cut { .. })), "{changes:?}");
+    assert!(changes.iter().any(|change| matches!(change, SessionChange::Cut { .. })), "{changes:?}");
     let whole = store.load(&store.find(REVERTED, &user.project()).unwrap()).unwrap();
     assert_eq!(prompts(&whole), ["one [[hello]]", "three [[hello]]"]);
     assert_eq!(prompts(&watch.session()), prompts(&whole));
@@ -290,7 +304,7 @@ fn a_title_that_is_kept_apart_from_its_session_is_told_and_found() {
     fs::write(user.path().join("x/session_index.jsonl"), names).unwrap();
     let store = user.store();
     let title = Some("Quarterly Report");
-    let listed = store.list(&Filter::new().agent("codex")).unwrap();
+    let listed = store.list(&SessionFilter::new().agent("codex")).unwrap();
     assert_eq!(listed[0].title.as_deref(), title);
     let loaded = store.load(&store.find(CODEX, &user.project()).unwrap()).unwrap();
     assert_eq!(loaded.info.title.as_deref(), title);

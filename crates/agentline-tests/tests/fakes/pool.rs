@@ -1,6 +1,6 @@
 //! The warm pool on a fake agent: who shares a process, what happens when one dies, and that nothing is left running.
 
-use agentline::{Kind, Outcome, Pool, PoolOptions, RunRequest, Verdict};
+use agentline::{FailureKind, Outcome, Pool, PoolOptions, RunRequest, Verdict};
 use agentline_tests::{FakeStage, shown};
 use serde_json::Value;
 use std::{
@@ -203,7 +203,12 @@ async fn a_run_is_not_tried_a_third_time_and_never_after_something_happened() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let hopeless = run(&pool, stage.request("die 9")).await;
-    assert_eq!(hopeless.error.as_ref().map(|error| error.kind), Some(Kind::NoResult), "{}", shown(&hopeless));
+    assert_eq!(
+        hopeless.error.as_ref().map(|error| error.kind),
+        Some(FailureKind::NoResult),
+        "{}",
+        shown(&hopeless)
+    );
     assert_eq!((pool.status().retried, pool.status().started), (1, 2));
     let spoke = run(&pool, stage.request("say Half of the\ndie 9")).await;
     assert_eq!((spoke.verdict, spoke.text.as_str()), (Verdict::Failed, "Half of the"), "{}", shown(&spoke));
@@ -279,7 +284,7 @@ async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
     // One that waits has its own time.
     let late = run(&pool, stage.request("say late").timeout(Duration::from_secs(1))).await;
     let kind = late.error.as_ref().map(|error| error.kind);
-    assert_eq!((late.verdict, kind), (Verdict::TimedOut, Some(Kind::TimeoutRun)), "{}", shown(&late));
+    assert_eq!((late.verdict, kind), (Verdict::TimedOut, Some(FailureKind::TimeoutRun)), "{}", shown(&late));
     // And one whose handle is dropped while it waits leaves no trace.
     drop(pool.run(stage.request("say dropped")).await.unwrap());
     until("an empty queue", || pool.status().queued == 0).await;

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agentline::process::{Exit, Happening, Process, Signal, SpawnError, Std, Supervisor, Via};
+use agentline::process::{
+    Process, ProcessEvent, ProcessExit, Signal, SpawnError, StdStream, StdoutMode, Supervisor,
+};
 use agentline_tests::ProcessCase;
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
@@ -40,15 +42,15 @@ const UNRULY_COUNT: usize = 5;
 const FORGETFUL: &str = "(env -i setsid sleep $TAG &)\n";
 
 /// Reads all until the exit; everything together must not take longer than [`LONG`].
-async fn finish(process: &mut Process) -> (Exit, Vec<u8>, Vec<u8>) {
+async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     let (mut out, mut err, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let all = async {
         loop {
             bytes.clear();
             match process.next(&mut bytes).await {
-                Happening::Bytes(Std::Out) => out.extend_from_slice(&bytes),
-                Happening::Bytes(Std::Err) => err.extend_from_slice(&bytes),
-                Happening::Exit(exit) => return exit,
+                ProcessEvent::Bytes(StdStream::Out) => out.extend_from_slice(&bytes),
+                ProcessEvent::Bytes(StdStream::Err) => err.extend_from_slice(&bytes),
+                ProcessEvent::Exit(exit) => return exit,
             }
         }
     };
@@ -66,7 +68,7 @@ async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
     process.write(b"go\n".to_vec());
     let (exit, out, _) = finish(&mut process).await;
     case.assert_no_survivors();
-    assert_eq!((exit, out.as_slice()), (Exit::Code(code), b"bye\n".as_slice()));
+    assert_eq!((exit, out.as_slice()), (ProcessExit::Code(code), b"bye\n".as_slice()));
     let ended = process.ended().unwrap();
     assert_eq!((ended.killed as usize, ended.left), (count - 1, 0));
 }
@@ -87,14 +89,14 @@ async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
     // The last of them may be there before the script has said so.
     let mut said = Vec::new();
     while said != b"up\n" {
-        assert!(matches!(process.next(&mut said).await, Happening::Bytes(_)), "{said:?}");
+        assert!(matches!(process.next(&mut said).await, ProcessEvent::Bytes(_)), "{said:?}");
     }
     let from = Instant::now();
     process.signal(Signal::KillTree);
     let (exit, out, _) = finish(&mut process).await;
     let took = from.elapsed();
     case.assert_no_survivors();
-    assert_eq!((exit, out.as_slice()), (Exit::Signal(9), b"".as_slice()));
+    assert_eq!((exit, out.as_slice()), (ProcessExit::Signal(9), b"".as_slice()));
     took
 }
 
@@ -116,7 +118,7 @@ async fn what_keeps_starting_processes_is_caught() {
         process.signal(Signal::KillTree);
         let (exit, ..) = finish(&mut process).await;
         case.assert_no_survivors();
-        assert_eq!(exit, Exit::Signal(9));
+        assert_eq!(exit, ProcessExit::Signal(9));
         // Some of the thirty were about to end by themselves.
         assert!(process.ended().unwrap().killed >= 20);
     }
@@ -146,7 +148,7 @@ async fn signals_reach_the_group_of_the_agent() {
             tokio::time::sleep(Duration::from_millis(200)).await;
             process.signal(signal);
             let (exit, out, _) = finish(&mut process).await;
-            assert_eq!((exit, out.as_slice()), (Exit::Signal(number), b"up\n".as_slice()));
+            assert_eq!((exit, out.as_slice()), (ProcessExit::Signal(number), b"up\n".as_slice()));
             case.assert_no_survivors();
         }
     }
@@ -163,7 +165,7 @@ async fn an_agent_can_be_interrupted_where_the_host_ignores_interrupts() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         process.signal(Signal::Interrupt);
         let (exit, out, _) = finish(&mut process).await;
-        assert_eq!((exit, out.as_slice()), (Exit::Signal(2), b"up\n".as_slice()));
+        assert_eq!((exit, out.as_slice()), (ProcessExit::Signal(2), b"up\n".as_slice()));
         case.assert_no_survivors();
     }
 }
@@ -217,7 +219,7 @@ fn supervisor_of(process: &Process) -> i32 {
 
 #[tokio::test]
 async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
-    for (signal, expected) in [("TERM", Exit::Signal(9)), ("KILL", Exit::Lost)] {
+    for (signal, expected) in [("TERM", ProcessExit::Signal(9)), ("KILL", ProcessExit::Lost)] {
         let case = ProcessCase::new();
         let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
         case.await_processes(UNRULY_COUNT);
@@ -243,7 +245,7 @@ async fn the_supervisor_is_small_and_holds_nothing() {
     process.close_stdin();
     // The end of stdin arrives only if nobody else, the supervisor above all, holds it open.
     let (exit, ..) = finish(&mut process).await;
-    assert_eq!(exit, Exit::Code(1));
+    assert_eq!(exit, ProcessExit::Code(1));
     let cpu = process.ended().unwrap().supervisor_cpu;
     println!("processor time of the supervisor: {cpu:?} (unoptimised build: {})", cfg!(debug_assertions));
     assert!(cpu < Duration::from_millis(200));
@@ -262,7 +264,7 @@ async fn a_burst_before_the_exit_arrives_complete() {
         }
         assert!(process.unread());
         let (exit, out, err) = finish(&mut process).await;
-        assert_eq!((exit, out.len(), err.len()), (Exit::Code(0), 5_000_000, 3_000_000));
+        assert_eq!((exit, out.len(), err.len()), (ProcessExit::Code(0), 5_000_000, 3_000_000));
         assert!(out.iter().all(|byte| *byte == b'x') && err.iter().all(|byte| *byte == b'y'));
         assert!(!process.unread());
         case.assert_no_survivors();
@@ -271,7 +273,7 @@ async fn a_burst_before_the_exit_arrives_complete() {
 
 #[tokio::test]
 async fn a_slow_reader_loses_nothing() {
-    for via in [Via::TailedFile, Via::Pipe] {
+    for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let mut spawn = case.spawn("seq 1 200000; echo end >&2", supervised());
         spawn.stdout = via;
@@ -280,16 +282,16 @@ async fn a_slow_reader_loses_nothing() {
         let exit = loop {
             let mut bytes = Vec::new();
             match process.next(&mut bytes).await {
-                Happening::Bytes(Std::Out) => out.append(&mut bytes),
-                Happening::Bytes(Std::Err) => err.append(&mut bytes),
-                Happening::Exit(exit) => break exit,
+                ProcessEvent::Bytes(StdStream::Out) => out.append(&mut bytes),
+                ProcessEvent::Bytes(StdStream::Err) => err.append(&mut bytes),
+                ProcessEvent::Exit(exit) => break exit,
             }
             reads += 1;
             if reads < 100 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        assert_eq!((exit, err.as_slice()), (Exit::Code(0), b"end\n".as_slice()));
+        assert_eq!((exit, err.as_slice()), (ProcessExit::Code(0), b"end\n".as_slice()));
         let expected: String = (1..=200_000).map(|line| format!("{line}\n")).collect();
         assert!(out == expected.as_bytes(), "{via:?}: {} of {} bytes", out.len(), expected.len());
         case.assert_no_survivors();
@@ -298,7 +300,7 @@ async fn a_slow_reader_loses_nothing() {
 
 #[tokio::test]
 async fn a_million_lines_come_through() {
-    for via in [Via::TailedFile, Via::Pipe] {
+    for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let script = "yes 'a line of text, eighty bytes long, as an agent may write it: a delta, a number, x' | head -n 1000000";
         let mut spawn = case.spawn(script, supervised());
@@ -309,8 +311,8 @@ async fn a_million_lines_come_through() {
         let exit = loop {
             bytes.clear();
             match process.next(&mut bytes).await {
-                Happening::Bytes(_) => total += bytes.len(),
-                Happening::Exit(exit) => break exit,
+                ProcessEvent::Bytes(_) => total += bytes.len(),
+                ProcessEvent::Exit(exit) => break exit,
             }
         };
         let took = from.elapsed();
@@ -318,14 +320,14 @@ async fn a_million_lines_come_through() {
         println!(
             "{via:?}: a million lines, {total} bytes in {took:?}: {rate:.0} MB/s, start and end included"
         );
-        assert_eq!((exit, total), (Exit::Code(0), 82_000_000));
+        assert_eq!((exit, total), (ProcessExit::Code(0), 82_000_000));
         case.assert_no_survivors();
     }
 }
 
 #[tokio::test]
 async fn output_is_live() {
-    for via in [Via::TailedFile, Via::Pipe] {
+    for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         // The agent answers each line at once, on alternating streams.
         let script = "while read line; do echo $line; read line; echo $line >&2; done";
@@ -339,7 +341,10 @@ async fn output_is_live() {
             let mut bytes = Vec::new();
             while !bytes.ends_with(b"\n") {
                 let next = tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("an answer");
-                assert_eq!(next, Happening::Bytes(if turn % 2 == 0 { Std::Out } else { Std::Err }));
+                assert_eq!(
+                    next,
+                    ProcessEvent::Bytes(if turn % 2 == 0 { StdStream::Out } else { StdStream::Err })
+                );
             }
             assert_eq!(bytes, format!("{turn}\n").as_bytes());
             times.push(from.elapsed());
@@ -348,7 +353,7 @@ async fn output_is_live() {
         println!("{via:?}: there and back in {:?} (median), {:?} (worst)", times[50], times[99]);
         assert!(times[50] < Duration::from_millis(100));
         process.close_stdin();
-        assert_eq!(finish(&mut process).await.0, Exit::Code(0));
+        assert_eq!(finish(&mut process).await.0, ProcessExit::Code(0));
         case.assert_no_survivors();
     }
 }
@@ -371,7 +376,7 @@ async fn stdin_that_nobody_reads_holds_nothing_up() {
             let (exit, out, _) = finish(&mut process).await;
             assert_eq!(
                 (exit, String::from_utf8_lossy(&out).trim()),
-                (Exit::Code(0), expected.trim()),
+                (ProcessExit::Code(0), expected.trim()),
                 "{script}"
             );
             case.assert_no_survivors();
@@ -393,15 +398,15 @@ async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
             tokio::select! {
                 biased;
                 next = process.next(&mut bytes) => match next {
-                    Happening::Bytes(Std::Err) => err.append(&mut bytes),
-                    Happening::Bytes(Std::Out) => {}
-                    Happening::Exit(exit) => break exit,
+                    ProcessEvent::Bytes(StdStream::Err) => err.append(&mut bytes),
+                    ProcessEvent::Bytes(StdStream::Out) => {}
+                    ProcessEvent::Exit(exit) => break exit,
                 },
                 _ = ticker.tick() => ticks += 1,
             }
             assert!(from.elapsed() < LONG, "the flood has no end");
         };
-        assert_eq!((exit, err.as_slice()), (Exit::Code(7), b"seen\n".as_slice()));
+        assert_eq!((exit, err.as_slice()), (ProcessExit::Code(7), b"seen\n".as_slice()));
         assert!(ticks > 5, "{ticks} ticks in {:?}", from.elapsed());
         case.assert_no_survivors();
     }
@@ -416,11 +421,11 @@ async fn a_stream_that_a_script_cuts_goes_on() {
     for expected in ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"] {
         while bytes != expected.as_bytes() {
             let next = tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("more");
-            assert_eq!(next, Happening::Bytes(Std::Err));
+            assert_eq!(next, ProcessEvent::Bytes(StdStream::Err));
         }
         process.write(b"go\n".to_vec());
     }
-    assert_eq!(finish(&mut process).await.0, Exit::Code(0));
+    assert_eq!(finish(&mut process).await.0, ProcessExit::Code(0));
     case.assert_no_survivors();
 }
 
@@ -429,7 +434,7 @@ async fn the_exit_is_told_once() {
     let case = ProcessCase::new();
     let mut process = case.start("kill -11 $$", supervised());
     assert!(process.is_supervised() && process.ended().is_none());
-    assert_eq!(finish(&mut process).await.0, Exit::Signal(11));
+    assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(11));
     assert_eq!(process.pid(), None);
     process.signal(Signal::KillTree);
     let again = tokio::time::timeout(Duration::from_millis(50), process.next(&mut Vec::new())).await;
@@ -442,7 +447,7 @@ async fn a_process_may_move_to_another_task() {
     let case = ProcessCase::new();
     let mut process = case.start("echo moved", supervised());
     let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
-    assert_eq!((ended.0, ended.1.as_slice()), (Exit::Code(0), b"moved\n".as_slice()));
+    assert_eq!((ended.0, ended.1.as_slice()), (ProcessExit::Code(0), b"moved\n".as_slice()));
     case.assert_no_survivors();
 }
 
@@ -455,12 +460,12 @@ async fn a_dropped_wait_loses_nothing() {
     let exit = loop {
         assert!(Instant::now() < until, "no exit");
         match tokio::time::timeout(Duration::from_micros(500), process.next(&mut bytes)).await {
-            Ok(Happening::Exit(exit)) => break exit,
-            Ok(Happening::Bytes(_)) => {}
+            Ok(ProcessEvent::Exit(exit)) => break exit,
+            Ok(ProcessEvent::Bytes(_)) => {}
             Err(_) => dropped += 1,
         }
     };
-    assert_eq!((exit, bytes.as_slice()), (Exit::Code(0), b"1\n2\n3\n4\n5\n6\n7\n8\n".as_slice()));
+    assert_eq!((exit, bytes.as_slice()), (ProcessExit::Code(0), b"1\n2\n3\n4\n5\n6\n7\n8\n".as_slice()));
     assert!(dropped > 0, "no wait was dropped");
     case.assert_no_survivors();
 }
@@ -476,7 +481,7 @@ async fn a_run_inside_a_run_ends_with_the_outer_one() {
     let mut process = Process::spawn(spawn).unwrap();
     inner.await_processes(UNRULY_COUNT + 1);
     process.signal(Signal::KillTree);
-    assert_eq!(finish(&mut process).await.0, Exit::Signal(9));
+    assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(9));
     inner.assert_no_survivors();
     outer.assert_no_survivors();
 }

@@ -1,10 +1,10 @@
 //! Nothing survives when agentline, its supervisor or both are killed.
 #![cfg(target_os = "linux")]
 
-use agentline::process::{Exit, Happening, Isolation, Process, Supervisor};
-use agentline_mock::gemini::{Script, Step};
+use agentline::process::{Isolation, Process, ProcessEvent, ProcessExit, Supervisor};
+use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
-    ProcessCase, Stage,
+    ProcessCase, TestStage,
     kills::{Programs, Tally, Victim, carry_out, plan},
     needs_real_gemini, real_gemini, running_with,
 };
@@ -86,11 +86,11 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Reads until the exit.
-async fn finish(process: &mut Process) -> (Exit, String) {
+async fn finish(process: &mut Process) -> (ProcessExit, String) {
     let mut out = Vec::new();
     let all = async {
         loop {
-            if let Happening::Exit(exit) = process.next(&mut out).await {
+            if let ProcessEvent::Exit(exit) = process.next(&mut out).await {
                 return exit;
             }
         }
@@ -113,7 +113,7 @@ async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervis
     process.write(format!("{supervisor}\n").into_bytes());
     let (exit, out) = finish(&mut process).await;
     // The supervisor was not killed, for it tells the exit code, and neither was the init.
-    assert_eq!(exit, Exit::Code(7), "{out}");
+    assert_eq!(exit, ProcessExit::Code(7), "{out}");
     let words: Vec<u32> = out.split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert!(words[0] < 10 && words[1] == 1 && words[2] < 20 && words[3] < 10, "{out}");
 }
@@ -129,7 +129,7 @@ async fn a_stopped_supervisor_or_init_goes_on() {
         signal("-STOP", &[if stops_init { init } else { parent_of(init) }]);
         process.write(b"go\n".to_vec());
         // No order is given: only who looks finds out.
-        assert_eq!(finish(&mut process).await.0, Exit::Code(3), "{isolation:?} {stops_init}");
+        assert_eq!(finish(&mut process).await.0, ProcessExit::Code(3), "{isolation:?} {stops_init}");
         nothing_is_left(&case);
     }
 }
@@ -142,12 +142,12 @@ async fn a_lost_init_or_supervisor_ends_the_agent() {
             let mut process = start(&case, "(env -i setsid sleep $TAG &); echo up; sleep $TAG", isolation);
             let mut out = Vec::new();
             while out != b"up\n" {
-                assert!(matches!(process.next(&mut out).await, Happening::Bytes(_)));
+                assert!(matches!(process.next(&mut out).await, ProcessEvent::Bytes(_)));
             }
             let init = parent_of(process.pid().unwrap());
             signal("-9", &[if kills_init { init } else { parent_of(init) }]);
             let (exit, _) = finish(&mut process).await;
-            assert!(matches!(exit, Exit::Lost | Exit::Signal(9)), "{exit:?}");
+            assert!(matches!(exit, ProcessExit::Lost | ProcessExit::Signal(9)), "{exit:?}");
             nothing_is_left(&case);
         }
     }
@@ -260,7 +260,7 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
 }
 
 /// Starts the program on the real Gemini CLI, with a daemon that hides below it, and waits for that.
-fn gemini_with_daemon(stage: &Stage, case: &ProcessCase) -> Child {
+fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command
         .args([
@@ -305,9 +305,9 @@ fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
         let case = ProcessCase::new();
         let tag = &case.tag;
         let command = format!("(env -i setsid sleep {tag} >/dev/null 2>&1 &) ; sleep {tag}");
-        let stage = Stage::new(Script::new([
-            Step::call("run_shell_command", json!({"command": command})),
-            Step::text("Never said."),
+        let stage = TestStage::new(Script::new([
+            GeminiStep::call("run_shell_command", json!({"command": command})),
+            GeminiStep::text("Never said."),
         ]));
         let child = gemini_with_daemon(&stage, &case);
         let supervisor = child_of(child.id());

@@ -4,11 +4,11 @@ mod generated;
 
 use crate::host::Host;
 use agentline::{
-    PermissionAsk, PermissionMode as Mode, Policy, Pool, PoolOptions, RunRequest, Surface, ToolKind,
+    PermissionMode as Mode, PermissionRequest, Policy, Pool, PoolOptions, RunRequest, Surface, ToolKind,
     ToolStatus, Verdict,
 };
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, Told, needs_real_gemini, real_gemini, shown};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini, real_gemini, shown};
 use generated::Numbers;
 use serde_json::{Value, json};
 use std::{
@@ -31,7 +31,7 @@ struct Spelling {
 }
 
 /// What became of each call of a turn, by its number.
-fn ends(told: &Told) -> BTreeMap<usize, ToolStatus> {
+fn ends(told: &RunRecord) -> BTreeMap<usize, ToolStatus> {
     let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse().ok());
     let of = |record: &agentline::Record| match &record.event {
         agentline::Event::ToolResult { tool_use_id, status, .. } => Some((number(tool_use_id)?, *status)),
@@ -53,12 +53,12 @@ async fn no_spelling_of_a_refused_command_runs_in_gemini() {
     // A few run as well that the rule leaves alone, so that it is seen that commands run at all.
     let calls = spellings.iter().enumerate().map(|(at, s)| shell(&s.command.replace("victim", &of(at))));
     let calls = calls.chain([shell("echo one"), shell("touch made")]);
-    let stage = Stage::new(Script::new([Step::calls(calls), Step::text("said")]));
+    let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("said")]));
     for at in 0..spellings.len() {
         stage.file(&of(at), "x");
     }
     let request = stage.request("go").permission_mode(Mode::Bypass).deny("Bash(rm *)");
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     assert_eq!(told.outcome.surface, Some(Surface::Acp), "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     let ends = ends(&told);
@@ -87,9 +87,9 @@ async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
             write("src/no.txt"),
             write("yes.txt"),
         ];
-        [Step::calls(calls), Step::text("said")]
+        [GeminiStep::calls(calls), GeminiStep::text("said")]
     };
-    let stage = Stage::new(Script::new((0..4).flat_map(|_| calls())));
+    let stage = TestStage::new(Script::new((0..4).flat_map(|_| calls())));
     stage.file("victim", "x");
     let rules = ["Bash(rm:*)", "Write(src/**)"];
     let check = |path: &str, outcome: &Value| {
@@ -144,9 +144,9 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
         (write("src/hard.txt"), ToolStatus::Denied),
         (write("src/../other.txt"), ToolStatus::Denied),
     ];
-    let stage = Stage::new(Script::new([
-        Step::calls(cases.iter().map(|(call, _)| call.clone())),
-        Step::text("said"),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::calls(cases.iter().map(|(call, _)| call.clone())),
+        GeminiStep::text("said"),
     ]));
     let at = |path: &str| stage.workspace().join(path);
     for path in ["open.txt", "secret/key.txt", "src/here.txt", "elsewhere/here.txt", "precious.txt"] {
@@ -159,7 +159,7 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
     let request = stage.request("go").permission_mode(Mode::Default).allow("Write(src/**)");
     let request =
         request.deny("Read(secret/**)").deny("Bash(echo *)").allow("Bash(cat *)").allow("Read(open.txt)");
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     let ends = ends(&told);
     for (at, (call, status)) in cases.iter().enumerate() {
         assert_eq!(ends.get(&at), Some(status), "{call:?}\n{}", told.shown());
@@ -258,7 +258,7 @@ fn no_generated_command_that_runs_a_refused_program_is_permitted() {
     let (mut ran, count) = (0, number("AGENTLINE_RULES_COUNT", 400));
     for _ in 0..count {
         let command = generated::command(&mut numbers);
-        let mut ask = PermissionAsk::default();
+        let mut ask = PermissionRequest::default();
         (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(command.clone()));
         let refused = policy.decide(&ask, &|path| policy.resolve(path)).name() == "deny";
         let runs = runs_rm(&command, dir.path());

@@ -1,7 +1,7 @@
 //! A secret stays redacted however it is spelled or split.
 
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -355,17 +355,19 @@ fn the_real_gemini_cli_shows_no_secret_on_any_way_out() {
     let list = json!({"dir_path": "."});
     let script = || {
         Script::new([
-            Step::text(format!("{all}It begins {}", &KEY[..cut])).and_call("list_directory", list.clone()),
-            Step::text(format!("{} was the rest.", &KEY[cut..])).and_call("list_directory", list.clone()),
-            Step::text(format!("Another begins {}", &UNKNOWN[..cut]))
+            GeminiStep::text(format!("{all}It begins {}", &KEY[..cut]))
                 .and_call("list_directory", list.clone()),
-            Step::text(format!("{} was the rest. The end stays.", &UNKNOWN[cut..])),
+            GeminiStep::text(format!("{} was the rest.", &KEY[cut..]))
+                .and_call("list_directory", list.clone()),
+            GeminiStep::text(format!("Another begins {}", &UNKNOWN[..cut]))
+                .and_call("list_directory", list.clone()),
+            GeminiStep::text(format!("{} was the rest. The end stays.", &UNKNOWN[cut..])),
         ])
     };
     let program = real_gemini().expect("the real agent").path.to_string_lossy().into_owned();
     for (surface, format) in [("stream-json", "events"), ("acp", "json")] {
         let stage =
-            Stage::new(script()).env("GEMINI_API_KEY", Some(KEY)).env("GEMINI_CLI_PATH", Some(&program));
+            TestStage::new(script()).env("GEMINI_API_KEY", Some(KEY)).env("GEMINI_CLI_PATH", Some(&program));
         stage.file("key.txt", "nothing");
         let run = |args: &[&str]| shown(command(stage.variables(), &stage.workspace(), args));
         let tape = stage.outside().join("run.tape");

@@ -8,12 +8,12 @@ mod attacks;
 
 use crate::host::Host;
 use agentline::{
-    Agentline, Kind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Trust, Verdict,
-    detect::Here,
+    Agentline, FailureKind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Trust, Verdict,
+    detect::HostEnv,
 };
 use agentline_mock::{
     anthropic, openai, responses,
-    scripted::{Request, ScriptedModel, Step},
+    scripted::{ModelRequest, ModelStep, ScriptedModel},
 };
 use agentline_tests::{AcpStage, shown, skipped};
 use serde_json::json;
@@ -33,8 +33,8 @@ struct Target {
     variable: &'static str,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     model: fn(Self) -> io::Result<ScriptedModel>,
-    write: fn(&str) -> Step,
-    shell: fn(&str) -> Step,
+    write: fn(&str) -> ModelStep,
+    shell: fn(&str) -> ModelStep,
 }
 
 const CLAUDE: Target = Target {
@@ -42,8 +42,8 @@ const CLAUDE: Target = Target {
     variable: "CLAUDE_AGENT_ACP_PATH",
     stage: AcpStage::claude,
     model: |target| anthropic::model_by(move |request| target.answer(request)),
-    write: |path| Step::call("Write", json!({"file_path": path, "content": "x\n"})),
-    shell: |command| Step::call("Bash", json!({"command": command, "description": "d"})),
+    write: |path| ModelStep::call("Write", json!({"file_path": path, "content": "x\n"})),
+    shell: |command| ModelStep::call("Bash", json!({"command": command, "description": "d"})),
 };
 
 const CODEX: Target = Target {
@@ -51,8 +51,8 @@ const CODEX: Target = Target {
     variable: "CODEX_ACP_PATH",
     stage: AcpStage::codex,
     model: |target| responses::model_by(move |request| target.answer(request)),
-    write: |path| Step::plain_call("apply_patch", responses::add_file(path, "x\n")),
-    shell: |command| Step::call("exec_command", json!({"cmd": command})),
+    write: |path| ModelStep::plain_call("apply_patch", responses::add_file(path, "x\n")),
+    shell: |command| ModelStep::call("exec_command", json!({"cmd": command})),
 };
 
 const OPENCODE: Target = Target {
@@ -60,20 +60,20 @@ const OPENCODE: Target = Target {
     variable: "OPENCODE_PATH",
     stage: AcpStage::opencode,
     model: |target| openai::model_by(move |request| target.answer(request)),
-    write: |path| Step::call("write", json!({"filePath": path, "content": "x\n"})),
-    shell: |command| Step::call("bash", json!({"command": command, "description": "d"})),
+    write: |path| ModelStep::call("write", json!({"filePath": path, "content": "x\n"})),
+    shell: |command| ModelStep::call("bash", json!({"command": command, "description": "d"})),
 };
 
 impl Target {
     /// The model tries a command and a write, or looks at its environment and writes a script.
-    fn answer(self, request: &Request) -> Step {
+    fn answer(self, request: &ModelRequest) -> ModelStep {
         let looks = request.user_texts().iter().any(|text| text.contains(LOOK_AROUND));
         match (request.turn(), looks) {
             (0, true) => (self.shell)("env > env.out; git status > git.out"),
             (0, false) => (self.shell)("touch unasked"),
             (1, true) => (self.write)("script.ts"),
             (1, false) => (self.write)("unasked.txt"),
-            _ => Step::text("finished"),
+            _ => ModelStep::text("finished"),
         }
     }
 
@@ -112,7 +112,7 @@ impl Attacked {
     }
 
     fn agentline(&self) -> Agentline {
-        let here = Here::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
+        let here = HostEnv::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
         Agentline::new(here).program(self.target.name, &self.stage.agent.program)
     }
 
@@ -171,7 +171,12 @@ impl Attacked {
     fn assert_not_begun(&self, outcome: &Outcome, file: &str) {
         self.assert_untouched(outcome);
         let error = outcome.error.as_ref().expect("an error");
-        assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(outcome));
+        assert_eq!(
+            (outcome.verdict, error.kind),
+            (Verdict::Failed, FailureKind::Settings),
+            "{}",
+            shown(outcome)
+        );
         assert!(error.message.contains(file), "{}", shown(outcome));
         assert!(
             error.hint.as_deref().is_some_and(|hint| hint.contains("agentline trust")),

@@ -5,14 +5,14 @@
 use agentline::{
     Agentline, Content, Event, PermissionMode, Role,
     agent_cli::{
-        Capabilities, CapabilitySource, Execute, LoadError, capabilities, detect_cli, execute, load_messages,
-        load_messages_or_none,
+        CapabilitySource, CliCapabilities, Execute, LoadError, capabilities, detect_cli, execute,
+        load_messages, load_messages_or_none,
     },
     agents,
-    detect::Here,
+    detect::HostEnv,
 };
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, future::Future, sync::Mutex};
 
@@ -24,9 +24,9 @@ fn wait<T>(task: impl Future<Output = T>) -> T {
 fn say_hello_with_accept_edits() {
     needs_real_gemini!();
     let file = json!({"file_path": "hello.txt", "content": "hello\n"});
-    let stage = Stage::new(Script::new([
-        Step::call("write_file", file),
-        Step::text("Hello! {\"greeting\": \"hello\"}"),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("write_file", file),
+        GeminiStep::text("Hello! {\"greeting\": \"hello\"}"),
     ]));
     let agentline = stage.agentline();
     let request = stage.request("Say hello").permission_mode(PermissionMode::AcceptEdits);
@@ -81,7 +81,7 @@ fn say_hello_with_accept_edits() {
 #[test]
 fn what_fails_is_told_and_nothing_panics() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::daily_quota()));
+    let stage = TestStage::new(Script::always(GeminiStep::daily_quota()));
     let errors = Mutex::new(Vec::new());
     let call = Execute::new(stage.request("hi")).on_error(|why| errors.lock().unwrap().push(why.to_owned()));
     let result = wait(execute(&stage.agentline(), call));
@@ -94,7 +94,7 @@ fn what_fails_is_told_and_nothing_panics() {
 #[test]
 fn a_project_without_a_session_is_an_error_or_an_empty_list() {
     let folder = tempfile::tempdir().unwrap();
-    let agentline = Agentline::new(Here::new(BTreeMap::new(), folder.path().join("home"), folder.path()));
+    let agentline = Agentline::new(HostEnv::new(BTreeMap::new(), folder.path().join("home"), folder.path()));
     let error = load_messages(&agentline, "gemini", None, None).unwrap_err();
     let said = format!("No Gemini session found for project: {}", folder.path().display());
     assert_eq!(error.to_string(), said);
@@ -117,11 +117,11 @@ fn the_program_is_found_by_its_variable() {
     }
     let found = |path: &str| {
         let env = BTreeMap::from([("GEMINI_CLI_PATH".to_owned(), path.to_owned())]);
-        detect_cli(&Agentline::new(Here::new(env, folder.path().join("home"), folder.path())), "gemini")
+        detect_cli(&Agentline::new(HostEnv::new(env, folder.path().join("home"), folder.path())), "gemini")
     };
     assert_eq!(found(&program.to_string_lossy()), Some(program.clone()));
     assert_eq!(
-        detect_cli(&Agentline::new(Here::new(BTreeMap::new(), folder.path(), folder.path())), "nobody"),
+        detect_cli(&Agentline::new(HostEnv::new(BTreeMap::new(), folder.path(), folder.path())), "nobody"),
         None
     );
 }
@@ -129,7 +129,7 @@ fn the_program_is_found_by_its_variable() {
 #[test]
 fn capabilities_are_the_agent_s_own_word_where_it_tells() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([]));
+    let stage = TestStage::new(Script::new([]));
     let told = wait(capabilities(&stage.agentline(), "gemini")).unwrap();
     assert_eq!(told.source, CapabilitySource::Agent, "{told:?}");
     assert!(
@@ -148,10 +148,10 @@ fn capabilities_are_the_agent_s_own_word_where_it_tells() {
 #[test]
 fn the_table_knows_every_agent() {
     for agent in agents::AGENTS {
-        let table = Capabilities::of(*agent);
+        let table = CliCapabilities::of(*agent);
         assert_eq!((table.source, table.supports_models), (CapabilitySource::Table, true));
         assert!(table.supports_thinking, "{}", table.agent);
     }
-    let gemini = serde_json::to_value(Capabilities::of(agents::find("gemini").unwrap())).unwrap();
+    let gemini = serde_json::to_value(CliCapabilities::of(agents::find("gemini").unwrap())).unwrap();
     assert_eq!(gemini["models"][1], json!({"id": "gemini-2.5-pro", "name": "Gemini 2.5 Pro"}));
 }

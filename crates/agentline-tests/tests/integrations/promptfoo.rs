@@ -1,8 +1,8 @@
 //! The promptfoo provider in the real promptfoo, on the real Gemini CLI with a scripted model: whole evaluations, and their JSON.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{Evaluated, MODEL, PROVIDER, Promptfoo, Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn promptfoo() -> Promptfoo {
-    Promptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")).unwrap()
+fn promptfoo() -> InstalledPromptfoo {
+    InstalledPromptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")).unwrap()
 }
 
-fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> Stage {
-    Stage::with_model(ScriptedModel::matching(scripts).unwrap())
+fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> TestStage {
+    TestStage::with_model(GeminiModel::matching(scripts).unwrap())
 }
 
 /// A configuration with our provider, the prompt `{{say}}` and these test cases.
@@ -34,7 +34,7 @@ fn case(say: &str, options: Value) -> Value {
     json!({"description": say, "vars": {"say": say}, "options": options})
 }
 
-fn nothing_left(stage: &Stage) {
+fn nothing_left(stage: &TestStage) {
     let until = Instant::now() + Duration::from_secs(30);
     let mark = format!("HOME={}", stage.home().display());
     while !agentline_tests::survivors(&mark).is_empty() {
@@ -46,21 +46,27 @@ fn nothing_left(stage: &Stage) {
 #[test]
 fn what_the_plan_could_not_do_is_done_in_promptfoo() {
     needs_real_gemini!();
-    let note = || Step::call("write_file", json!({"file_path": "note.txt", "content": "remember\n"}));
+    let note = || GeminiStep::call("write_file", json!({"file_path": "note.txt", "content": "remember\n"}));
     let stage = stage([
-        ("two and two", Script::new([Step::text("4")])),
-        ("write a note", Script::new([note(), Step::text("Written.")])),
-        ("write unasked", Script::new([note(), Step::text("I could not.")])),
-        ("ask me", Script::new([note(), Step::text("Asked.")])),
-        ("a number", Script::new([Step::text("It is {\"n\": 4}.")])),
-        ("remember blue", Script::new([Step::text("I will.")])),
-        ("which colour", Script::new([Step::text("Blue.")])),
-        ("in pieces", Script::new([Step::text("one, ").and_text("two, ").and_text("three").chunk_delay(50)])),
+        ("two and two", Script::new([GeminiStep::text("4")])),
+        ("write a note", Script::new([note(), GeminiStep::text("Written.")])),
+        ("write unasked", Script::new([note(), GeminiStep::text("I could not.")])),
+        ("ask me", Script::new([note(), GeminiStep::text("Asked.")])),
+        ("a number", Script::new([GeminiStep::text("It is {\"n\": 4}.")])),
+        ("remember blue", Script::new([GeminiStep::text("I will.")])),
+        ("which colour", Script::new([GeminiStep::text("Blue.")])),
+        (
+            "in pieces",
+            Script::new([GeminiStep::text("one, ").and_text("two, ").and_text("three").chunk_delay(50)]),
+        ),
         (
             "add them",
-            Script::new([Step::call("mcp_agentline_add", json!({"a": 2, "b": 3})), Step::text("5")]),
+            Script::new([
+                GeminiStep::call("mcp_agentline_add", json!({"a": 2, "b": 3})),
+                GeminiStep::text("5"),
+            ]),
         ),
-        ("never end", Script::always(Step::call("list_directory", json!({"dir_path": "."})))),
+        ("never end", Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))),
     ]);
     fs::create_dir(stage.outside().join("notes")).unwrap();
     fs::write(stage.outside().join("hooks.mjs"), HOOKS).unwrap();
@@ -158,11 +164,11 @@ export const tools = [{
 #[test]
 fn many_prompts_share_one_host_and_none_loses_its_answer() {
     needs_real_gemini!();
-    let model = ScriptedModel::by_prompt(|request| {
+    let model = GeminiModel::by_prompt(|request| {
         let prompt = request.prompt();
-        Step::text(format!("answer {}", prompt.split_whitespace().last().unwrap_or_default()))
+        GeminiStep::text(format!("answer {}", prompt.split_whitespace().last().unwrap_or_default()))
     });
-    let stage = Stage::with_model(model.unwrap());
+    let stage = TestStage::with_model(model.unwrap());
     let cases: Vec<Value> = (1..=16).map(|n| case(&format!("question {n}"), json!({}))).collect();
     let started = stage.outside().join("hosts.txt");
     let binary = counting(&stage, &started);
@@ -184,7 +190,7 @@ fn many_prompts_share_one_host_and_none_loses_its_answer() {
 }
 
 /// A program that writes down each start of agentline's host before it becomes it.
-fn counting(stage: &Stage, file: &std::path::Path) -> String {
+fn counting(stage: &TestStage, file: &std::path::Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let script = stage.outside().join("counting");
     let agentline = env!("CARGO_BIN_EXE_agentline-under-test");
@@ -198,12 +204,12 @@ fn counting(stage: &Stage, file: &std::path::Path) -> String {
 fn failures_are_told_in_the_words_of_the_contract() {
     needs_real_gemini!();
     let stage = stage([
-        ("too often", Script::always(Step::rate_limited(Some(1)))),
-        ("all used up", Script::always(Step::daily_quota())),
-        ("say nothing", Script::always(Step::empty())),
-        ("hang", Script::always(Step::hang())),
-        ("no key", Script::always(Step::invalid_key())),
-        ("", Script::always(Step::text("fine"))),
+        ("too often", Script::always(GeminiStep::rate_limited(Some(1)))),
+        ("all used up", Script::always(GeminiStep::daily_quota())),
+        ("say nothing", Script::always(GeminiStep::empty())),
+        ("hang", Script::always(GeminiStep::hang())),
+        ("no key", Script::always(GeminiStep::invalid_key())),
+        ("", Script::always(GeminiStep::text("fine"))),
     ]);
     let cases = json!([
         case("too often", json!({"retry_patience_ms": 100})),
@@ -254,7 +260,7 @@ fn failures_are_told_in_the_words_of_the_contract() {
     nothing_left(&stage);
 }
 
-fn done_asking(stage: &Stage, words: &str) -> usize {
+fn done_asking(stage: &TestStage, words: &str) -> usize {
     stage.model.requests_to_main().iter().filter(|request| request.prompt().contains(words)).count()
 }
 
@@ -262,7 +268,7 @@ fn done_asking(stage: &Stage, words: &str) -> usize {
 fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
     needs_real_gemini!();
     let sleep = json!({"command": "echo up > up; sleep 600", "description": "wait"});
-    let stage = stage([("sleep", Script::always(Step::call("run_shell_command", sleep)))]);
+    let stage = stage([("sleep", Script::always(GeminiStep::call("run_shell_command", sleep)))]);
     let options = json!({"working_dir": "ws", "yolo": true});
     let cases = |n: usize| (0..n).map(|_| case("sleep", json!({}))).collect::<Vec<_>>();
     // promptfoo's own time for a test case aborts the call.
@@ -290,7 +296,7 @@ fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
 #[test]
 fn the_switches_of_the_cache_are_obeyed() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("not asked")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("not asked")))]);
     let log = stage.outside().join("host.jsonl");
     let options = json!({"agentline_bin": format!("{PROVIDER}/test/fake-host.mjs"), "host_env": {"FAKE_HOST_LOG": log}});
     let mut config = config(options, json!([case("hi", json!({}))]));
@@ -321,7 +327,7 @@ fn the_switches_of_the_cache_are_obeyed() {
 #[test]
 fn the_example_runs_offline_with_one_command() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("not this model")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("not this model")))]);
     let results = stage.outside().join("results.json");
     let mut command = Command::new(promptfoo().node());
     promptfoo().set_environment(&mut command, &stage);

@@ -5,8 +5,8 @@
 
 use agentline::{
     Agentline, Provider, ProviderError, ProviderResult, Verdict,
-    detect::Here,
-    provider::{Context, ErrorKind},
+    detect::HostEnv,
+    provider::{CallContext, ErrorKind},
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -72,13 +72,13 @@ impl Desk {
     }
 
     fn provider(&self, config: Value) -> Provider {
-        let here = Here::new(self.env.clone(), self.dir.path().join("home"), self.workspace());
+        let here = HostEnv::new(self.env.clone(), self.dir.path().join("home"), self.workspace());
         let agentline = Agentline::new(here).program("gemini", &self.program);
         Provider::new(agentline, config.as_object().cloned().unwrap()).unwrap()
     }
 
     fn generate(&self, config: Value) -> Result<ProviderResult, ProviderError> {
-        self.provider(config).generate("What is 2+2?", &Context::default(), None)
+        self.provider(config).generate("What is 2+2?", &CallContext::default(), None)
     }
 
     fn ok(&self) -> ProviderResult {
@@ -136,9 +136,10 @@ fn row_63_cli_not_found_names_the_install_url() {
     let mut desk = Desk::with_program(Path::new("/nonexistent/gemini"));
     desk.env.insert("PATH".into(), "/nonexistent".into());
     let provider = desk.provider(json!({}));
-    for error in
-        [provider.validate().unwrap_err(), provider.generate("hi", &Context::default(), None).unwrap_err()]
-    {
+    for error in [
+        provider.validate().unwrap_err(),
+        provider.generate("hi", &CallContext::default(), None).unwrap_err(),
+    ] {
         assert_eq!(error.kind, ErrorKind::NotFound);
         assert!(error.message.starts_with(INSTALL), "{}", error.message);
         assert!(error.message.contains("/nonexistent/gemini"), "{}", error.message);
@@ -347,7 +348,7 @@ fn timeout() {
     assert!(!error.outcome.expect("a run").text.is_empty(), "what was said is kept");
     assert!(begun.elapsed() < Duration::from_secs(60));
     desk.assert_nothing_left();
-    let context = Context::default().response_timeout(Duration::from_millis(700));
+    let context = CallContext::default().response_timeout(Duration::from_millis(700));
     let error = desk.provider(json!({})).generate("hi", &context, None).unwrap_err();
     assert!(error.message.contains("the timeout of 0.7 s"), "{error}");
 }
@@ -464,12 +465,12 @@ fn the_whole_environment_is_passed_and_a_list_narrows_it() {
 fn what_is_wrong_with_a_call_starts_nothing() {
     let desk = Desk::script("touch started");
     let provider = desk.provider(json!({}));
-    let refused = |prompt: &str, context: &Context| provider.generate(prompt, context, None).unwrap_err();
-    let error = refused(" ", &Context::default());
+    let refused = |prompt: &str, context: &CallContext| provider.generate(prompt, context, None).unwrap_err();
+    let error = refused(" ", &CallContext::default());
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Configuration, "`prompt`: is empty"));
-    let error = refused("hi", &Context::default().project_root("/nonexistent/project"));
+    let error = refused("hi", &CallContext::default().project_root("/nonexistent/project"));
     assert!(error.message.contains("`/nonexistent/project` is not a folder"), "{error}");
-    let error = refused("hi", &Context::default().prompt_file("missing.md"));
+    let error = refused("hi", &CallContext::default().prompt_file("missing.md"));
     assert!(error.message.contains("missing.md` cannot be read"), "{error}");
     assert!(!desk.workspace().join("started").exists());
 }
@@ -480,7 +481,7 @@ fn a_program_with_a_runtime_may_wait_or_not() {
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let context = Context::from_map(&Map::new()).unwrap();
+        let context = CallContext::from_map(&Map::new()).unwrap();
         assert_eq!(provider.generate("hi", &context, None).unwrap().response, "All done. 4");
         assert_eq!(provider.generate_async("hi", &context, None).await.unwrap().response, "All done. 4");
     });
@@ -492,7 +493,7 @@ fn dropping_a_call_ends_the_agent() {
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let context = Context::default();
+        let context = CallContext::default();
         let call = provider.generate_async("hi", &context, None);
         assert!(tokio::time::timeout(Duration::from_secs(3), call).await.is_err(), "it hangs");
         // The run clears up on its own; the runtime must only be there for it.

@@ -4,25 +4,25 @@
 
 use agentline::{
     Provider, ProviderError, ProviderResult, Verdict,
-    provider::{Context, ErrorKind},
+    provider::{CallContext, ErrorKind},
 };
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-fn writes(path: &str) -> Step {
-    Step::text("Writing. ").and_call("write_file", json!({"file_path": path, "content": "hi\n"}))
+fn writes(path: &str) -> GeminiStep {
+    GeminiStep::text("Writing. ").and_call("write_file", json!({"file_path": path, "content": "hi\n"}))
 }
 
 fn generate(
-    stage: &Stage,
+    stage: &TestStage,
     config: Value,
     prompt: &str,
-    context: &Context,
+    context: &CallContext,
 ) -> Result<ProviderResult, ProviderError> {
     let provider = Provider::new(stage.agentline(), config.as_object().cloned().unwrap()).unwrap();
     provider.validate().unwrap();
@@ -32,8 +32,8 @@ fn generate(
 #[test]
 fn an_empty_configuration_writes_a_file() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([writes("hello.txt"), Step::text("Done.")]));
-    let result = generate(&stage, json!({}), "Write hello.txt", &Context::default()).unwrap();
+    let stage = TestStage::new(Script::new([writes("hello.txt"), GeminiStep::text("Done.")]));
+    let result = generate(&stage, json!({}), "Write hello.txt", &CallContext::default()).unwrap();
     assert_eq!(
         serde_json::to_string(&result).unwrap(),
         r#"{"response":"Writing. Done.","files":{"hello.txt":null}}"#
@@ -45,12 +45,12 @@ fn an_empty_configuration_writes_a_file() {
 #[test]
 fn a_prompt_file_in_the_project_is_read_by_the_agent() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([
-        Step::call("read_file", json!({"file_path": "prompts/plan.md"})),
-        Step::text("Planned."),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("read_file", json!({"file_path": "prompts/plan.md"})),
+        GeminiStep::text("Planned."),
     ]));
     stage.file("prompts/plan.md", "Plan the 77 steps.\n");
-    let context = Context::default().project_root(stage.workspace()).prompt_file("prompts/plan.md");
+    let context = CallContext::default().project_root(stage.workspace()).prompt_file("prompts/plan.md");
     let result =
         generate(&stage, json!({"model": MODEL}), "not sent: the file stands for it", &context).unwrap();
     assert_eq!(result.response, "Planned.");
@@ -65,11 +65,11 @@ fn a_prompt_file_in_the_project_is_read_by_the_agent() {
 #[test]
 fn a_working_dir_wins_over_the_project_root() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([writes("here.txt"), Step::text("Done.")]));
+    let stage = TestStage::new(Script::new([writes("here.txt"), GeminiStep::text("Done.")]));
     let wins = stage.outside().join("wins");
     fs::create_dir(&wins).unwrap();
     let config = json!({"model": MODEL, "working_dir": wins});
-    let context = Context::default().project_root(stage.workspace());
+    let context = CallContext::default().project_root(stage.workspace());
     let result = generate(&stage, config, "Write here.txt", &context).unwrap();
     assert_eq!(result.files.keys().collect::<Vec<_>>(), ["here.txt"]);
     assert!(wins.join("here.txt").exists());
@@ -79,10 +79,10 @@ fn a_working_dir_wins_over_the_project_root() {
 #[test]
 fn the_project_root_is_where_the_agent_works() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([writes("there.txt"), Step::text("Done.")]));
+    let stage = TestStage::new(Script::new([writes("there.txt"), GeminiStep::text("Done.")]));
     let project = stage.outside().join("project");
     fs::create_dir(&project).unwrap();
-    let context = Context::default().project_root(&project);
+    let context = CallContext::default().project_root(&project);
     generate(&stage, json!({"model": MODEL}), "Write there.txt", &context).unwrap();
     assert!(project.join("there.txt").exists());
 }
@@ -90,10 +90,10 @@ fn the_project_root_is_where_the_agent_works() {
 #[test]
 fn a_system_prompt_stands_before_the_prompt_with_a_blank_line() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([Step::text("4")]));
+    let stage = TestStage::new(Script::new([GeminiStep::text("4")]));
     let provider =
         Provider::new(stage.agentline(), json!({"model": MODEL}).as_object().cloned().unwrap()).unwrap();
-    let result = provider.generate("What is 2+2?", &Context::default(), Some("Be brief.")).unwrap();
+    let result = provider.generate("What is 2+2?", &CallContext::default(), Some("Be brief.")).unwrap();
     assert_eq!(result.response, "4");
     let asked = stage.model.requests_to_main()[0].user_texts();
     assert_eq!(asked.last().map(String::as_str), Some("Be brief.\n\nWhat is 2+2?"));
@@ -103,15 +103,18 @@ fn a_system_prompt_stands_before_the_prompt_with_a_blank_line() {
 fn files_of_tools_and_shell_commands_are_listed_and_deleted_ones_are_not() {
     needs_real_gemini!();
     let replace = json!({"file_path": "b.txt", "instruction": "x", "old_string": "old", "new_string": "new"});
-    let stage = Stage::new(Script::new([
-        Step::calls([("write_file", json!({"file_path": "a.txt", "content": "a\n"})), ("replace", replace)]),
-        Step::call("run_shell_command", json!({"command": "rm gone.txt; echo c > c.txt"})),
-        Step::call("read_file", json!({"file_path": "missing.txt"})),
-        Step::text("Done."),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::calls([
+            ("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
+            ("replace", replace),
+        ]),
+        GeminiStep::call("run_shell_command", json!({"command": "rm gone.txt; echo c > c.txt"})),
+        GeminiStep::call("read_file", json!({"file_path": "missing.txt"})),
+        GeminiStep::text("Done."),
     ]));
     stage.file("b.txt", "old\n");
     stage.file("gone.txt", "x\n");
-    let result = generate(&stage, json!({"model": MODEL}), "Work.", &Context::default()).unwrap();
+    let result = generate(&stage, json!({"model": MODEL}), "Work.", &CallContext::default()).unwrap();
     assert_eq!(result.files.keys().collect::<Vec<_>>(), ["a.txt", "b.txt", "c.txt"]);
     assert_eq!(stage.read("b.txt").as_deref(), Some("new\n"));
 }
@@ -119,10 +122,10 @@ fn files_of_tools_and_shell_commands_are_listed_and_deleted_ones_are_not() {
 #[test]
 fn a_timeout_kills_the_agent() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::hang()));
+    let stage = TestStage::new(Script::always(GeminiStep::hang()));
     let begun = Instant::now();
-    let error =
-        generate(&stage, json!({"model": MODEL, "timeout": 12}), "Hang.", &Context::default()).unwrap_err();
+    let error = generate(&stage, json!({"model": MODEL, "timeout": 12}), "Hang.", &CallContext::default())
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     #[cfg(target_os = "linux")]
@@ -135,8 +138,8 @@ fn a_timeout_kills_the_agent() {
 #[test]
 fn a_missing_key_is_an_authentication_error() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([])).env("GEMINI_API_KEY", None);
-    let error = generate(&stage, json!({"model": MODEL}), "hi", &Context::default()).unwrap_err();
+    let stage = TestStage::new(Script::new([])).env("GEMINI_API_KEY", None);
+    let error = generate(&stage, json!({"model": MODEL}), "hi", &CallContext::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Authentication, "{error}");
     assert!(
         error
@@ -149,8 +152,8 @@ fn a_missing_key_is_an_authentication_error() {
 #[test]
 fn a_refused_key_is_an_authentication_error() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::invalid_key()));
-    let error = generate(&stage, json!({"model": MODEL}), "hi", &Context::default()).unwrap_err();
+    let stage = TestStage::new(Script::always(GeminiStep::invalid_key()));
+    let error = generate(&stage, json!({"model": MODEL}), "hi", &CallContext::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Authentication, "{error}");
     assert!(error.message.contains("API key not valid"), "{error}");
 }
@@ -158,22 +161,22 @@ fn a_refused_key_is_an_authentication_error() {
 #[test]
 fn an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::empty()));
-    let result = generate(&stage, json!({"model": MODEL}), "hi", &Context::default()).unwrap();
+    let stage = TestStage::new(Script::always(GeminiStep::empty()));
+    let result = generate(&stage, json!({"model": MODEL}), "hi", &CallContext::default()).unwrap();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"","files":{}}"#);
     assert_eq!(result.outcome.verdict, Verdict::Empty);
 
-    let stage = Stage::new(Script::always(Step::blocked()));
-    let error = generate(&stage, json!({"model": MODEL}), "hi", &Context::default()).unwrap_err();
+    let stage = TestStage::new(Script::always(GeminiStep::blocked()));
+    let error = generate(&stage, json!({"model": MODEL}), "hi", &CallContext::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Blocked, "{error}");
 }
 
 #[test]
 fn tools_that_a_mode_withholds_are_told_beside_the_answer() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::new([writes("hello.txt"), Step::text("I could not.")]));
+    let stage = TestStage::new(Script::new([writes("hello.txt"), GeminiStep::text("I could not.")]));
     let config = json!({"model": MODEL, "approval_mode": "default"});
-    let result = generate(&stage, config, "Write hello.txt", &Context::default()).unwrap();
+    let result = generate(&stage, config, "Write hello.txt", &CallContext::default()).unwrap();
     assert_eq!(result.response, "Writing. I could not.");
     assert!(result.files.is_empty());
     assert_eq!(result.denied().iter().map(|d| d.tool.as_str()).collect::<Vec<_>>(), ["Write"]);
@@ -183,8 +186,8 @@ fn tools_that_a_mode_withholds_are_told_beside_the_answer() {
 #[test]
 fn an_unknown_model_is_a_failure_with_its_exit_code() {
     needs_real_gemini!();
-    let stage = Stage::new(Script::always(Step::unknown_model()));
-    let error = generate(&stage, json!({"model": "no-such"}), "hi", &Context::default()).unwrap_err();
+    let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
+    let error = generate(&stage, json!({"model": "no-such"}), "hi", &CallContext::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Failed, "{error}");
     assert!(error.message.starts_with("Gemini CLI failed (exit "), "{error}");
     assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("`model`")), "{error}");

@@ -2,7 +2,7 @@
 //! real Gemini CLI with a scripted model. The tests themselves are in `integrations/python/tests`.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel, Step};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn on_a_fake_agent() {
 fn on_the_real_agent() {
     needs_real_gemini!();
     let Some(python) = Python::find() else { return skipped("the Python package on the real agent") };
-    let model = ScriptedModel::matching(scripts()).unwrap();
+    let model = GeminiModel::matching(scripts()).unwrap();
     let out = passes(
         pytest(&python, "gemini_cli")
             .env("AGENTLINE_TEST_GEMINI", real_gemini().unwrap().path)
@@ -79,55 +79,58 @@ fn on_the_real_agent() {
 /// What the model answers, by words of the prompt.
 fn scripts() -> Vec<(&'static str, Script)> {
     let write = |file: &str, content: &str| json!({"file_path": file, "content": content});
-    let hand_in = |value| Step::call("mcp_agentline_structured_output", json!({ "data": value }));
+    let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));
     let review = |issues| hand_in(json!({"summary": "Small and clear.", "issues": issues, "score": 9}));
     let mend = json!({
         "file_path": "b.txt", "instruction": "Mend it.", "old_string": "two", "new_string": "two, mended",
     });
     vec![
-        ("plan.md", Script::always(Step::text("I have read the plan."))),
-        ("greet me", Script::always(Step::text("Hello ").and_text("from the model."))),
-        ("say goodbye", Script::always(Step::text("Goodbye."))),
+        ("plan.md", Script::always(GeminiStep::text("I have read the plan."))),
+        ("greet me", Script::always(GeminiStep::text("Hello ").and_text("from the model."))),
+        ("say goodbye", Script::always(GeminiStep::text("Goodbye."))),
         (
             "use my tool",
             Script::new([
-                Step::call("mcp_shop_lookup", json!({"order": 7})),
-                Step::call("mcp_shop_lookup", json!({"order": 8})),
-                Step::text("One was sent, the other is not there."),
+                GeminiStep::call("mcp_shop_lookup", json!({"order": 7})),
+                GeminiStep::call("mcp_shop_lookup", json!({"order": 8})),
+                GeminiStep::text("One was sent, the other is not there."),
             ]),
         ),
         (
             "use a tool of",
             Script::new([
-                Step::call("mcp_agentline_lookup", json!({"order": 7})),
-                Step::text("It was sent."),
+                GeminiStep::call("mcp_agentline_lookup", json!({"order": 7})),
+                GeminiStep::text("It was sent."),
             ]),
         ),
         (
             "write two files",
             Script::new([
-                Step::text("I begin.")
+                GeminiStep::text("I begin.")
                     .and_call("write_file", write("a.txt", "one\n"))
                     .and_call("write_file", write("b.txt", "two\n")),
-                Step::call("replace", mend),
-                Step::text("Both are written."),
+                GeminiStep::call("replace", mend),
+                GeminiStep::text("Both are written."),
             ]),
         ),
         (
             "ask before you write",
-            Script::new([Step::call("write_file", write("asked.txt", "x")), Step::text("I may not.")]),
+            Script::new([
+                GeminiStep::call("write_file", write("asked.txt", "x")),
+                GeminiStep::text("I may not."),
+            ]),
         ),
-        ("the second part is missing", Script::always(Step::text("And here is the second."))),
-        ("do both parts", Script::always(Step::text("Here is the first part."))),
+        ("the second part is missing", Script::always(GeminiStep::text("And here is the second."))),
+        ("do both parts", Script::always(GeminiStep::text("Here is the first part."))),
         (
             "review the changes",
             Script::new([
                 review(json!("none")),
                 review(json!(["no test"])),
-                Step::text("I have handed it in."),
+                GeminiStep::text("I have handed it in."),
             ]),
         ),
-        ("hang", Script::always(Step::hang())),
-        ("refuse my key", Script::always(Step::invalid_key())),
+        ("hang", Script::always(GeminiStep::hang())),
+        ("refuse my key", Script::always(GeminiStep::invalid_key())),
     ]
 }

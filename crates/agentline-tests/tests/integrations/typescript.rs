@@ -2,9 +2,9 @@
 //! the compiler over its types and over what those runs said.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
-    FakeStage, MODEL, Stage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors,
+    FakeStage, MODEL, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors,
 };
 use serde_json::json;
 use std::{
@@ -54,35 +54,44 @@ fn nothing_left(mark: &str) {
 }
 
 /// What the model answers to each prompt of the tests and of the README.
-fn model() -> ScriptedModel {
+fn model() -> GeminiModel {
     let hello = || json!({"file_path": "hello.txt", "content": "hello\n"});
     let weather = || {
         Script::new([
-            Step::call("run_shell_command", json!({"command": "rm -rf build"})),
-            Step::call("mcp_agentline_weather", json!({"city": "Paris"})),
-            Step::call("mcp_agentline_structured_output", json!({"data": {"degrees": 21}})),
-            Step::text("It is mild."),
+            GeminiStep::call("run_shell_command", json!({"command": "rm -rf build"})),
+            GeminiStep::call("mcp_agentline_weather", json!({"city": "Paris"})),
+            GeminiStep::call("mcp_agentline_structured_output", json!({"data": {"degrees": 21}})),
+            GeminiStep::text("It is mild."),
         ])
     };
-    ScriptedModel::matching([
+    GeminiModel::matching([
         (
             "Say hello",
-            Script::new([Step::call("write_file", hello()), Step::text("Hello! {\"greeting\": \"hello\"}")]),
+            Script::new([
+                GeminiStep::call("write_file", hello()),
+                GeminiStep::text("Hello! {\"greeting\": \"hello\"}"),
+            ]),
         ),
-        ("Write hello.txt", Script::new([Step::call("write_file", hello()), Step::text("It is written.")])),
+        (
+            "Write hello.txt",
+            Script::new([GeminiStep::call("write_file", hello()), GeminiStep::text("It is written.")]),
+        ),
         ("weather in Paris", weather()),
-        ("My name is Ada", Script::always(Step::text("Good day, Ada."))),
-        ("What is my name", Script::always(Step::text("Ada"))),
-        ("Wait for me", Script::always(Step::call("run_shell_command", json!({"command": "sleep 621"})))),
-        ("Exceed the quota", Script::always(Step::daily_quota())),
-        ("", Script::always(Step::text("Hm."))),
+        ("My name is Ada", Script::always(GeminiStep::text("Good day, Ada."))),
+        ("What is my name", Script::always(GeminiStep::text("Ada"))),
+        (
+            "Wait for me",
+            Script::always(GeminiStep::call("run_shell_command", json!({"command": "sleep 621"}))),
+        ),
+        ("Exceed the quota", Script::always(GeminiStep::daily_quota())),
+        ("", Script::always(GeminiStep::text("Hm."))),
     ])
     .unwrap()
 }
 
 /// A stage of the real agent, with all that a program in Node.js finds there.
-fn real_stage() -> (Stage, BTreeMap<String, String>, String) {
-    let stage = Stage::with_model(model());
+fn real_stage() -> (TestStage, BTreeMap<String, String>, String) {
+    let stage = TestStage::with_model(model());
     let mark = stage.outside().to_string_lossy().into_owned();
     let mut variables = stage.variables().clone();
     let gemini = real_gemini().unwrap().path;

@@ -5,7 +5,7 @@
 //! much as an ordinary one of the same structure, measured side by side. Nothing is optimised here, so that the bound is
 //! looser than the true ratios, which the benchmark `scanners` prints.
 
-use agentline_tests::scanners::{SCANNERS, Scanner, hostile_texts};
+use agentline_tests::scanners::{SCANNERS, ScannerUnderTest, hostile_texts};
 
 const SIZES: [usize; 2] = [8_000, 32_000];
 const MOST_GROWTH: f64 = 8.0;
@@ -31,7 +31,7 @@ fn time_grows_with_the_length_of_the_text_alone() {
 }
 
 /// What is wrong with the times of these texts.
-fn problem(scanner: &Scanner, short: &str, long: &str) -> Option<String> {
+fn problem(scanner: &ScannerUnderTest, short: &str, long: &str) -> Option<String> {
     let (first, second, plain) = (scanner.time(short, 1), scanner.time(long, 1), scanner.plain_time(long, 1));
     let (growth, ratio) = (second / first.max(SHORTEST), second / plain.max(SHORTEST));
     (growth > MOST_GROWTH || ratio > MOST_RATIO).then(|| format!("grows {growth:.1} times, ratio {ratio:.1}"))

@@ -1,8 +1,8 @@
 //! A stage for the examples: the real Gemini CLI, a scripted model on loopback, a home and a workspace of their own. Your
 //! own program needs none of this: it begins with `Agentline::from_env()`.
 
-use agentline::{Agentline, agents, detect::Here, install};
-use agentline_mock::gemini::{SETTINGS, Script, ScriptedModel};
+use agentline::{Agentline, agents, detect::HostEnv, install};
+use agentline_mock::gemini::{GeminiModel, SETTINGS, Script};
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
 /// Everything that an example needs; removed with it.
@@ -12,7 +12,7 @@ pub(crate) struct Stage {
     /// Where the agent works.
     pub(crate) workspace: PathBuf,
     _dir: tempfile::TempDir,
-    _model: ScriptedModel,
+    _model: GeminiModel,
 }
 
 /// Sets the stage: installs the agent if need be, and starts a model that plays this script.
@@ -20,8 +20,8 @@ pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;
     let program =
-        install::ensure(agent, agent.card().pinned, user.here(), &mut |progress| eprintln!("{progress}"))?;
-    let model = ScriptedModel::start(script)?;
+        install::ensure(agent, agent.info().pinned, user.here(), &mut |progress| eprintln!("{progress}"))?;
+    let model = GeminiModel::start(script)?;
     let dir = tempfile::tempdir()?;
     let (home, workspace) = (dir.path().join("home"), dir.path().join("work"));
     fs::create_dir_all(home.join(".gemini"))?;
@@ -29,6 +29,6 @@ pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     fs::write(home.join(".gemini/settings.json"), SETTINGS)?;
     let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
     env.insert("PATH".into(), std::env::var("PATH")?);
-    let agentline = Agentline::new(Here::new(env, &home, &workspace)).program("gemini", program.path);
+    let agentline = Agentline::new(HostEnv::new(env, &home, &workspace)).program("gemini", program.path);
     Ok(Stage { agentline, workspace, _dir: dir, _model: model })
 }

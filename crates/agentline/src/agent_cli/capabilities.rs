@@ -19,7 +19,7 @@ pub enum CapabilitySource {
 /// The features that an agent supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Capabilities {
+pub struct CliCapabilities {
     /// The id of the agent.
     pub agent: &'static str,
     /// Whether the agent has slash commands.
@@ -36,14 +36,14 @@ pub struct Capabilities {
     pub source: CapabilitySource,
 }
 
-impl Capabilities {
+impl CliCapabilities {
     /// Returns the capabilities listed in the built-in table of an agent.
     #[must_use]
     pub fn of(agent: &dyn Agent) -> Self {
-        let has = agent.repertoire();
+        let has = agent.features();
         let models = has.models.iter().map(|(id, name)| ModelInfo::new(*id, Some((*name).to_owned())));
         Self {
-            agent: agent.card().id,
+            agent: agent.info().id,
             supports_slash_commands: has.slash_commands,
             supports_models: true,
             models: models.collect(),
@@ -61,10 +61,10 @@ impl Capabilities {
 ///
 /// # Errors
 /// Fails if the agent is unknown.
-pub async fn capabilities(agentline: &Agentline, agent: &str) -> Result<Capabilities, Error> {
+pub async fn capabilities(agentline: &Agentline, agent: &str) -> Result<CliCapabilities, Error> {
     let known = known(agentline, agent)?;
-    let mut capabilities = Capabilities::of(known);
-    let mut request = RunRequest::new("open").agent(known.card().id).surface(Surface::Acp);
+    let mut capabilities = CliCapabilities::of(known);
+    let mut request = RunRequest::new("open").agent(known.info().id).surface(Surface::Acp);
     request.temporary_workspace = true;
     if let Ok(session) = agentline.session(request).await {
         if !session.models().is_empty() {

@@ -11,7 +11,7 @@ const MAGIC: &str = "agentline.cache/1 ";
 /// The metadata of a stored run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Meta {
+pub(super) struct CacheEntryMeta {
     pub(super) key: String,
     /// Time of storage in seconds since the Unix epoch.
     pub(super) stored_at: u64,
@@ -23,7 +23,7 @@ pub(super) struct Meta {
     /// Length of the event lines in bytes.
     pub(super) events: usize,
     /// The files that the run changed in its workspace.
-    pub(super) files: Vec<Changed>,
+    pub(super) files: Vec<ChangedFile>,
     /// The digest of the whole workspace after the run.
     pub(super) after: String,
 }
@@ -31,10 +31,10 @@ pub(super) struct Meta {
 /// A file that a run changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Changed {
+pub(super) struct ChangedFile {
     /// The path relative to the workspace, separated by `/`.
     pub(super) path: String,
-    pub(super) what: What,
+    pub(super) what: ChangedContent,
     /// The permission bits.
     pub(super) mode: Option<u32>,
     /// The length of the content in bytes.
@@ -44,7 +44,7 @@ pub(super) struct Changed {
 /// What exists at the path after the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum What {
+pub(super) enum ChangedContent {
     #[default]
     File,
     Link,
@@ -53,14 +53,14 @@ pub(super) enum What {
 
 /// A decoded entry.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) meta: Meta,
+pub(super) struct CacheEntry {
+    pub(super) meta: CacheEntryMeta,
     bytes: Vec<u8>,
     events_at: usize,
 }
 
 /// Encodes an entry.
-pub(super) fn encode(meta: &Meta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn encode(meta: &CacheEntryMeta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8> {
     let mut body = serde_json::to_vec(meta).unwrap_or_default();
     body.push(b'\n');
     body.extend_from_slice(events);
@@ -70,7 +70,7 @@ pub(super) fn encode(meta: &Meta, events: &[u8], contents: &[Vec<u8>]) -> Vec<u8
     bytes
 }
 
-impl Entry {
+impl CacheEntry {
     /// Decodes an entry; `None` if it is damaged or belongs to another key.
     pub(super) fn decode(bytes: Vec<u8>, key: &str) -> Option<Self> {
         let head_end = memchr::memchr(b'\n', &bytes)?;
@@ -80,7 +80,7 @@ impl Entry {
             return None;
         }
         let meta_end = memchr::memchr(b'\n', body)?;
-        let meta: Meta = serde_json::from_slice(&body[..meta_end]).ok()?;
+        let meta: CacheEntryMeta = serde_json::from_slice(&body[..meta_end]).ok()?;
         let events_at = head_end + 1 + meta_end + 1;
         let files_at = events_at.checked_add(meta.events)?;
         let end = meta.files.iter().try_fold(files_at, |end, file| end.checked_add(file.bytes))?;
@@ -96,7 +96,7 @@ impl Entry {
     }
 
     /// Returns each file with its content.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&Changed, &[u8])> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (&ChangedFile, &[u8])> {
         let mut at = self.events_at + self.meta.events;
         self.meta.files.iter().map(move |file| {
             let content = &self.bytes[at..][..file.bytes];
@@ -111,19 +111,23 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let file = |path: &str, bytes| Changed { path: path.into(), bytes, ..Changed::default() };
-        let meta =
-            Meta { key: "k".into(), events: 4, files: vec![file("a", 2), file("b", 0)], ..Meta::default() };
+        let file = |path: &str, bytes| ChangedFile { path: path.into(), bytes, ..ChangedFile::default() };
+        let meta = CacheEntryMeta {
+            key: "k".into(),
+            events: 4,
+            files: vec![file("a", 2), file("b", 0)],
+            ..CacheEntryMeta::default()
+        };
         encode(&meta, b"{}\n\n", &[b"\0\n".to_vec(), Vec::new()])
     }
 
     #[test]
     fn what_was_written_is_read() {
-        let entry = Entry::decode(sample(), "k").unwrap();
+        let entry = CacheEntry::decode(sample(), "k").unwrap();
         assert_eq!(entry.events(), "{}\n\n");
         let files: Vec<(&str, &[u8])> = entry.files().map(|(file, bytes)| (&*file.path, bytes)).collect();
         assert_eq!(files, [("a", &b"\0\n"[..]), ("b", b"")]);
-        assert!(Entry::decode(sample(), "another").is_none());
+        assert!(CacheEntry::decode(sample(), "another").is_none());
     }
 
     #[test]
@@ -132,13 +136,16 @@ mod tests {
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;
-            assert!(Entry::decode(bad, "k").is_none(), "byte {at}");
-            assert!(Entry::decode(good[..at].to_vec(), "k").is_none(), "cut at {at}");
+            assert!(CacheEntry::decode(bad, "k").is_none(), "byte {at}");
+            assert!(CacheEntry::decode(good[..at].to_vec(), "k").is_none(), "cut at {at}");
         }
-        assert!(Entry::decode([good, b"x".to_vec()].concat(), "k").is_none());
-        let long = |bytes| Changed { bytes, ..Changed::default() };
-        let meta =
-            Meta { key: "k".into(), files: vec![long(usize::MAX), long(1), long(1)], ..Meta::default() };
-        assert!(Entry::decode(encode(&meta, b"", &[b"x".to_vec()]), "k").is_none());
+        assert!(CacheEntry::decode([good, b"x".to_vec()].concat(), "k").is_none());
+        let long = |bytes| ChangedFile { bytes, ..ChangedFile::default() };
+        let meta = CacheEntryMeta {
+            key: "k".into(),
+            files: vec![long(usize::MAX), long(1), long(1)],
+            ..CacheEntryMeta::default()
+        };
+        assert!(CacheEntry::decode(encode(&meta, b"", &[b"x".to_vec()]), "k").is_none());
     }
 }

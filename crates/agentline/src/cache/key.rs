@@ -10,12 +10,12 @@ use crate::{
     error::Error,
     options::RunOptions,
     pool::key::PRIVATE,
-    ready::{Asked, NO_SESSION},
+    ready::{NO_SESSION, ResolvedRun},
     regular_file::read_regular,
     run::Launched,
-    snapshot::prints::Prints,
+    snapshot::prints::FilePrints,
 };
-use agentline_core::{Launch, RunRequest, Veil, Who};
+use agentline_core::{Launch, Redactor, RunInfo, RunRequest};
 use std::{
     fmt::Write as _,
     fs,
@@ -60,26 +60,26 @@ const VOLATILE: &[&str] = &[
 ];
 
 /// The key of a run that can be cached, with what is needed to store or replay it.
-pub(super) struct Question {
+pub(super) struct CacheKey {
     pub(super) key: String,
     pub(super) cwd: PathBuf,
     /// Whether the workspace is created for the run and removed with it.
     pub(super) is_temporary: bool,
     /// The state of the workspace before the run.
-    pub(super) before: Prints,
+    pub(super) before: FilePrints,
     /// Paths in the workspace that are not the agent's work.
     pub(super) own: Vec<PathBuf>,
     /// Canonical names of agentline's own tools, which do not make a run irreproducible.
     pub(super) harmless: Vec<String>,
-    pub(super) who: Who,
+    pub(super) who: RunInfo,
     pub(super) launched: Launched,
     pub(super) secrets: Vec<String>,
-    pub(super) veil: Veil,
+    pub(super) redactor: Redactor,
 }
 
 /// The result of computing a key.
-pub(super) enum Answer {
-    Key(Box<Question>),
+pub(super) enum KeyResult {
+    Key(Box<CacheKey>),
     /// The run cannot be cached.
     Not {
         reason: String,
@@ -90,19 +90,19 @@ pub(super) enum Answer {
 }
 
 /// Computes the key of a run. Blocks.
-pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions) -> Answer {
+pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions) -> KeyResult {
     let wish = request.cache.clone();
     if let Some(reason) = why_not(&request, options, wish.impure) {
-        return Answer::Not { reason: reason.into(), warn: false };
+        return KeyResult::Not { reason: reason.into(), warn: false };
     }
     let asked = match inner.ask_with(request, |agent| inner.memory.finds.detect(inner, agent)) {
         Ok(Ok(asked)) => asked,
         // The run fails before it starts.
-        Ok(Err(_)) | Err(_) => return Answer::Unclear,
+        Ok(Err(_)) | Err(_) => return KeyResult::Unclear,
     };
     match with_launch(inner, asked, options, wish.impure) {
         Ok(answer) => answer,
-        Err(_) => Answer::Unclear,
+        Err(_) => KeyResult::Unclear,
     }
 }
 
@@ -129,38 +129,43 @@ fn reads_pipe(request: &RunRequest) -> bool {
     named.any(|path| path.metadata().is_ok_and(|found| !found.is_file()))
 }
 
-fn with_launch(inner: &Inner, mut asked: Asked, options: &RunOptions, impure: bool) -> Result<Answer, Error> {
+fn with_launch(
+    inner: &Inner,
+    mut asked: ResolvedRun,
+    options: &RunOptions,
+    impure: bool,
+) -> Result<KeyResult, Error> {
     let options = inner.with_schema(&mut asked, options)?;
     let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
     if !launch.servers.is_empty() && !impure {
-        return Ok(Answer::Not { reason: "it has MCP servers".into(), warn: false });
+        return Ok(KeyResult::Not { reason: "it has MCP servers".into(), warn: false });
     }
     let is_temporary = asked.temporary.is_some();
     let mut own = launch.folders.clone();
     own.extend([inner.here.cache.clone(), inner.active_runs()]);
     own.extend(asked.plan.request.cache.path.as_ref().map(|path| inner.here.cwd.join(path)));
-    let prints = |folder: &Path| Prints::take(folder, &own, &inner.memory.files);
+    let prints = |folder: &Path| FilePrints::take(folder, &own, &inner.memory.files);
     let mut text = Digester::default();
     let before = match is_temporary {
-        true => Ok(Prints::default()),
+        true => Ok(FilePrints::default()),
         false => prints(&asked.cwd),
     };
     let before = match before {
         Ok(before) => before,
-        Err(reason) => return Ok(Answer::Not { reason, warn: true }),
+        Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
     };
     before.digest(&mut text);
     for folder in &asked.plan.request.include_directories {
         match prints(&inner.here.cwd.join(folder)) {
             Ok(prints) => prints.digest(&mut text),
-            Err(reason) => return Ok(Answer::Not { reason, warn: true }),
+            Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
         }
     }
     write_request(inner, &asked, &options, &mut text);
     write_launch(&asked, &launch, &mut text);
     write_instructions(&asked, &launch, &inner.here.home, &mut text);
-    let veil = Veil::new(&launch.secrets);
-    Ok(Answer::Key(Box::new(Question {
+    let redactor = Redactor::new(&launch.secrets);
+    Ok(KeyResult::Key(Box::new(CacheKey {
         key: hex(&text.finish()),
         cwd: asked.cwd,
         is_temporary,
@@ -168,21 +173,21 @@ fn with_launch(inner: &Inner, mut asked: Asked, options: &RunOptions, impure: bo
         own,
         harmless: if options.tools.is_none() { asked.plan.request.own_tools } else { Vec::new() },
         who: asked.who,
-        launched: Launched::of(&launch, &veil),
-        veil,
+        launched: Launched::of(&launch, &redactor),
+        redactor,
         secrets: launch.secrets,
     })))
 }
 
 /// Adds the request to the digest, except timeouts and names, which do not affect a finished answer.
-fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut Digester) {
+fn write_request(inner: &Inner, asked: &ResolvedRun, options: &RunOptions, text: &mut Digester) {
     let mut request = asked.plan.request.clone();
     let files: Vec<PathBuf> = request.attachments.drain(..).chain(request.prompt_file.clone()).collect();
     let patient = Duration::ZERO;
     (request.timeout, request.idle_timeout, request.tool_timeout) = (patient, patient, patient);
     (request.startup_timeout, request.retry_patience, request.quiet_period) = (patient, patient, None);
     (request.deadline, request.name, request.output_schema) = (None, None, None);
-    (request.working_dir, request.cache) = (None, agentline_core::CacheWish::default());
+    (request.working_dir, request.cache) = (None, agentline_core::CachePolicy::default());
     text.bytes(&serde_json::to_vec(&request).unwrap_or_default());
     for file in files {
         text.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
@@ -191,14 +196,15 @@ fn write_request(inner: &Inner, asked: &Asked, options: &RunOptions, text: &mut 
     }
     let schema = options.schema.as_ref().map(|schema| schema.document().to_string());
     // Writing to a digest cannot fail.
-    let _ = write!(text, "{schema:?}\0{:?}\0{}\0", options.judge.is_some(), options.until.is_some());
+    let _ =
+        write!(text, "{schema:?}\0{:?}\0{}\0", options.permission_handler.is_some(), options.until.is_some());
     for tool in options.tools.iter().flat_map(|tools| tools.described()) {
         text.bytes(tool.as_bytes());
     }
 }
 
 /// Adds the launch to the digest.
-fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
+fn write_launch(asked: &ResolvedRun, launch: &Launch, text: &mut Digester) {
     let here = asked.cwd.to_string_lossy();
     // A temporary workspace has a different path each time.
     let plain = |said: String| match asked.temporary {
@@ -213,7 +219,7 @@ fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
     };
     let env: Vec<_> = launch.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
     let Launch { program, args, proof, talk, agent_home, mode, model, servers, meta, stdin, .. } = launch;
-    let who = (asked.agent.card().id, asked.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
+    let who = (asked.agent.info().id, asked.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
     text.bytes(plain(format!("{who:?}{program:?}{args:?}{env:?}{proof:?}{talk:?}{agent_home:?}")).as_bytes());
     text.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
     if asked.temporary.is_none() {
@@ -236,13 +242,13 @@ fn write_launch(asked: &Asked, launch: &Launch, text: &mut Digester) {
 
 /// Adds the files that the agent reads by itself: instructions in its home that the launch links to, and those in the
 /// directories above the workspace.
-fn write_instructions(asked: &Asked, launch: &Launch, home: &Path, text: &mut Digester) {
+fn write_instructions(asked: &ResolvedRun, launch: &Launch, home: &Path, text: &mut Digester) {
     let is_text = |path: &Path| {
         path.extension().is_some_and(|ending| ending == "md") || path.file_name().is_some_and(|n| n == ".env")
     };
     let linked = launch.links.iter().map(|(_, to)| to.clone()).filter(|to| is_text(to));
     let above = asked.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
-    let above = above.flat_map(|folder| asked.agent.card().instructions.iter().map(|name| folder.join(name)));
+    let above = above.flat_map(|folder| asked.agent.info().instructions.iter().map(|name| folder.join(name)));
     let above: Vec<PathBuf> = if asked.temporary.is_some() { Vec::new() } else { above.collect() };
     for path in linked.chain(above) {
         let is_short = |about: &fs::Metadata| about.is_file() && about.len() <= LONGEST_INSTRUCTIONS;

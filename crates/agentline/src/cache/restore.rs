@@ -1,14 +1,14 @@
 //! Writes the files of a stored run: all of them or none.
 
 use super::{
-    entry::{Changed, Entry, What},
-    key::Question,
+    entry::{CacheEntry, ChangedContent, ChangedFile},
+    key::CacheKey,
 };
 use crate::{
     agentline::Inner,
     digest::{Digester, hex},
     regular_file::read_regular,
-    snapshot::{ActiveRun, prints::Prints},
+    snapshot::{ActiveWorkspace, prints::FilePrints},
 };
 use std::{
     fs, io,
@@ -19,13 +19,13 @@ use std::{
 ///
 /// # Errors
 /// Fails if a file cannot be written or the workspace does not match. The changes are undone as far as possible.
-pub(super) fn restore(inner: &Inner, question: &Question, entry: &Entry) -> io::Result<()> {
+pub(super) fn restore(inner: &Inner, question: &CacheKey, entry: &CacheEntry) -> io::Result<()> {
     // Registers the write, so that other runs in this workspace know about it.
-    let _active = ActiveRun::enter(&inner.active_runs(), &question.cwd);
+    let _active = ActiveWorkspace::enter(&inner.active_runs(), &question.cwd);
     let mut undo = Undo::default();
     let written = write_all(&question.cwd, entry, &mut undo).and_then(|()| {
         let after =
-            Prints::take(&question.cwd, &question.own, &inner.memory.files).map_err(io::Error::other)?;
+            FilePrints::take(&question.cwd, &question.own, &inner.memory.files).map_err(io::Error::other)?;
         let as_it_was = state(&after) == entry.meta.after;
         as_it_was.then_some(()).ok_or_else(|| io::Error::other("somebody else writes there"))
     });
@@ -36,7 +36,7 @@ pub(super) fn restore(inner: &Inner, question: &Question, entry: &Entry) -> io::
 }
 
 /// Returns the digest of a whole workspace.
-pub(super) fn state(prints: &Prints) -> String {
+pub(super) fn state(prints: &FilePrints) -> String {
     let mut text = Digester::default();
     prints.digest(&mut text);
     hex(&text.finish())
@@ -45,7 +45,7 @@ pub(super) fn state(prints: &Prints) -> String {
 /// The state before the restore, for undoing it.
 #[derive(Default)]
 struct Undo {
-    before: Vec<(PathBuf, Changed, Vec<u8>)>,
+    before: Vec<(PathBuf, ChangedFile, Vec<u8>)>,
     folders: Vec<PathBuf>,
 }
 
@@ -60,8 +60,8 @@ impl Undo {
         // Errors are ignored here; the error that caused the undo is reported.
         for (path, file, content) in self.before.into_iter().rev() {
             let _ = match file.what {
-                What::Nothing => fs::remove_file(path),
-                What::File | What::Link => put(&path, &file, &content),
+                ChangedContent::Nothing => fs::remove_file(path),
+                ChangedContent::File | ChangedContent::Link => put(&path, &file, &content),
             };
         }
         for folder in self.folders.into_iter().rev() {
@@ -71,19 +71,21 @@ impl Undo {
 }
 
 /// Returns the current kind and content of a path.
-pub(super) fn found(path: &Path) -> io::Result<(Changed, Vec<u8>)> {
+pub(super) fn found(path: &Path) -> io::Result<(ChangedFile, Vec<u8>)> {
     let about = match path.symlink_metadata() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            return Ok((Changed { what: What::Nothing, ..Changed::default() }, Vec::new()));
+            return Ok((ChangedFile { what: ChangedContent::Nothing, ..ChangedFile::default() }, Vec::new()));
         }
         about => about?,
     };
     let (what, content) = match about.file_type() {
-        kind if kind.is_file() => (What::File, read_regular(path, u64::MAX)?),
-        kind if kind.is_symlink() => (What::Link, fs::read_link(path)?.into_os_string().into_encoded_bytes()),
+        kind if kind.is_file() => (ChangedContent::File, read_regular(path, u64::MAX)?),
+        kind if kind.is_symlink() => {
+            (ChangedContent::Link, fs::read_link(path)?.into_os_string().into_encoded_bytes())
+        }
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    Ok((Changed { what, mode: mode(&about), bytes: content.len(), ..Changed::default() }, content))
+    Ok((ChangedFile { what, mode: mode(&about), bytes: content.len(), ..ChangedFile::default() }, content))
 }
 
 #[cfg(unix)]
@@ -96,13 +98,13 @@ fn mode(_about: &fs::Metadata) -> Option<u32> {
     None
 }
 
-fn write_all(cwd: &Path, entry: &Entry, undo: &mut Undo) -> io::Result<()> {
+fn write_all(cwd: &Path, entry: &CacheEntry, undo: &mut Undo) -> io::Result<()> {
     for (file, content) in entry.files() {
         let path = place(cwd, &file.path).ok_or(io::ErrorKind::InvalidInput)?;
         undo.remember(&path)?;
         match file.what {
-            What::Nothing => fs::remove_file(&path)?,
-            What::File | What::Link => {
+            ChangedContent::Nothing => fs::remove_file(&path)?,
+            ChangedContent::File | ChangedContent::Link => {
                 make_folders(cwd, &path, undo)?;
                 put(&path, file, content)?;
             }
@@ -139,9 +141,9 @@ fn make_folders(cwd: &Path, path: &Path, undo: &mut Undo) -> io::Result<()> {
 }
 
 /// Writes a file atomically, so that a partial file is never visible.
-fn put(path: &Path, file: &Changed, content: &[u8]) -> io::Result<()> {
+fn put(path: &Path, file: &ChangedFile, content: &[u8]) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    if file.what == What::Link {
+    if file.what == ChangedContent::Link {
         return put_link(path, parent, content);
     }
     let mut temporary = tempfile::Builder::new().prefix(".agentline-").tempfile_in(parent)?;

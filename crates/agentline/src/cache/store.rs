@@ -1,7 +1,7 @@
 //! The directory of the cache. Several processes may use it at once: an entry appears by a rename, never changes, and
 //! may disappear at any time.
 
-use super::entry::Entry;
+use super::entry::CacheEntry;
 use crate::private_dir;
 use crate::regular_file::read_regular;
 use serde::Serialize;
@@ -27,7 +27,7 @@ const TRIES: u32 = 20;
 
 /// One cache directory.
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(super) struct CacheStore {
     folder: PathBuf,
     most: u64,
 }
@@ -48,7 +48,7 @@ pub struct CacheStats {
 
 /// How many bytes may be written to each directory before its size is measured again.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct RemainingSpace {
     left: Mutex<HashMap<PathBuf, u64>>,
 }
 
@@ -59,7 +59,7 @@ struct Found {
     is_entry: bool,
 }
 
-impl Store {
+impl CacheStore {
     pub(super) fn new(folder: PathBuf, most_mb: Option<u64>) -> Self {
         Self { folder, most: most_mb.unwrap_or(MOST_MB).saturating_mul(1 << 20) }
     }
@@ -73,10 +73,10 @@ impl Store {
     }
 
     /// Returns the entry of a key. Removes it if it is damaged.
-    pub(super) fn get(&self, key: &str) -> Option<Entry> {
+    pub(super) fn get(&self, key: &str) -> Option<CacheEntry> {
         let path = self.path(key);
         let bytes = read_regular(&path, LARGEST_ENTRY).ok()?;
-        let Some(entry) = Entry::decode(bytes, key) else {
+        let Some(entry) = CacheEntry::decode(bytes, key) else {
             self.remove(key);
             return None;
         };
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Stores an entry, and removes old entries if the cache is full.
-    pub(super) fn put(&self, key: &str, bytes: &[u8], room: &Room) -> io::Result<()> {
+    pub(super) fn put(&self, key: &str, bytes: &[u8], room: &RemainingSpace) -> io::Result<()> {
         // Another process that clears the cache may remove the directory during the write.
         let mut written = self.write(key, bytes);
         for _ in 0..TRIES {
@@ -224,15 +224,16 @@ mod tests {
     fn entry_of(n: u32, bytes: usize) -> (String, Vec<u8>) {
         let key = hex(&digest(&n.to_le_bytes()));
         let events = vec![b'\n'; bytes];
-        let meta = entry::Meta { key: key.clone(), events: bytes, ..entry::Meta::default() };
+        let meta =
+            entry::CacheEntryMeta { key: key.clone(), events: bytes, ..entry::CacheEntryMeta::default() };
         (key, entry::encode(&meta, &events, &[]))
     }
 
     #[test]
     fn what_was_not_used_for_longest_goes_first() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store { folder: dir.path().join("c"), most: 100_000 };
-        let room = Room::default();
+        let store = CacheStore { folder: dir.path().join("c"), most: 100_000 };
+        let room = RemainingSpace::default();
         let keys: Vec<String> = (0..30)
             .map(|n| {
                 let (key, bytes) = entry_of(n, 9_000);
@@ -252,14 +253,14 @@ mod tests {
     #[test]
     fn a_damaged_entry_is_removed_and_strangers_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(dir.path().to_owned(), None);
+        let store = CacheStore::new(dir.path().to_owned(), None);
         let (key, bytes) = entry_of(1, 100);
-        store.put(&key, &bytes, &Room::default()).unwrap();
+        store.put(&key, &bytes, &RemainingSpace::default()).unwrap();
         fs::write(dir.path().join("note.txt"), "mine").unwrap();
         fs::write(store.path(&key), &bytes[..50]).unwrap();
         assert!(store.get(&key).is_none());
         assert!(!store.path(&key).exists());
-        store.put(&key, &bytes, &Room::default()).unwrap();
+        store.put(&key, &bytes, &RemainingSpace::default()).unwrap();
         assert_eq!(store.clear().unwrap().entries, 1);
         assert_eq!(store.stats().entries, 0);
         assert!(dir.path().join("note.txt").exists());
@@ -268,12 +269,12 @@ mod tests {
     #[test]
     fn many_threads_share_one_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store { folder: dir.path().join("c"), most: 200_000 };
+        let store = CacheStore { folder: dir.path().join("c"), most: 200_000 };
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let store = &store;
                 scope.spawn(move || {
-                    let room = Room::default();
+                    let room = RemainingSpace::default();
                     for n in 0..200_u32 {
                         let (key, bytes) = entry_of(n % 50, 8_000);
                         store.put(&key, &bytes, &room).unwrap();

@@ -1,17 +1,17 @@
 //! The client of the daemon: connects to it and runs prompts on it like local runs.
 
-use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
+use super::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
     bounded_lines::BoundedLines,
-    detect::Here,
+    detect::HostEnv,
     error::Error,
-    link::{Bell, Driven, link},
+    link::{RunSender, Wakeup, link},
     ready::{not_ready_in_time, preparation_time, stopped_before},
     run::Run,
 };
 use agentline_core::{
-    Event, Failure, Kind, Outcome, PriceTable, Problems, Record, RunRequest, Started, Verdict, Who,
+    Event, Failure, FailureKind, Outcome, PriceTable, Problems, Record, RunInfo, RunRequest, Started, Verdict,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
@@ -75,13 +75,13 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no daemon of the same version is available.
-    pub async fn connect(here: &Here) -> Result<Self, NoDaemon> {
+    pub async fn connect(here: &HostEnv) -> Result<Self, NoDaemon> {
         let (client, version) = Self::greet(here).await?;
         if version == VERSION { Ok(client) } else { Err(NoDaemon::OtherVersion(version)) }
     }
 
     /// Connects to the user's daemon and returns its version, which may differ.
-    async fn greet(here: &Here) -> Result<(Self, String), NoDaemon> {
+    async fn greet(here: &HostEnv) -> Result<(Self, String), NoDaemon> {
         let socket = super::socket(here);
         let silent = || NoDaemon::Silent(socket.clone());
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
@@ -101,7 +101,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no daemon is available or it does not respond.
-    pub async fn status(here: &Here) -> Result<DaemonStatus, NoDaemon> {
+    pub async fn status(here: &HostEnv) -> Result<DaemonStatus, NoDaemon> {
         let mut client = Self::connect(here).await?;
         let silent = || NoDaemon::Silent(super::socket(here));
         client.say(&ToDaemon::Status).await.map_err(|_| silent())?;
@@ -113,7 +113,7 @@ impl Client {
 
     /// Stops the daemon, whatever its version, and waits until it and its agents have exited. Returns whether one was
     /// running.
-    pub async fn stop(here: &Here) -> bool {
+    pub async fn stop(here: &HostEnv) -> bool {
         let Ok((mut client, _)) = Self::greet(here).await else { return false };
         if client.say(&ToDaemon::Stop).await.is_err() {
             return false;
@@ -138,20 +138,20 @@ impl Client {
 
     async fn run_there(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
         let inner = agentline.inner();
-        let mut who = Who::default();
+        let mut who = RunInfo::default();
         who.agent.clone_from(&request.agent);
         who.model.clone_from(&request.model);
         who.name.clone_from(&request.name);
         who.cwd = request.working_dir.as_ref().unwrap_or(&inner.here.cwd).to_string_lossy().into_owned();
         let here = inner.here.clone();
-        let order = RunOrder {
+        let order = DaemonRun {
             env: here.env,
             home: here.home,
             cwd: here.cwd,
             project: here.project,
             cache: here.cache,
             programs: inner.programs.clone(),
-            agents: inner.roster.settings(),
+            agents: inner.registry.settings(),
             prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
             isolation: inner.isolation,
             request,
@@ -177,21 +177,21 @@ impl Client {
                 _ => return Err(lost()),
             },
         };
-        let bell = Bell::default();
-        let (driven, held) = link(Bell::clone(&bell));
+        let wakeup = Wakeup::default();
+        let (driven, held) = link(Wakeup::clone(&wakeup));
         who.run_id.clone_from(&run_id);
-        tokio::spawn(self.hand_on(driven, bell, who, end));
+        tokio::spawn(self.hand_on(driven, wakeup, who, end));
         Ok(Run::new(run_id, held, launched))
     }
 
     /// Forwards events to the run until its outcome, and cancellations to the daemon.
-    async fn hand_on(mut self, link: Driven, bell: Bell, mut who: Who, mut end: Instant) {
+    async fn hand_on(mut self, link: RunSender, wakeup: Wakeup, mut who: RunInfo, mut end: Instant) {
         let mut session = None;
         let mut stopped = None;
         loop {
             let line = tokio::select! {
                 line = self.next_line(), if !link.is_full() => line,
-                () = bell.notified() => {
+                () = wakeup.notified() => {
                     if let Some(signal) = link.stop() {
                         stopped = Some(signal);
                         end = end.min(Instant::now() + GRACE);
@@ -219,7 +219,7 @@ impl Client {
                 None => {}
             }
         }
-        let failure = Failure::new(Kind::Crashed, "the pool went away in the middle of the run")
+        let failure = Failure::new(FailureKind::Crashed, "the pool went away in the middle of the run")
             .hint("run it again; `agentline pool status` says whether the pool is there");
         let mut outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
         outcome.session_id = session;
@@ -242,12 +242,13 @@ impl Client {
 }
 
 /// Returns the outcome of a run that the daemon did not end in time.
-fn silent_pool(who: &Who, session: Option<String>, stopped: Option<i32>) -> Outcome {
+fn silent_pool(who: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
     let hint = "`agentline pool stop` ends the pool; the next run starts its own agent";
     let mut outcome = match stopped {
         Some(signal) => stopped_before(who, signal),
         None => {
-            let failure = Failure::new(Kind::TimeoutRun, "the pool did not end the run in time").hint(hint);
+            let failure =
+                Failure::new(FailureKind::TimeoutRun, "the pool did not end the run in time").hint(hint);
             Outcome::not_begun(who, Verdict::TimedOut, failure)
         }
     };
@@ -256,9 +257,9 @@ fn silent_pool(who: &Who, session: Option<String>, stopped: Option<i32>) -> Outc
 }
 
 /// Returns the run information that the `started` event reports.
-fn who_is(started: &Started) -> Who {
+fn who_is(started: &Started) -> RunInfo {
     let started = started.clone();
-    let mut who = Who::default();
+    let mut who = RunInfo::default();
     (who.run_id, who.agent, who.cwd) = (started.run_id, started.agent, started.cwd);
     (who.agent_version, who.surface) = (started.agent_version, started.surface);
     (who.model, who.name) = (started.model, started.name);

@@ -1,6 +1,6 @@
 //! The messages between daemon and client, one per line. Events have the format of `--output events`.
 
-use crate::{detect::Here, pool::PoolStatus, run::Launched};
+use crate::{detect::HostEnv, pool::PoolStatus, run::Launched};
 use agentline_core::{Isolation, PriceTable, Problem, RunRequest, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -12,7 +12,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToDaemon {
-    Run(Box<RunOrder>),
+    Run(Box<DaemonRun>),
     /// Cancels the run of this connection with this signal.
     Cancel(i32),
     Status,
@@ -22,7 +22,7 @@ pub(super) enum ToDaemon {
 
 /// A run request with the environment of its caller.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RunOrder {
+pub(super) struct DaemonRun {
     pub(super) env: BTreeMap<String, String>,
     pub(super) home: PathBuf,
     pub(super) cwd: PathBuf,
@@ -39,9 +39,9 @@ pub(super) struct RunOrder {
     pub(super) request: RunRequest,
 }
 
-impl RunOrder {
-    pub(super) fn here(&self) -> Here {
-        let mut here = Here::new(self.env.clone(), &self.home, &self.cwd);
+impl DaemonRun {
+    pub(super) fn here(&self) -> HostEnv {
+        let mut here = HostEnv::new(self.env.clone(), &self.home, &self.cwd);
         here.project.clone_from(&self.project);
         here.cache.clone_from(&self.cache);
         here

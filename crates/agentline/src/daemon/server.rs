@@ -1,17 +1,17 @@
 //! The server side of the daemon: one connection per run.
 
-use super::messages::{DaemonStatus, FromDaemon, RunOrder, ToDaemon, VERSION};
+use super::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
     bounded_lines::{BoundedLine, BoundedLines},
-    detect::Here,
+    detect::HostEnv,
     error::Error,
     options::RunOptions,
     pool::{Pool, PoolOptions},
     private_dir,
     process::Supervisor,
 };
-use agentline_core::{Event, PriceTable, agents::Roster};
+use agentline_core::{Event, PriceTable, agents::AgentRegistry};
 use std::{
     fs::{self, File, Permissions},
     future::Future,
@@ -60,9 +60,13 @@ impl Default for DaemonOptions {
 ///
 /// # Errors
 /// Fails if the socket cannot be created or another daemon uses it.
-pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
+pub async fn serve(
+    here: &HostEnv,
+    options: DaemonOptions,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let socket = super::socket(here);
-    let seat = take_seat(&socket)?;
+    let active_run = start_run(&socket)?;
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen at", &socket))?;
     fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(Error::io("guard", &socket))?;
     let daemon = Arc::new(Daemon {
@@ -101,12 +105,12 @@ pub async fn serve(here: &Here, options: DaemonOptions, stop: impl Future<Output
     // The sender lives as long as the daemon, so the wait ends with the last run.
     let _ = daemon.work.subscribe().wait_for(|work| work.runs == 0).await;
     daemon.pool.close().await;
-    drop(seat);
+    drop(active_run);
     Ok(())
 }
 
 /// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
-fn take_seat(socket: &Path) -> Result<File, Error> {
+fn start_run(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
     private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     let found = fs::symlink_metadata(folder).map_err(Error::io("look at", folder))?;
@@ -210,12 +214,12 @@ impl Daemon {
         }
     }
 
-    async fn run(&self, order: RunOrder, mut lines: BoundedLines<OwnedReadHalf>, mut write: OwnedWriteHalf) {
+    async fn run(&self, order: DaemonRun, mut lines: BoundedLines<OwnedReadHalf>, mut write: OwnedWriteHalf) {
         let _at_work = AtWork::begin(&self.work);
         let mut agentline = Agentline::new(order.here())
             .supervisor(self.options.supervisor.clone())
             .isolation(order.isolation)
-            .agents(Roster::of(&order.agents))
+            .agents(AgentRegistry::of(&order.agents))
             .prices(order.prices.unwrap_or_else(PriceTable::built_in));
         for (agent, program) in order.programs {
             agentline = agentline.program(agent, program);

@@ -1,12 +1,12 @@
 //! Renders the report of the doctor as plain text.
 
-use super::{AgentReport, Report};
-use agentline_core::{SignIn, detect::Place};
+use super::{AgentReport, DoctorReport};
+use agentline_core::{SignIn, detect::Candidate};
 use std::fmt::Write;
 
 /// Renders the report as text.
 #[must_use]
-pub fn render(report: &Report) -> String {
+pub fn render(report: &DoctorReport) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         out.push_str(text.trim_end());
@@ -97,8 +97,8 @@ fn sign_in_line(source: &SignIn) -> String {
 }
 
 /// Groups consecutive places of the same kind and result into one row.
-fn by_place(agent: &AgentReport) -> Vec<(Place, bool, Vec<String>)> {
-    let mut rows: Vec<(Place, bool, Vec<String>)> = Vec::new();
+fn by_place(agent: &AgentReport) -> Vec<(Candidate, bool, Vec<String>)> {
+    let mut rows: Vec<(Candidate, bool, Vec<String>)> = Vec::new();
     for looked in &agent.looked {
         let note = looked.note.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
         let text = format!("{}{note}", looked.path.display());

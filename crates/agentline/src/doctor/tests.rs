@@ -1,8 +1,8 @@
 //! Tests of the doctor on simulated machines.
 #![cfg(unix)]
 
-use super::{Report, doctor, render};
-use crate::detect::Here;
+use super::{DoctorReport, doctor, render};
+use crate::detect::HostEnv;
 use std::{
     collections::BTreeMap,
     fs,
@@ -44,10 +44,10 @@ impl Machine {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn report(&self, more: &[(&str, &str)]) -> Report {
+    fn report(&self, more: &[(&str, &str)]) -> DoctorReport {
         let mut env = BTreeMap::from([("PATH".to_owned(), self.path("bin").display().to_string())]);
         env.extend(more.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        doctor(&Here::new(env, self.path("home"), self.path("work")))
+        doctor(&HostEnv::new(env, self.path("home"), self.path("work")))
     }
 }
 

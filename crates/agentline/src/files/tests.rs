@@ -8,7 +8,7 @@ const SECRET: &str = "outside secret";
 /// A workspace `ws` with a file in `src`, an included directory `inc`, and a secret outside both.
 struct Stage {
     dir: tempfile::TempDir,
-    files: Files,
+    files: AgentFiles,
 }
 
 impl Stage {
@@ -20,7 +20,7 @@ impl Stage {
         fs::write(dir.path().join("ws/src/a.txt"), "one\ntwo\nthree").unwrap();
         fs::write(dir.path().join("inc/i.txt"), "included").unwrap();
         fs::write(dir.path().join("out/secret"), SECRET).unwrap();
-        let files = Files::new(&dir.path().join("ws"), [dir.path().join("inc")]).unwrap();
+        let files = AgentFiles::new(&dir.path().join("ws"), [dir.path().join("inc")]).unwrap();
         Self { dir, files }
     }
 
@@ -267,7 +267,7 @@ mod links {
     fn the_workspace_may_be_a_link() {
         let stage = Stage::new();
         symlink(stage.path("ws"), stage.path("alias")).unwrap();
-        let files = Files::new(&stage.path("alias"), []).unwrap();
+        let files = AgentFiles::new(&stage.path("alias"), []).unwrap();
         for path in [
             "src/a.txt",
             stage.path("alias/src/a.txt").to_str().unwrap(),
@@ -420,7 +420,7 @@ fn other_names_of_a_file_are_found_and_ways_through_a_process_are_not_followed()
     }
     std::fs::hard_link(at("ws/one"), at("ws/deep/two")).unwrap();
     std::fs::hard_link(at("outside"), at("ws/from-outside")).unwrap();
-    let files = Files::new(&at("ws"), []).unwrap();
+    let files = AgentFiles::new(&at("ws"), []).unwrap();
     let two = files.resolve_with_names("deep/two");
     assert_eq!(
         (two.hard_linked, two.other_names, two.has_unknown_names),

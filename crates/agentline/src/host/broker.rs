@@ -15,7 +15,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Decides which runs may start, and when.
 #[derive(Debug)]
-pub(super) struct Broker {
+pub(super) struct AdmissionControl {
     state: Mutex<State>,
 }
 
@@ -28,18 +28,18 @@ struct State {
     active: usize,
     /// No run starts before this time.
     not_before: Instant,
-    waiting: VecDeque<oneshot::Sender<Place>>,
+    waiting: VecDeque<oneshot::Sender<AdmissionPermit>>,
 }
 
 /// A slot for one attempt of a run. Dropping it admits the next run.
 #[derive(Debug)]
-pub(super) struct Place {
-    broker: Arc<Broker>,
+pub(super) struct AdmissionPermit {
+    broker: Arc<AdmissionControl>,
 }
 
 /// How the service responded to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum AttemptResult {
     /// The service answered.
     Well,
     /// The service refused because of load or quota.
@@ -48,7 +48,7 @@ pub(super) enum Taken {
     Unknown,
 }
 
-impl Broker {
+impl AdmissionControl {
     pub(super) fn new(most: usize) -> Arc<Self> {
         let most = most.max(1);
         Arc::new(Self {
@@ -75,7 +75,7 @@ impl Broker {
     }
 
     /// Waits for a slot, in order of arrival. Dropping the future leaves the queue.
-    pub(super) async fn place(self: &Arc<Self>) -> Place {
+    pub(super) async fn place(self: &Arc<Self>) -> AdmissionPermit {
         let (give, take) = oneshot::channel();
         self.lock().waiting.push_back(give);
         self.admit();
@@ -84,24 +84,29 @@ impl Broker {
             // The queue never drops a sender. If it did, one run too many would be the lesser harm.
             Err(_) => {
                 self.lock().active += 1;
-                Place { broker: Arc::clone(self) }
+                AdmissionPermit { broker: Arc::clone(self) }
             }
         }
     }
 
     /// Records how the service responded to an attempt, and returns how long to wait before the next attempt of the
     /// same run.
-    pub(super) fn learn(self: &Arc<Self>, taken: Taken, attempt: u32, asked: Option<Duration>) -> Duration {
+    pub(super) fn learn(
+        self: &Arc<Self>,
+        taken: AttemptResult,
+        attempt: u32,
+        asked: Option<Duration>,
+    ) -> Duration {
         let mut state = self.lock();
         match taken {
-            Taken::Unknown => return Duration::ZERO,
-            Taken::Well => {
+            AttemptResult::Unknown => return Duration::ZERO,
+            AttemptResult::Well => {
                 state.bearable = (state.bearable + 1.0 / state.bearable).min(bearable(state.most));
                 drop(state);
                 self.admit();
                 return Duration::ZERO;
             }
-            Taken::Refused => {}
+            AttemptResult::Refused => {}
         }
         state.bearable = (state.bearable / 2.0).max(1.0);
         let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
@@ -150,7 +155,7 @@ impl Broker {
             state.active += 1;
             drop(state);
             // If the receiver is gone, the slot is dropped and thereby released.
-            drop(next.send(Place { broker: Arc::clone(self) }));
+            drop(next.send(AdmissionPermit { broker: Arc::clone(self) }));
         }
     }
 }
@@ -167,7 +172,7 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         self.broker.lock().active -= 1;
         self.broker.admit();
@@ -191,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_given_in_order_and_never_too_many() {
-        let broker = Broker::new(2);
+        let broker = AdmissionControl::new(2);
         let (one, two) = (broker.place().await, broker.place().await);
         let mut third = Box::pin(broker.place());
         let fourth = Box::pin(broker.place());
@@ -207,31 +212,31 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_slow_down_and_success_speeds_up_again() {
-        let broker = Broker::new(8);
-        let wait = broker.learn(Taken::Refused, 1, None);
+        let broker = AdmissionControl::new(8);
+        let wait = broker.learn(AttemptResult::Refused, 1, None);
         assert!(wait >= FIRST_WAIT && wait <= FIRST_WAIT * 2, "{wait:?}");
         assert_eq!(broker.standing().2, 4);
-        let later = broker.learn(Taken::Refused, 3, Some(Duration::from_secs(20)));
+        let later = broker.learn(AttemptResult::Refused, 3, Some(Duration::from_secs(20)));
         assert!(later >= Duration::from_secs(20), "{later:?}");
         assert_eq!(broker.standing().2, 2);
         for _ in 0..100 {
-            broker.learn(Taken::Well, 1, None);
+            broker.learn(AttemptResult::Well, 1, None);
         }
         assert_eq!(broker.standing().2, 8);
-        let far = broker.learn(Taken::Refused, 30, None);
+        let far = broker.learn(AttemptResult::Refused, 30, None);
         assert!(far <= LONGEST_WAIT * 2, "{far:?}");
-        assert_eq!(broker.learn(Taken::Unknown, 1, None), Duration::ZERO);
+        assert_eq!(broker.learn(AttemptResult::Unknown, 1, None), Duration::ZERO);
     }
 
     #[tokio::test]
     async fn nobody_begins_while_the_service_wants_peace() {
-        let broker = Broker::new(2);
-        broker.learn(Taken::Refused, 1, Some(Duration::from_millis(80)));
+        let broker = AdmissionControl::new(2);
+        broker.learn(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
         let begun = Instant::now();
         let place = broker.place().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
         // A wait until tomorrow does not block other runs.
-        let wait = broker.learn(Taken::Refused, 1, Some(Duration::from_secs(86_400)));
+        let wait = broker.learn(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
         let next = tokio::time::timeout(Duration::from_millis(20), broker.place()).await;
         assert!(next.is_err(), "only one at a time is let in now");

@@ -5,9 +5,9 @@ use super::{
     serve::Host,
 };
 use crate::{
-    agent_cli::{self, Capabilities},
+    agent_cli::{self, CliCapabilities},
     cache::Cache,
-    sessions::{Case, Filter, Query},
+    sessions::{Case, Query, SessionFilter},
 };
 use agentline_core::{BlockOrder, Message, RunRequest, claude_view, unified_view};
 use serde_json::{Map, Value, json};
@@ -37,14 +37,14 @@ impl Host {
 
     /// Returns the abilities of each agent for each of its surfaces.
     pub(super) fn agents(&self) -> Value {
-        let agents = self.agentline.roster().all().map(|agent| {
-            let card = agent.card();
-            let surfaces: serde_json::Map<String, Value> = card
+        let agents = self.agentline.registry().all().map(|agent| {
+            let agent_info = agent.info();
+            let surfaces: serde_json::Map<String, Value> = agent_info
                 .surfaces
                 .iter()
                 .map(|surface| (surface.to_string(), json!(agent.abilities(*surface, None))))
                 .collect();
-            json!({"card": card, "surfaces": surfaces})
+            json!({"card": agent_info, "surfaces": surfaces})
         });
         Value::Array(agents.collect())
     }
@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Returns the capabilities of an agent, as reported by the agent itself where possible.
-    pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<Capabilities, RpcError> {
+    pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<CliCapabilities, RpcError> {
         Ok(agent_cli::capabilities(&self.agentline, &self.about(&asked)?).await?)
     }
 
@@ -69,8 +69,8 @@ impl Host {
         let defaults = self.defaults();
         let ours = RunRequest::default().agent;
         let meant = asked.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&ours);
-        let agent = self.agentline.roster().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
-        Ok(agent.card().id.to_owned())
+        let agent = self.agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
+        Ok(agent.info().id.to_owned())
     }
 
     /// Lists sessions, newest first.
@@ -91,8 +91,10 @@ impl Host {
         self.agentline
             .blocking(move |_| {
                 let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
-                let filter =
-                    asked.agent.as_ref().map_or_else(Filter::new, |agent| Filter::new().agent(agent));
+                let filter = asked
+                    .agent
+                    .as_ref()
+                    .map_or_else(SessionFilter::new, |agent| SessionFilter::new().agent(agent));
                 let which = asked.session.as_deref().unwrap_or("latest");
                 let session = store.load(&store.find_of(which, &cwd, &filter)?)?;
                 let order = if asked.order.as_deref() == Some("turn") {
@@ -126,8 +128,8 @@ impl Host {
     }
 }
 
-fn filter(asked: &SessionsQuery) -> Filter {
-    let mut filter = Filter::new();
+fn filter(asked: &SessionsQuery) -> SessionFilter {
+    let mut filter = SessionFilter::new();
     if let Some(agent) = &asked.agent {
         filter = filter.agent(agent);
     }

@@ -21,7 +21,7 @@ const BATCH: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
-    bell: Notify,
+    wakeup: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Outbox {
         queue.open.clear();
         queue.waiting.push_back(Waiting::Line(line));
         drop(queue);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Queues a notification.
@@ -81,13 +81,13 @@ impl Outbox {
             });
         }
         drop(queue);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Closes the queue. Queued lines are still written.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Writes lines until the queue is closed and empty.
@@ -101,7 +101,7 @@ impl Outbox {
                     return to.flush().await;
                 }
                 to.flush().await?;
-                self.bell.notified().await;
+                self.wakeup.notified().await;
                 continue;
             }
             to.write_all(&bytes).await?;

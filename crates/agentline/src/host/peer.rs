@@ -17,7 +17,7 @@ type Reply = oneshot::Sender<Result<Value, RpcError>>;
 
 /// The connection to the host. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct HostPeer {
     pub(super) outbox: Arc<Outbox>,
     asked: Arc<Asked>,
 }
@@ -49,7 +49,7 @@ impl std::fmt::Display for NoAnswer {
     }
 }
 
-impl Peer {
+impl HostPeer {
     /// Sends a request and waits for the response. Dropping the future discards the response.
     pub(super) async fn ask<A: DeserializeOwned>(
         &self,

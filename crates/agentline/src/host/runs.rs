@@ -1,18 +1,18 @@
 //! Runs a prompt of a host: resolves its keys, waits for a slot, reports its events, and retries refused attempts.
 
 use super::{
-    broker::Taken,
+    broker::AttemptResult,
     messages::{
         CacheSettings, CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion,
         RpcError, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
-    peer::Peer,
+    peer::HostPeer,
     serve::Host,
 };
 use crate::{
     agentline::Agentline,
-    answer::{Judge, Permit},
-    cache::Looked,
+    answer::{Permission, PermissionHandler},
+    cache::Lookup,
     options::RunOptions,
     private_dir::{self, ATTACHMENTS, PrivateDir},
     ready::{stopped_before, time_until},
@@ -21,10 +21,11 @@ use crate::{
     schema::Schema,
     settings::Settings,
     tools::{Tool, ToolError, ToolHost, ToolOutput},
-    until::{Checked, Checker},
+    until::{CheckResult, CompletionCheck},
 };
 use agentline_core::{
-    Event, Failure, Kind, Layer, Notice, Outcome, Problem, Problems, Record, RunRequest, Verdict, Who,
+    Event, Failure, FailureKind, Layer, Notice, Outcome, Problem, Problems, Record, RunInfo, RunRequest,
+    Verdict,
 };
 use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -38,7 +39,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(120);
 const LONGEST_NAME: usize = 200;
 
 /// A run of a host with its settings resolved.
-pub(super) struct Wanted {
+pub(super) struct HostRun {
     pub(super) agentline: Agentline,
     pub(super) request: RunRequest,
     pub(super) options: RunOptions,
@@ -69,7 +70,7 @@ impl Host {
     }
 
     /// Resolves the parameters of a run.
-    pub(super) fn wanted(&self, run: &Arc<str>, mut params: RunParams) -> Result<Wanted, RpcError> {
+    pub(super) fn wanted(&self, run: &Arc<str>, mut params: RunParams) -> Result<HostRun, RpcError> {
         let sent = files_sent(&mut params.keys)?;
         let mut schema = None;
         match params.output_schema.take() {
@@ -85,12 +86,12 @@ impl Host {
             options.tools = Some(host_tools(&self.peer, run, &params)?);
         }
         if params.ask_permission {
-            options.judge = Some(judge(self.peer.clone(), Arc::clone(run), time));
+            options.permission_handler = Some(permission_handler(self.peer.clone(), Arc::clone(run), time));
         }
         if params.check {
             options.until = Some(checker(self.peer.clone(), Arc::clone(run), time));
         }
-        Ok(Wanted { agentline, request, options, notices, sent })
+        Ok(HostRun { agentline, request, options, notices, sent })
     }
 
     /// Runs a prompt to its outcome.
@@ -112,14 +113,14 @@ impl Host {
         } else {
             wanted.agentline.look_up(&wanted.request, &wanted.options).await
         };
-        let keeper = match known {
-            Some(Looked::Hit(known)) => {
+        let recorder = match known {
+            Some(Lookup::Hit(known)) => {
                 // A cached run needs no model request, so it does not wait for a slot.
                 let (outcome, messages) = self.follow(run, &events, *known, completer(), stop).await;
                 return Ok(told(&outcome, messages.as_ref(), &wanted.notices));
             }
-            Some(Looked::Miss(keeper)) => Some(keeper),
-            Some(Looked::Unclear) | None => None,
+            Some(Lookup::Miss(recorder)) => Some(recorder),
+            Some(Lookup::Unclear) | None => None,
         };
         let mut attempt = 1;
         let (outcome, messages) = loop {
@@ -134,8 +135,8 @@ impl Host {
             } else {
                 wanted.agentline.make(request, options).await?
             };
-            let begun = match &keeper {
-                Some(keeper) => keeper.keep(begun),
+            let begun = match &recorder {
+                Some(recorder) => recorder.keep(begun),
                 None => begun,
             };
             let (outcome, messages) = self.follow(run, &events, begun, completer, stop).await;
@@ -145,7 +146,7 @@ impl Host {
             let changed = !outcome.files.is_empty() && !wanted.request.temporary_workspace;
             let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
             let left = wanted.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
-            if taken != Taken::Refused
+            if taken != AttemptResult::Refused
                 || !helps
                 || attempt > retries
                 || changed
@@ -237,8 +238,8 @@ pub(super) fn told(outcome: &Outcome, messages: Option<&RunMessages>, notices: &
     value
 }
 
-fn who(run: &str, request: &RunRequest) -> Who {
-    let mut who = Who::default();
+fn who(run: &str, request: &RunRequest) -> RunInfo {
+    let mut who = RunInfo::default();
     run.clone_into(&mut who.run_id);
     who.agent.clone_from(&request.agent);
     who.name.clone_from(&request.name);
@@ -253,11 +254,11 @@ fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
 }
 
 /// Returns how the model's service responded to an attempt.
-fn taken(outcome: &Outcome) -> Taken {
+fn taken(outcome: &Outcome) -> AttemptResult {
     match outcome.verdict {
-        Verdict::RateLimited => Taken::Refused,
-        Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => Taken::Well,
-        _ => Taken::Unknown,
+        Verdict::RateLimited => AttemptResult::Refused,
+        Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => AttemptResult::Well,
+        _ => AttemptResult::Unknown,
     }
 }
 
@@ -326,7 +327,7 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcEr
 }
 
 /// Wraps the host's functions as tools.
-fn host_tools(peer: &Peer, run: &Arc<str>, params: &RunParams) -> Result<ToolHost, RpcError> {
+fn host_tools(peer: &HostPeer, run: &Arc<str>, params: &RunParams) -> Result<ToolHost, RpcError> {
     let mut tools = ToolHost::new();
     if let Some(name) = &params.tool_server {
         tools = tools.server_name(name);
@@ -338,7 +339,7 @@ fn host_tools(peer: &Peer, run: &Arc<str>, params: &RunParams) -> Result<ToolHos
     Ok(tools)
 }
 
-fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
+fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
     let schema = spec.input_schema.clone().unwrap_or_else(|| json!({"type": "object"}));
     let limit = spec.timeout_ms.map(Duration::from_millis);
     let name = spec.name.clone();
@@ -372,7 +373,7 @@ fn host_tool(peer: Peer, run: Arc<str>, spec: &ToolSpec) -> Tool {
 
 /// Sends `tool/cancel` when a call is dropped before its response.
 struct GivenUp<'a> {
-    peer: &'a Peer,
+    peer: &'a HostPeer,
     asked: &'a ToolInvocation,
 }
 
@@ -382,25 +383,25 @@ impl Drop for GivenUp<'_> {
     }
 }
 
-/// Returns a judge that asks the host. No response counts as a denial.
-fn judge(peer: Peer, run: Arc<str>, time: Duration) -> Judge {
-    Judge::new(move |ask| {
+/// Returns a handler that asks the host. No response counts as a denial.
+fn permission_handler(peer: HostPeer, run: Arc<str>, time: Duration) -> PermissionHandler {
+    PermissionHandler::new(move |ask| {
         let peer = peer.clone();
         let asked =
             PermissionQuestion { run: run.to_string(), ask: serde_json::to_value(&ask).unwrap_or_default() };
         async move {
             match peer.ask::<PermissionAnswer>("permission/ask", &asked, time).await {
-                Ok(answer) if answer.decision == "allow" => Permit::Allow,
-                Ok(answer) => Permit::Deny(answer.reason.unwrap_or_else(|| "refused by the host".into())),
-                Err(why) => Permit::Deny(why.to_string()),
+                Ok(answer) if answer.decision == "allow" => Permission::Allow,
+                Ok(answer) => Permission::Deny(answer.reason.unwrap_or_else(|| "refused by the host".into())),
+                Err(why) => Permission::Deny(why.to_string()),
             }
         }
     })
 }
 
 /// Returns a check that asks the host. If the host fails to respond, the run ends with that failure.
-fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
-    Checker::fallible(move |input| {
+fn checker(peer: HostPeer, run: Arc<str>, time: Duration) -> CompletionCheck {
+    CompletionCheck::fallible(move |input| {
         let peer = peer.clone();
         let asked = CheckQuestion {
             run: run.to_string(),
@@ -410,14 +411,16 @@ fn checker(peer: Peer, run: Arc<str>, time: Duration) -> Checker {
         };
         async move {
             match peer.ask::<CheckAnswer>("check", &asked, time).await {
-                Ok(CheckAnswer { done: true, .. }) => Ok(Checked::Done),
+                Ok(CheckAnswer { done: true, .. }) => Ok(CheckResult::Done),
                 Ok(answer) => {
                     let missing = answer.message.unwrap_or_else(|| "the task is not complete yet".into());
-                    Ok(Checked::Continue(missing))
+                    Ok(CheckResult::Continue(missing))
                 }
                 // The agent cannot fix this error, and every further round would cost tokens.
-                Err(why) => Err(Failure::new(Kind::Tool, format!("the check could not be made: {why}"))
-                    .hint("answer `check` with `done`; `answer_timeout_ms` says how long that may take")),
+                Err(why) => {
+                    Err(Failure::new(FailureKind::Tool, format!("the check could not be made: {why}"))
+                        .hint("answer `check` with `done`; `answer_timeout_ms` says how long that may take"))
+                }
             }
         }
     })

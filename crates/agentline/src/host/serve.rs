@@ -2,13 +2,13 @@
 //! error.
 
 use super::{
-    broker::Broker,
+    broker::AdmissionControl,
     messages::{
         Cancel, Cancelled, Initialize, Initialized, PROTOCOL, Party, PoolSettings, Prewarm, RpcError,
         SessionClose,
     },
-    peer::Peer,
-    talks::Talks,
+    peer::HostPeer,
+    talks::Conversations,
 };
 use crate::{
     agentline::Agentline,
@@ -78,10 +78,10 @@ pub struct HostOptions {
 /// The state of one host and its runs.
 pub(super) struct Host {
     pub(super) agentline: Agentline,
-    pub(super) peer: Peer,
+    pub(super) peer: HostPeer,
     pool: Mutex<(Pool, PoolOptions)>,
-    pub(super) broker: Arc<Broker>,
-    pub(super) talks: Talks,
+    pub(super) broker: Arc<AdmissionControl>,
+    pub(super) talks: Conversations,
     settings: Mutex<Settings>,
     runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
     ending: CancellationToken,
@@ -110,13 +110,13 @@ pub async fn serve(
     options: HostOptions,
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let peer = Peer::default();
+    let peer = HostPeer::default();
     let places = options.pool.max_processes.saturating_mul(options.pool.lanes);
     let host = Arc::new(Host {
         pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
         agentline,
-        broker: Broker::new(places),
-        talks: Talks::default(),
+        broker: AdmissionControl::new(places),
+        talks: Conversations::default(),
         settings: Mutex::default(),
         runs: Mutex::default(),
         ending: CancellationToken::new(),
@@ -311,7 +311,7 @@ impl Host {
                     server: Party::new("agentline", env!("CARGO_PKG_VERSION")),
                     methods: words(METHODS),
                     callbacks: words(CALLBACKS),
-                    agents: self.agentline.roster().all().map(|agent| agent.card().id.to_owned()).collect(),
+                    agents: self.agentline.registry().all().map(|agent| agent.info().id.to_owned()).collect(),
                 })
             }
             "pool/configure" => {

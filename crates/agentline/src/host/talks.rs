@@ -16,23 +16,23 @@ use tokio_util::sync::CancellationToken;
 
 /// The open conversations by name.
 #[derive(Debug, Default)]
-pub(super) struct Talks {
-    open: Mutex<HashMap<String, Talk>>,
+pub(super) struct Conversations {
+    open: Mutex<HashMap<String, Conversation>>,
 }
 
 #[derive(Clone, Debug)]
-struct Talk {
+struct Conversation {
     session: Arc<Session>,
     /// Attachments that were sent in `session/open`.
     _sent: Option<Arc<PrivateDir>>,
 }
 
-impl Talks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Talk>> {
+impl Conversations {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Conversation>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, name: &str) -> Result<Talk, RpcError> {
+    fn find(&self, name: &str) -> Result<Conversation, RpcError> {
         self.lock().get(name).cloned().ok_or_else(|| {
             let problem = Problem::new("session", format!("there is no open conversation `{name}`"));
             RpcError::usage(&[problem.hint("open one with `session/open`")])
@@ -41,14 +41,14 @@ impl Talks {
 
     /// Closes all conversations.
     pub(super) async fn close_all(&self) {
-        let all: Vec<Talk> = self.lock().drain().map(|(_, talk)| talk).collect();
+        let all: Vec<Conversation> = self.lock().drain().map(|(_, talk)| talk).collect();
         for talk in all {
             close(talk).await;
         }
     }
 }
 
-async fn close(talk: Talk) {
+async fn close(talk: Conversation) {
     // If a prompt is active, the session is dropped when that prompt ends.
     if let Some(session) = Arc::into_inner(talk.session) {
         session.close().await;
@@ -75,7 +75,7 @@ impl Host {
         };
         let opened =
             SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
-        let talk = Talk { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
+        let talk = Conversation { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
         self.talks.lock().insert(opened.session.clone(), talk);
         Ok(opened)
     }

@@ -1,7 +1,7 @@
 //! Finds Node.js and npm, and runs `npm install`.
 
-use super::{InstallError, Progress};
-use crate::{detect::Here, look::DiskLook};
+use super::{InstallError, InstallProgress};
+use crate::{detect::HostEnv, look::DiskFs};
 use agentline_core::{
     Version,
     detect::{find_tool, tool_in},
@@ -33,13 +33,13 @@ pub struct Node {
 
 /// Finds Node.js and runs `node --version`, which takes about 40 ms.
 #[must_use]
-pub fn find_node(here: &Here) -> Option<Node> {
-    let path = find_tool("node", &here.search(), &DiskLook)?;
+pub fn find_node(here: &HostEnv) -> Option<Node> {
+    let path = find_tool("node", &here.search(), &DiskFs)?;
     let version = version_of(&path, here);
     Some(Node { path, version })
 }
 
-fn version_of(node: &Path, here: &Here) -> Option<Version> {
+fn version_of(node: &Path, here: &HostEnv) -> Option<Version> {
     let mut out = tempfile::tempfile().ok()?;
     let mut command = command(node, node, here);
     command.arg("--version").stdout(out.try_clone().ok()?).stderr(Stdio::null());
@@ -52,10 +52,10 @@ fn version_of(node: &Path, here: &Here) -> Option<Version> {
 }
 
 /// Finds npm beside Node.js, or else in the usual places for tools.
-pub(super) fn find_npm(here: &Here, node: &Path) -> Option<PathBuf> {
+pub(super) fn find_npm(here: &HostEnv, node: &Path) -> Option<PathBuf> {
     let search = here.search();
-    let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskLook));
-    beside.or_else(|| find_tool("npm", &search, &DiskLook))
+    let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskFs));
+    beside.or_else(|| find_tool("npm", &search, &DiskFs))
 }
 
 /// Runs `npm install` for one package in a directory. Other settings come from the user's npm configuration.
@@ -64,9 +64,9 @@ pub(super) fn install(
     node: &Path,
     what: &str,
     folder: &Path,
-    here: &Here,
+    here: &HostEnv,
     with_script: bool,
-    on: &mut dyn FnMut(Progress),
+    on: &mut dyn FnMut(InstallProgress),
 ) -> Result<(), InstallError> {
     let failed =
         |why: String, stderr_tail: String| InstallError::Npm { what: what.to_owned(), why, stderr_tail };
@@ -86,7 +86,7 @@ pub(super) fn install(
     command.stderr(stderr.try_clone().map_err(|e| io("write in", e))?);
     let mut child =
         command.spawn().map_err(|e| failed(format!("`{}`: {e}", npm.display()), String::new()))?;
-    let status = wait(&mut child, NPM_PATIENCE, |elapsed| on(Progress::Working { elapsed }));
+    let status = wait(&mut child, NPM_PATIENCE, |elapsed| on(InstallProgress::Working { elapsed }));
     let why = match status {
         Some(status) if status.success() => return Ok(()),
         Some(status) => status.to_string(),
@@ -123,7 +123,7 @@ pub(super) fn hint(stderr: &str, what: &str) -> String {
 }
 
 /// Creates a command in the caller's environment with Node.js first on `PATH`, because npm is a Node.js script.
-fn command(program: &Path, node: &Path, here: &Here) -> Command {
+fn command(program: &Path, node: &Path, here: &HostEnv) -> Command {
     let mut command = Command::new(program);
     command.env_clear().envs(&here.env).stdin(Stdio::null());
     let key =

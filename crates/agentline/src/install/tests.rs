@@ -1,8 +1,8 @@
 //! Tests with shell scripts in place of `node` and `npm`: fast, and without a network.
 #![cfg(unix)]
 
-use super::{InstallError, Progress, ensure, find_node};
-use crate::detect::Here;
+use super::{InstallError, InstallProgress, ensure, find_node};
+use crate::detect::HostEnv;
 use agentline_core::{Version, agents};
 use std::{
     collections::BTreeMap,
@@ -58,7 +58,7 @@ impl Machine {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn here(&self, more: &[(&str, &str)]) -> Here {
+    fn here(&self, more: &[(&str, &str)]) -> HostEnv {
         let bin = self.path("bin");
         let mut env = BTreeMap::from([
             ("PATH".to_owned(), format!("{}:/usr/bin:/bin", bin.display())),
@@ -66,7 +66,7 @@ impl Machine {
             ("AGENTLINE_CACHE_DIR".to_owned(), self.path("cache").display().to_string()),
         ]);
         env.extend(more.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        Here::new(env, self.path("home"), self.root.path())
+        HostEnv::new(env, self.path("home"), self.root.path())
     }
 
     fn calls(&self) -> Vec<String> {
@@ -94,7 +94,8 @@ fn installs_once_and_then_answers_at_once() {
     let here = machine.here(&[]);
     let mut lines = Vec::new();
     let agent = agents::find("gemini").unwrap();
-    let program = ensure(agent, "0.61.0", &here, &mut |p: Progress| lines.push(p.to_string())).unwrap();
+    let program =
+        ensure(agent, "0.61.0", &here, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
     let folder = machine.path("cache/agents/gemini-0.61.0");
     assert_eq!(program.path, folder.join("node_modules/.bin/gemini"));
     assert_eq!(program.version, Some(Version(0, 61, 0)));
@@ -108,7 +109,7 @@ fn installs_once_and_then_answers_at_once() {
     }
 
     lines.clear();
-    let again = ensure(agent, "0.61.0", &here, &mut |p: Progress| lines.push(p.to_string())).unwrap();
+    let again = ensure(agent, "0.61.0", &here, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
     assert_eq!((again, lines.len(), machine.calls().len()), (program, 0, 1));
 }
 

@@ -2,20 +2,20 @@
 //! first output.
 
 use super::{
-    key::Wanted,
-    lanes::{CLOSED, Grant, Guest, Lanes, Place, StartRight},
+    key::PoolRequest,
+    lanes::{Allocation, CLOSED, PoolState, Slot, SlotUser, StartPermit},
 };
 use crate::{
+    active_run::CompletionTiming,
     agentline::{Agentline, Inner},
     error::Error,
     follow::AgentHome,
-    gear::Served,
-    link::{Bell, Came, Driven, Held},
-    live::LiveHandle,
-    ready::{Trip, not_ready_in_time, not_started, stopped_before},
-    seat::Tell,
+    link::{RunItem, RunReceiver, RunSender, Wakeup},
+    live::ProcessHandle,
+    ready::{PreparedRun, not_ready_in_time, not_started, stopped_before},
+    services::ServedTools,
 };
-use agentline_core::{Event, Failure, Kind, Millis, Outcome, Record, Verdict, Want};
+use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Verdict};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -25,69 +25,74 @@ use std::{
 const TRIES: u32 = 2;
 
 /// A run that has requested its slot.
-pub(super) struct Begun {
-    pub(super) wanted: Arc<Wanted>,
+pub(super) struct PendingRun {
+    pub(super) wanted: Arc<PoolRequest>,
     /// What the run was given without waiting.
-    pub(super) granted: Option<Granted>,
+    pub(super) granted: Option<ImmediateGrant>,
 }
 
 /// A slot with a prepared run, or the permission to start a process.
-pub(super) enum Granted {
-    Place(Place, Result<Box<Trip>, Error>),
-    Start(StartRight),
+pub(super) enum ImmediateGrant {
+    Place(Slot, Result<Box<PreparedRun>, Error>),
+    Start(StartPermit),
 }
 
-impl Begun {
+impl PendingRun {
     /// Requests a slot without waiting for one. Blocks.
-    pub(super) fn at_once(inner: &Inner, lanes: &Arc<Lanes>, wanted: Arc<Wanted>) -> Self {
+    pub(super) fn at_once(inner: &Inner, lanes: &Arc<PoolState>, wanted: Arc<PoolRequest>) -> Self {
         let granted = match lanes.place_at_once(&wanted) {
-            Some(Grant::Place(place)) => {
-                let trip = trip(inner, &wanted, &place.live.agent_home).map(Box::new);
-                Some(Granted::Place(place, trip))
+            Some(Allocation::Place(place)) => {
+                let prepared_run = prepared_run(inner, &wanted, &place.live.agent_home).map(Box::new);
+                Some(ImmediateGrant::Place(place, prepared_run))
             }
-            Some(Grant::Start(right)) => Some(Granted::Start(right)),
+            Some(Allocation::Start(right)) => Some(ImmediateGrant::Start(right)),
             // The later request reports the reason.
-            Some(Grant::Refused(_)) | None => None,
+            Some(Allocation::Refused(_)) | None => None,
         };
         Self { wanted, granted }
     }
 }
 
 /// Prepares the run for a process with this agent home. Blocks.
-fn trip(inner: &Inner, wanted: &Wanted, agent_home: &Arc<AgentHome>) -> Result<Trip, Error> {
+fn prepared_run(
+    inner: &Inner,
+    wanted: &PoolRequest,
+    agent_home: &Arc<AgentHome>,
+) -> Result<PreparedRun, Error> {
     let launch = &wanted.fit.launch;
     let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
-    let mut trip = inner.trip(&wanted.asked, launch, agent_home, &wanted.options, Served::Now(served))?;
-    trip.say(&wanted.words);
-    Ok(trip)
+    let mut prepared_run =
+        inner.prepared_run(&wanted.asked, launch, agent_home, &wanted.options, ServedTools::Now(served))?;
+    prepared_run.say(&wanted.words);
+    Ok(prepared_run)
 }
 
 /// The task of one run in the pool.
-pub(super) struct Carrier {
+pub(super) struct RunTask {
     pub(super) agentline: Agentline,
-    pub(super) lanes: Arc<Lanes>,
-    pub(super) wanted: Arc<Wanted>,
-    pub(super) granted: Option<Granted>,
-    pub(super) link: Driven,
-    pub(super) bell: Bell,
+    pub(super) lanes: Arc<PoolState>,
+    pub(super) wanted: Arc<PoolRequest>,
+    pub(super) granted: Option<ImmediateGrant>,
+    pub(super) link: RunSender,
+    pub(super) wakeup: Wakeup,
     /// Whether the caller has cancelled the run.
     pub(super) is_stopped: bool,
 }
 
 /// The result of an attempt.
-enum Tried {
+enum AttemptEnd {
     Over(Box<Outcome>),
     /// The agent was lost before its first output.
     Unheard(Box<Outcome>),
 }
 
-impl Carrier {
+impl RunTask {
     pub(super) async fn carry(mut self) {
         let begun = Instant::now();
         let mut attempt = 1;
         let outcome = loop {
             let place = match self.granted.take() {
-                Some(Granted::Place(place, trip)) => Ok((place, Some(trip))),
+                Some(ImmediateGrant::Place(place, prepared_run)) => Ok((place, Some(prepared_run))),
                 granted => tokio::select! {
                     place = self.place(granted) => place.map(|place| (place, None)),
                     signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
@@ -101,12 +106,12 @@ impl Carrier {
                     place.retire();
                     continue;
                 }
-                Ok((place, trip)) => self.ride(place, trip, begun).await,
+                Ok((place, prepared_run)) => self.run_to_end(place, prepared_run, begun).await,
             };
             match tried {
-                Tried::Over(outcome) => break outcome,
-                Tried::Unheard(outcome) if attempt >= TRIES => break outcome,
-                Tried::Unheard(_) => {
+                AttemptEnd::Over(outcome) => break outcome,
+                AttemptEnd::Unheard(outcome) if attempt >= TRIES => break outcome,
+                AttemptEnd::Unheard(_) => {
                     attempt += 1;
                     self.lanes.counts_retry();
                 }
@@ -116,67 +121,67 @@ impl Carrier {
     }
 
     /// Waits for a slot on a process, and starts a process if necessary.
-    async fn place(&self, granted: Option<Granted>) -> Result<Place, Box<Outcome>> {
+    async fn place(&self, granted: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
         let grant = match granted {
-            Some(Granted::Start(right)) => Grant::Start(right),
-            Some(Granted::Place(place, _)) => Grant::Place(place),
-            None => self.lanes.place(&self.wanted, Guest::Run).await,
+            Some(ImmediateGrant::Start(right)) => Allocation::Start(right),
+            Some(ImmediateGrant::Place(place, _)) => Allocation::Place(place),
+            None => self.lanes.place(&self.wanted, SlotUser::Run).await,
         };
         match grant {
-            Grant::Place(place) => Ok(place),
-            Grant::Start(right) => start(&self.agentline, right, &self.wanted).await,
-            Grant::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
+            Allocation::Place(place) => Ok(place),
+            Allocation::Start(right) => start(&self.agentline, right, &self.wanted).await,
+            Allocation::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
         }
     }
 
     /// Runs one attempt on one process.
-    async fn ride(
+    async fn run_to_end(
         &mut self,
-        mut place: Place,
-        made: Option<Result<Box<Trip>, Error>>,
+        mut place: Slot,
+        made: Option<Result<Box<PreparedRun>, Error>>,
         begun: Instant,
-    ) -> Tried {
+    ) -> AttemptEnd {
         let made = match made {
             Some(made) => made,
             None => {
                 let (wanted, home) = (Arc::clone(&self.wanted), Arc::clone(&place.live.agent_home));
-                let work = move |inner: &Inner| trip(inner, &wanted, &home).map(Box::new);
+                let work = move |inner: &Inner| prepared_run(inner, &wanted, &home).map(Box::new);
                 match self.agentline.blocking_within(self.patience(begun), work).await {
                     Some(made) => made,
                     None => {
                         let request = &self.wanted.asked.plan.request;
-                        return Tried::Over(Box::new(not_ready_in_time(request)));
+                        return AttemptEnd::Over(Box::new(not_ready_in_time(request)));
                     }
                 }
             }
         };
-        let mut trip = match made {
-            Ok(trip) => *trip,
+        let mut prepared_run = match made {
+            Ok(prepared_run) => *prepared_run,
             Err(error) => {
                 let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.who, &error);
-                return Tried::Over(Box::new(outcome));
+                return AttemptEnd::Over(Box::new(outcome));
             }
         };
         if let Some(session) = place.spare.take() {
-            trip.order.session = Want::Open(session);
+            prepared_run.order.session = SessionTarget::Open(session);
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        trip.order.clocks.run = trip.order.clocks.run.saturating_sub(waited).max(1);
-        trip.secrets.clone_from(&self.wanted.fit.launch.secrets);
+        prepared_run.order.clocks.run = prepared_run.order.clocks.run.saturating_sub(waited).max(1);
+        prepared_run.secrets.clone_from(&self.wanted.fit.launch.secrets);
         // Each run has its own session, which ends with it.
-        trip.order.ends_session = true;
+        prepared_run.order.ends_session = true;
         self.lanes.counts_run();
-        let run = place.live.board(trip, Tell::AtOnce);
+        let run = place.live.board(prepared_run, CompletionTiming::AtOnce);
         let tried = self.forward(&run, &mut place).await;
-        if let Tried::Unheard(_) = tried {
+        if let AttemptEnd::Unheard(_) = tried {
             place.retire();
         }
         tried
     }
 
     /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
-    async fn forward(&mut self, run: &Held, place: &mut Place) -> Tried {
+    async fn forward(&mut self, run: &RunReceiver, place: &mut Slot) -> AttemptEnd {
         let mut kept: Vec<Record> = Vec::new();
         let mut spoke = false;
         let stopper = run.stopper();
@@ -192,7 +197,7 @@ impl Carrier {
                 }
             };
             match came {
-                Came::Batch(mut batch) => {
+                RunItem::Batch(mut batch) => {
                     if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
                         place.opened();
                     }
@@ -207,18 +212,18 @@ impl Carrier {
                         kept.append(&mut batch);
                     }
                 }
-                Came::Over(outcome) => {
+                RunItem::Over(outcome) => {
                     let outcome = outcome.unwrap_or_else(|| {
-                        let lost = Failure::new(Kind::Crashed, "the agent was torn down from inside");
+                        let lost = Failure::new(FailureKind::Crashed, "the agent was torn down from inside");
                         Box::new(self.not_begun(Verdict::Failed, lost))
                     });
                     if !spoke && !self.is_stopped && lost_early(&outcome) {
-                        return Tried::Unheard(outcome);
+                        return AttemptEnd::Unheard(outcome);
                     }
                     if !kept.is_empty() {
                         self.link.send(kept);
                     }
-                    return Tried::Over(outcome);
+                    return AttemptEnd::Over(outcome);
                 }
             }
         }
@@ -226,7 +231,7 @@ impl Carrier {
 
     /// Waits until the caller cancels the run.
     async fn stopped(&self) -> i32 {
-        self.link.stopped(&self.bell).await
+        self.link.stopped(&self.wakeup).await
     }
 
     /// Waits until the caller cancels the run or has made room for more events.
@@ -234,7 +239,7 @@ impl Carrier {
         match self.link.stop() {
             Some(signal) => Some(signal),
             None => {
-                self.bell.notified().await;
+                self.wakeup.notified().await;
                 self.link.stop()
             }
         }
@@ -256,8 +261,10 @@ impl Carrier {
     }
 
     fn waited_too_long(&self) -> Outcome {
-        let failure =
-            Failure::new(Kind::TimeoutRun, "the run waited for a place in the pool for all of its time");
+        let failure = Failure::new(
+            FailureKind::TimeoutRun,
+            "the run waited for a place in the pool for all of its time",
+        );
         self.not_begun(Verdict::TimedOut, failure.hint("give the pool more processes, or the run more time"))
     }
 }
@@ -265,9 +272,9 @@ impl Carrier {
 /// Starts a process for the pool.
 async fn start(
     agentline: &Agentline,
-    right: StartRight,
-    wanted: &Arc<Wanted>,
-) -> Result<Place, Box<Outcome>> {
+    right: StartPermit,
+    wanted: &Arc<PoolRequest>,
+) -> Result<Slot, Box<Outcome>> {
     let begun = Instant::now();
     let wanted = Arc::clone(wanted);
     let for_start = Arc::clone(&wanted);
@@ -275,7 +282,7 @@ async fn start(
     let start = start.map_err(|error| Box::new(agentline.inner().not_prepared(&wanted.asked.who, &error)))?;
     let agent = start.agent;
     let mark = uuid::Uuid::new_v4().to_string();
-    match LiveHandle::start(agentline.inner(), start, &mark, begun) {
+    match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => right.started(live, &wanted).ok_or_else(|| Box::new(refused(&wanted, CLOSED))),
         Err(error) => Err(Box::new(not_started(&wanted.asked.who, agent, &error))),
     }
@@ -285,8 +292,8 @@ async fn start(
 /// open.
 pub(super) async fn prewarm(
     agentline: &Agentline,
-    lanes: &Arc<Lanes>,
-    wanted: &Arc<Wanted>,
+    lanes: &Arc<PoolState>,
+    wanted: &Arc<PoolRequest>,
     sessions: usize,
 ) -> usize {
     let options = &lanes.options;
@@ -312,18 +319,22 @@ pub(super) async fn prewarm(
 }
 
 /// Opens a session for a later run.
-async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Wanted>) -> Option<Place> {
-    let mut place = match lanes.place(wanted, Guest::Opening).await {
-        Grant::Place(place) => place,
-        Grant::Start(right) => start(agentline, right, wanted).await.ok()?,
-        Grant::Refused(_) => return None,
+async fn open_spare(
+    agentline: &Agentline,
+    lanes: &Arc<PoolState>,
+    wanted: &Arc<PoolRequest>,
+) -> Option<Slot> {
+    let mut place = match lanes.place(wanted, SlotUser::Opening).await {
+        Allocation::Place(place) => place,
+        Allocation::Start(right) => start(agentline, right, wanted).await.ok()?,
+        Allocation::Refused(_) => return None,
     };
-    let (for_trip, home) = (Arc::clone(wanted), Arc::clone(&place.live.agent_home));
+    let (for_run, home) = (Arc::clone(wanted), Arc::clone(&place.live.agent_home));
     let opening =
-        agentline.blocking(move |inner| inner.opening_trip(&for_trip.asked, &for_trip.fit.launch, &home));
-    let run = place.live.board(opening.await, Tell::AtOnce);
+        agentline.blocking(move |inner| inner.opening_run(&for_run.asked, &for_run.fit.launch, &home));
+    let run = place.live.board(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
-        if let Came::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
+        if let RunItem::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
             break outcome;
         }
     };
@@ -341,8 +352,8 @@ async fn open_spare(agentline: &Agentline, lanes: &Arc<Lanes>, wanted: &Arc<Want
 }
 
 /// Returns the outcome of a run that the pool refused.
-fn refused(wanted: &Wanted, why: &str) -> Outcome {
-    Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(Kind::Spawn, why))
+fn refused(wanted: &PoolRequest, why: &str) -> Outcome {
+    Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
 }
 
 /// Returns whether an event rules out a retry.
@@ -362,9 +373,7 @@ fn is_heard(event: &Event) -> bool {
 
 /// Returns whether the agent was lost, rather than the run refused.
 fn lost_early(outcome: &Outcome) -> bool {
-    outcome
-        .error
-        .as_ref()
-        .is_some_and(|error| matches!(error.kind, Kind::Crashed | Kind::NoResult | Kind::TimeoutStartup))
-        && outcome.files.is_empty()
+    outcome.error.as_ref().is_some_and(|error| {
+        matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult | FailureKind::TimeoutStartup)
+    }) && outcome.files.is_empty()
 }

@@ -1,39 +1,39 @@
 //! Determines which runs may share a process, and which sessions can be opened for them in advance.
 
-use super::launches::{Fit, Launches};
+use super::launches::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
     attach::read_attachments,
     digest::Digester,
     error::Error,
-    finds::Finds,
+    finds::DetectCache,
     options::RunOptions,
-    ready::{Asked, NotBegun},
+    ready::{ResolvedRun, StartFailure},
 };
-use agentline_core::{Isolation, Launch, RunRequest, Words};
+use agentline_core::{Isolation, Launch, PromptText, RunRequest};
 use std::{fmt::Write as _, sync::Arc};
 
 /// A placeholder for the private directory of a process that may not exist yet.
 pub(crate) const PRIVATE: &str = "/agentline-private";
 
 /// The request of a run to the pool.
-pub(super) struct Wanted {
-    pub(super) asked: Asked,
+pub(super) struct PoolRequest {
+    pub(super) asked: ResolvedRun,
     /// The process that the run needs.
-    pub(super) fit: Arc<Fit>,
+    pub(super) fit: Arc<LaunchTemplate>,
     /// The prompt text for the model.
-    pub(super) words: Words,
+    pub(super) words: PromptText,
     pub(super) options: RunOptions,
     /// The key of sessions that can be opened in advance for the run, if any.
-    pub(super) session: Option<Key>,
+    pub(super) session: Option<PoolKey>,
 }
 
 /// Runs with the same key can use the same process. A digest, because a launch contains secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key([u8; 32]);
+pub(super) struct PoolKey([u8; 32]);
 
 #[cfg(test)]
-impl From<u8> for Key {
+impl From<u8> for PoolKey {
     fn from(number: u8) -> Self {
         Self([number; 32])
     }
@@ -42,11 +42,11 @@ impl From<u8> for Key {
 /// Checks the request, finds the agent and determines the process that the run needs. Blocks.
 pub(super) fn prepare(
     inner: &Inner,
-    finds: &Finds,
-    launches: &Launches,
+    finds: &DetectCache,
+    launches: &LaunchCache,
     request: RunRequest,
     options: &RunOptions,
-) -> Result<Result<Box<Wanted>, NotBegun>, Error> {
+) -> Result<Result<Box<PoolRequest>, StartFailure>, Error> {
     let mut asked = match inner.ask_with(request, |agent| finds.detect(inner, agent))? {
         Ok(asked) => asked,
         Err(outcome) => return Ok(Err(outcome)),
@@ -58,13 +58,13 @@ pub(super) fn prepare(
     // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
     let own = options.marks_session() || !fit.launch.servers.is_empty() || asked.temporary.is_some();
     let session = (!own).then_some(fit.session);
-    Ok(Ok(Box::new(Wanted { asked, fit, words, options, session })))
+    Ok(Ok(Box::new(PoolRequest { asked, fit, words, options, session })))
 }
 
 /// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,
 /// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
 /// get the model that a process was started with.
-pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -> Key {
+pub(super) fn of_process(asked: &ResolvedRun, launch: &Launch, isolation: Isolation) -> PoolKey {
     let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
     let mut text = Digester::default();
     text.paths([program, agent_home]);
@@ -90,18 +90,18 @@ pub(super) fn of_process(asked: &Asked, launch: &Launch, isolation: Isolation) -
     let _ = write!(
         text,
         "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}\0{}\0{isolation:?}",
-        asked.agent.card().id,
+        asked.agent.info().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,
         launch.preset.is_empty(),
     );
-    Key(text.finish())
+    PoolKey(text.finish())
 }
 
 /// Returns the key of a session: everything that it is opened with.
-pub(super) fn of_session(asked: &Asked, launch: &Launch) -> Key {
+pub(super) fn of_session(asked: &ResolvedRun, launch: &Launch) -> PoolKey {
     let mut text = Digester::default();
     let Launch { mode, model, servers, meta, session_cwd, .. } = launch;
     let _ = write!(text, "{:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}", asked.cwd);
-    Key(text.finish())
+    PoolKey(text.finish())
 }

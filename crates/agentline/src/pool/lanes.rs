@@ -2,11 +2,11 @@
 
 use super::{
     PoolOptions, PoolStatus, ProcessStatus,
-    key::{Key, Wanted},
-    seating::{Decision, EntryId, Seating, Ticket, Want},
+    key::{PoolKey, PoolRequest},
+    scheduler::{EntryId, Scheduler, SchedulerAction, SlotRequest, Ticket},
 };
 use crate::{
-    live::{LiveHandle, LiveState},
+    live::{ProcessHandle, ProcessLoad},
     process,
 };
 use std::{
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 /// The state of a pool.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct PoolState {
     pub(super) options: PoolOptions,
     state: Mutex<State>,
     /// Notified when a pending start has failed, or has succeeded after the pool was closed.
@@ -27,11 +27,11 @@ pub(crate) struct Lanes {
 
 #[derive(Debug)]
 struct State {
-    seating: Seating,
+    scheduler: Scheduler,
     agents: BTreeMap<EntryId, Warm>,
-    turns: HashMap<Ticket, oneshot::Sender<Grant>>,
+    turns: HashMap<Ticket, oneshot::Sender<Allocation>>,
     /// Retired processes that may still be exiting.
-    going: Vec<watch::Receiver<LiveState>>,
+    going: Vec<watch::Receiver<ProcessLoad>>,
     closed: bool,
     runs: u64,
     started: u64,
@@ -41,7 +41,7 @@ struct State {
 /// One warm agent.
 #[derive(Debug)]
 struct Warm {
-    live: Arc<LiveHandle>,
+    live: Arc<ProcessHandle>,
     agent: &'static str,
     version: Option<String>,
     /// Whether the agent was used since its memory was last measured.
@@ -50,21 +50,21 @@ struct Warm {
 
 /// What a run is given.
 #[derive(Debug)]
-pub(super) enum Grant {
+pub(super) enum Allocation {
     /// A slot on a process that is running or starting.
-    Place(Place),
+    Place(Slot),
     /// The permission to start a process.
-    Start(StartRight),
+    Start(StartPermit),
     /// The run is refused: the pool is closed or its queue is full.
     Refused(&'static str),
 }
 
 /// A slot on a process. Dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct Place {
-    lanes: Arc<Lanes>,
+pub(super) struct Slot {
+    lanes: Arc<PoolState>,
     id: EntryId,
-    pub(super) live: Arc<LiveHandle>,
+    pub(super) live: Arc<ProcessHandle>,
     /// A session that was opened in advance.
     pub(super) spare: Option<String>,
     /// Whether the session of this slot is still to be opened.
@@ -73,15 +73,15 @@ pub(super) struct Place {
 
 /// The permission to start a process. Dropping it unused returns it.
 #[derive(Debug)]
-pub(super) struct StartRight {
-    lanes: Arc<Lanes>,
-    key: Key,
+pub(super) struct StartPermit {
+    lanes: Arc<PoolState>,
+    key: PoolKey,
     used: bool,
 }
 
 /// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guest {
+pub(super) enum SlotUser {
     /// A run.
     Run,
     /// Opening a session for a later run.
@@ -92,14 +92,14 @@ pub(super) enum Guest {
 pub(super) const CLOSED: &str = "the pool is closed";
 const FULL: &str = "too many runs wait for a place in the pool";
 
-impl Lanes {
+impl PoolState {
     pub(super) fn new(mut options: PoolOptions) -> Self {
         // With a value of zero, no run would ever start.
         for least in [&mut options.max_processes, &mut options.lanes, &mut options.opening] {
             *least = (*least).max(1);
         }
         let state = State {
-            seating: Seating::new(options.clone()),
+            scheduler: Scheduler::new(options.clone()),
             agents: BTreeMap::new(),
             turns: HashMap::new(),
             going: Vec::new(),
@@ -116,17 +116,17 @@ impl Lanes {
     }
 
     /// Returns a slot, or the permission to start a process, if one is available without waiting.
-    pub(super) fn place_at_once(self: &Arc<Self>, wanted: &Wanted) -> Option<Grant> {
+    pub(super) fn place_at_once(self: &Arc<Self>, wanted: &PoolRequest) -> Option<Allocation> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        let ticket = state.seating.wait(want_of(wanted, Guest::Run));
+        let ticket = state.scheduler.wait(want_of(wanted, SlotUser::Run));
         let (tell, mut turn) = oneshot::channel();
         state.turns.insert(ticket, tell);
         let left = self.act(&mut state);
         if state.turns.remove(&ticket).is_some() {
-            state.seating.give_up(ticket);
+            state.scheduler.give_up(ticket);
         }
         drop(state);
         drop(left);
@@ -134,32 +134,32 @@ impl Lanes {
     }
 
     /// Waits for a slot or the permission to start a process. Dropping the future leaves the queue.
-    pub(super) async fn place(self: &Arc<Self>, wanted: &Wanted, guest: Guest) -> Grant {
+    pub(super) async fn place(self: &Arc<Self>, wanted: &PoolRequest, guest: SlotUser) -> Allocation {
         let want = want_of(wanted, guest);
         let (ticket, turn) = {
             let mut state = self.lock();
             if state.closed {
-                return Grant::Refused(CLOSED);
+                return Allocation::Refused(CLOSED);
             }
-            let ticket = state.seating.wait(want);
+            let ticket = state.scheduler.wait(want);
             let (tell, turn) = oneshot::channel();
             state.turns.insert(ticket, tell);
             let left = self.act(&mut state);
             let too_many =
-                state.turns.contains_key(&ticket) && state.seating.queued() > self.options.max_queue;
+                state.turns.contains_key(&ticket) && state.scheduler.queued() > self.options.max_queue;
             if too_many {
-                state.seating.give_up(ticket);
+                state.scheduler.give_up(ticket);
                 state.turns.remove(&ticket);
             }
             drop(state);
             drop(left);
             if too_many {
-                return Grant::Refused(FULL);
+                return Allocation::Refused(FULL);
             }
             (ticket, turn)
         };
         let _queued = Queued { lanes: self, ticket };
-        turn.await.unwrap_or(Grant::Refused(CLOSED))
+        turn.await.unwrap_or(Allocation::Refused(CLOSED))
     }
 
     /// Carries out the decisions of the scheduler. The caller must drop the returned values after it releases the lock.
@@ -167,25 +167,25 @@ impl Lanes {
     fn act(self: &Arc<Self>, state: &mut State) -> Vec<Left> {
         for (id, warm) in &state.agents {
             if warm.live.state().closed {
-                state.seating.retire(*id);
+                state.scheduler.retire(*id);
             }
         }
         let mut left = Vec::new();
-        for decision in state.seating.decide(Instant::now()) {
+        for decision in state.scheduler.decide(Instant::now()) {
             let (ticket, grant) = match decision {
-                Decision::LetGo(id) => {
+                SchedulerAction::LetGo(id) => {
                     left.extend(state.let_go(id).map(Left::Live));
                     continue;
                 }
-                Decision::Start { ticket, key } => {
-                    (ticket, Grant::Start(StartRight { lanes: Arc::clone(self), key, used: false }))
+                SchedulerAction::Start { ticket, key } => {
+                    (ticket, Allocation::Start(StartPermit { lanes: Arc::clone(self), key, used: false }))
                 }
-                Decision::Sit { ticket, entry, spare } => {
+                SchedulerAction::Sit { ticket, entry, spare } => {
                     let Some(warm) = state.agents.get_mut(&entry) else { continue };
                     warm.used = true;
                     let (live, opening) = (Arc::clone(&warm.live), spare.is_none());
-                    let place = Place { lanes: Arc::clone(self), id: entry, live, spare, opening };
-                    (ticket, Grant::Place(place))
+                    let place = Slot { lanes: Arc::clone(self), id: entry, live, spare, opening };
+                    (ticket, Allocation::Place(place))
                 }
             };
             let unwanted = match state.turns.remove(&ticket) {
@@ -209,9 +209,9 @@ impl Lanes {
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, wanted: &Wanted) -> usize {
-        let want = Want { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
-        self.lock().seating.spares(want)
+    pub(super) fn spares(&self, wanted: &PoolRequest) -> usize {
+        let want = SlotRequest { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
+        self.lock().scheduler.spares(want)
     }
 
     /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
@@ -227,7 +227,7 @@ impl Lanes {
             used.into_iter().filter_map(|(id, pid)| Some((id, process::memory_of(pid)?))).collect();
         let mut state = self.lock();
         for (id, bytes) in weights {
-            state.seating.weighs(id, bytes);
+            state.scheduler.weighs(id, bytes);
         }
         let left = self.act(&mut state);
         drop(state);
@@ -237,7 +237,7 @@ impl Lanes {
     pub(super) fn status(&self) -> PoolStatus {
         let mut status = {
             let state = self.lock();
-            let processes = state.seating.entries().iter().filter_map(|entry| {
+            let processes = state.scheduler.entries().iter().filter_map(|entry| {
                 let warm = state.agents.get(&entry.id)?;
                 Some(ProcessStatus {
                     agent: warm.agent.to_owned(),
@@ -252,11 +252,11 @@ impl Lanes {
             });
             PoolStatus {
                 processes: processes.collect(),
-                queued: state.seating.queued(),
+                queued: state.scheduler.queued(),
                 runs: state.runs,
                 started: state.started,
                 retried: state.retried,
-                recycled: state.seating.recycled,
+                recycled: state.scheduler.recycled,
             }
         };
         for process in &mut status.processes {
@@ -270,7 +270,7 @@ impl Lanes {
         let idle = {
             let mut state = self.lock();
             state.closed = true;
-            state.seating.close();
+            state.scheduler.close();
             state.turns.clear();
             let all: Vec<EntryId> = state.agents.keys().copied().collect();
             all.into_iter().filter_map(|id| state.let_go(id)).collect::<Vec<_>>()
@@ -278,7 +278,7 @@ impl Lanes {
         drop(idle);
         loop {
             let started = self.started.notified();
-            if self.lock().seating.starting() == 0 {
+            if self.lock().scheduler.starting() == 0 {
                 break;
             }
             started.await;
@@ -293,7 +293,7 @@ impl Lanes {
 
 impl State {
     /// Removes a process from the pool. If it has no other owner, it ends when the returned handle is dropped.
-    fn let_go(&mut self, id: EntryId) -> Option<Arc<LiveHandle>> {
+    fn let_go(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
         let live = self.agents.remove(&id)?.live;
         self.going.retain(|process| process.has_changed().is_ok());
         self.going.push(live.watch());
@@ -301,23 +301,23 @@ impl State {
     }
 }
 
-fn want_of(wanted: &Wanted, guest: Guest) -> Want {
+fn want_of(wanted: &PoolRequest, guest: SlotUser) -> SlotRequest {
     // Opening a session does not use one that is already open.
-    let session = wanted.session.filter(|_| guest == Guest::Run);
-    Want { key: wanted.fit.key, session, shares: wanted.fit.shares }
+    let session = wanted.session.filter(|_| guest == SlotUser::Run);
+    SlotRequest { key: wanted.fit.key, session, shares: wanted.fit.shares }
 }
 
 /// What is dropped after the lock is released.
 enum Left {
     #[expect(dead_code, reason = "it is dropped, and that gives it back")]
-    Grant(Grant),
+    Grant(Allocation),
     #[expect(dead_code, reason = "it is dropped, and that lets the process go")]
-    Live(Arc<LiveHandle>),
+    Live(Arc<ProcessHandle>),
 }
 
 /// A run in the queue. Dropping it leaves the queue.
 struct Queued<'a> {
-    lanes: &'a Lanes,
+    lanes: &'a PoolState,
     ticket: Ticket,
 }
 
@@ -325,29 +325,29 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let mut state = self.lanes.lock();
         if state.turns.remove(&self.ticket).is_some() {
-            state.seating.give_up(self.ticket);
+            state.scheduler.give_up(self.ticket);
         }
     }
 }
 
-impl StartRight {
+impl StartPermit {
     /// Adds the started process to the pool and returns a slot on it; `None` if the pool was closed in the meantime.
-    pub(super) fn started(mut self, live: LiveHandle, wanted: &Wanted) -> Option<Place> {
+    pub(super) fn started(mut self, live: ProcessHandle, wanted: &PoolRequest) -> Option<Slot> {
         self.used = true;
         let live = Arc::new(live);
         let mut state = self.lanes.lock();
         if state.closed {
-            state.seating.failed(self.key);
+            state.scheduler.failed(self.key);
             state.going.push(live.watch());
             drop(state);
             self.lanes.started.notify_waiters();
             return None;
         }
         state.started += 1;
-        let id = state.seating.up(self.key, wanted.fit.shares, Instant::now());
+        let id = state.scheduler.up(self.key, wanted.fit.shares, Instant::now());
         let warm = Warm {
             live: Arc::clone(&live),
-            agent: wanted.asked.agent.card().id,
+            agent: wanted.asked.agent.info().id,
             version: wanted.asked.program.version.map(|v| v.to_string()),
             used: true,
         };
@@ -355,17 +355,17 @@ impl StartRight {
         let left = self.lanes.act(&mut state);
         drop(state);
         drop(left);
-        Some(Place { lanes: Arc::clone(&self.lanes), id, live, spare: None, opening: true })
+        Some(Slot { lanes: Arc::clone(&self.lanes), id, live, spare: None, opening: true })
     }
 }
 
-impl Drop for StartRight {
+impl Drop for StartPermit {
     fn drop(&mut self) {
         if self.used {
             return;
         }
         let mut state = self.lanes.lock();
-        state.seating.failed(self.key);
+        state.scheduler.failed(self.key);
         let left = self.lanes.act(&mut state);
         drop(state);
         drop(left);
@@ -373,12 +373,12 @@ impl Drop for StartRight {
     }
 }
 
-impl Place {
+impl Slot {
     /// Records that the session of this slot is open.
     pub(super) fn opened(&mut self) {
         if std::mem::take(&mut self.opening) {
             let mut state = self.lanes.lock();
-            state.seating.opened(self.id);
+            state.scheduler.opened(self.id);
             let left = self.lanes.act(&mut state);
             drop(state);
             drop(left);
@@ -392,19 +392,19 @@ impl Place {
 
     /// Retires the process: it accepts no more runs.
     pub(super) fn retire(&self) {
-        self.lanes.lock().seating.retire(self.id);
+        self.lanes.lock().scheduler.retire(self.id);
     }
 
     /// Keeps an open session for a later run.
-    pub(super) fn keep_spare(&self, session: Key, name: String) {
-        self.lanes.lock().seating.keep_spare(self.id, session, name);
+    pub(super) fn keep_spare(&self, session: PoolKey, name: String) {
+        self.lanes.lock().scheduler.keep_spare(self.id, session, name);
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.lanes.lock();
-        state.seating.leave(self.id, self.opening, Instant::now());
+        state.scheduler.leave(self.id, self.opening, Instant::now());
         let left = self.lanes.act(&mut state);
         drop(state);
         drop(left);

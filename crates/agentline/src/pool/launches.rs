@@ -1,17 +1,17 @@
 //! Caches the launches of runs that differ only in their prompt text. Computing a launch is most of the cost of a run
 //! on a warm agent.
 
-use super::key::{self, Key, PRIVATE};
+use super::key::{self, PRIVATE, PoolKey};
 use crate::{
     agentline::Inner,
     error::Error,
-    look::DiskLook,
-    look_once::LookOnce,
-    ready::{Asked, NO_SESSION},
+    look::DiskFs,
+    look_once::CachingFs,
+    ready::{NO_SESSION, ResolvedRun},
     run::Launched,
-    seen::Seen,
+    seen::Fingerprint,
 };
-use agentline_core::{Agent, Isolation, Launch, Plan, Problems, Program, Veil, Words};
+use agentline_core::{Agent, Isolation, Launch, Plan, Problems, Program, PromptText, Redactor};
 use std::{
     collections::{BTreeMap, VecDeque},
     mem::take,
@@ -24,7 +24,7 @@ const MOST: usize = 16;
 
 /// A cache of recent launches.
 #[derive(Debug, Default)]
-pub(super) struct Launches {
+pub(super) struct LaunchCache {
     known: Mutex<VecDeque<Arc<Known>>>,
 }
 
@@ -38,20 +38,20 @@ struct Known {
     env: BTreeMap<String, String>,
     isolation: Isolation,
     /// The state of the user's files that the launch depends on.
-    seen: Seen,
-    fit: Arc<Fit>,
+    seen: Fingerprint,
+    fit: Arc<LaunchTemplate>,
 }
 
 /// The process that a run needs.
-pub(super) struct Fit {
+pub(super) struct LaunchTemplate {
     /// The launch, with a placeholder for the private directory and without the prompt text.
     pub(super) launch: Launch,
-    pub(super) key: Key,
+    pub(super) key: PoolKey,
     /// The key of suitable sessions, independent of their process.
-    pub(super) session: Key,
+    pub(super) session: PoolKey,
     /// Whether the run can share the process with other runs.
     pub(super) shares: bool,
-    pub(super) veil: Veil,
+    pub(super) redactor: Redactor,
     pub(super) launched: Launched,
 }
 
@@ -62,10 +62,14 @@ impl std::fmt::Debug for Known {
     }
 }
 
-impl Launches {
+impl LaunchCache {
     /// Returns the process that the run needs, and its prompt text. Blocks.
-    pub(super) fn find(&self, inner: &Inner, asked: &mut Asked) -> Result<(Arc<Fit>, Words), Error> {
-        let words = asked.agent.words(&asked.plan, &asked.cwd, &DiskLook);
+    pub(super) fn find(
+        &self,
+        inner: &Inner,
+        asked: &mut ResolvedRun,
+    ) -> Result<(Arc<LaunchTemplate>, PromptText), Error> {
+        let words = asked.agent.words(&asked.plan, &asked.cwd, &DiskFs);
         let request = &mut asked.plan.request;
         let own = (
             take(&mut request.prompt),
@@ -85,7 +89,11 @@ impl Launches {
         }
     }
 
-    fn without_words(&self, inner: &Inner, asked: &Asked) -> Result<Arc<Fit>, Vec<agentline_core::Problem>> {
+    fn without_words(
+        &self,
+        inner: &Inner,
+        asked: &ResolvedRun,
+    ) -> Result<Arc<LaunchTemplate>, Vec<agentline_core::Problem>> {
         let known = self.lock().iter().find(|known| known.is_of(inner, asked)).cloned();
         if let Some(known) = known {
             if known.seen.is_still_so() {
@@ -93,15 +101,15 @@ impl Launches {
             }
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
         }
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         let launch = inner.launch_by(asked, Path::new(PRIVATE), NO_SESSION, &look)?;
-        let veil = Veil::new(&launch.secrets);
-        let fit = Arc::new(Fit {
+        let redactor = Redactor::new(&launch.secrets);
+        let fit = Arc::new(LaunchTemplate {
             key: key::of_process(asked, &launch, inner.isolation),
             session: key::of_session(asked, &launch),
             shares: asked.agent.shares(&asked.plan),
-            launched: Launched::of(&launch, &veil),
-            veil,
+            launched: Launched::of(&launch, &redactor),
+            redactor,
             launch,
         });
         // A temporary workspace is never used again.
@@ -131,9 +139,9 @@ impl Launches {
 }
 
 impl Known {
-    fn is_of(&self, inner: &Inner, asked: &Asked) -> bool {
+    fn is_of(&self, inner: &Inner, asked: &ResolvedRun) -> bool {
         // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
-        self.agent.card().id == asked.agent.card().id
+        self.agent.info().id == asked.agent.info().id
             && std::ptr::addr_eq(self.agent, asked.agent)
             && self.cwd == asked.cwd
             && self.program == asked.program
@@ -148,7 +156,7 @@ impl Known {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::{agentline::Agentline, detect::Here};
+    use crate::{agentline::Agentline, detect::HostEnv};
     use agentline_core::{RunRequest, Surface};
     use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -165,10 +173,10 @@ mod tests {
         // Timestamps are ambiguous for a short time after a write.
         let settle = || std::thread::sleep(Duration::from_millis(150));
         settle();
-        let launches = Launches::default();
+        let launches = LaunchCache::default();
         let find = |request: RunRequest, env: &[(&str, &str)]| {
             let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let here = Here::new(env, dir.path(), dir.path());
+            let here = HostEnv::new(env, dir.path(), dir.path());
             let agentline = Agentline::new(here).program("gemini", &program);
             let request = request.surface(Surface::Acp);
             let mut asked = agentline.inner().ask(request.clone()).unwrap().unwrap();
@@ -201,7 +209,7 @@ mod tests {
         wrong.prompt_file = Some("missing.md".into());
         wrong.include_directories = vec!["missing".into()];
         let agentline =
-            Agentline::new(Here::new([].into(), dir.path(), dir.path())).program("gemini", &program);
+            Agentline::new(HostEnv::new([].into(), dir.path(), dir.path())).program("gemini", &program);
         let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap().unwrap();
         let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
         let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();

@@ -1,13 +1,13 @@
 //! Maintains a pool in the background: retires agents that have exited, are idle or have reached a limit.
 
-use super::lanes::Lanes;
+use super::lanes::PoolState;
 use std::{sync::Arc, time::Duration};
 
 /// The interval of the checks.
 const PACE: Duration = Duration::from_secs(1);
 
 /// Maintains the pool until it is dropped.
-pub(super) fn begin(lanes: &Arc<Lanes>) {
+pub(super) fn begin(lanes: &Arc<PoolState>) {
     let lanes = Arc::downgrade(lanes);
     tokio::spawn(async move {
         loop {

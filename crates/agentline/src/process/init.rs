@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::kill::Hunt;
 use super::os::{self, namespace, namespace::Namespace};
 use super::unix::{self, Reaped};
-use super::{Exit, Isolation, Spawn};
+use super::{Isolation, ProcessExit, Spawn};
 
 /// How long an init without a namespace keeps trying to kill processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ const RELEASE: [u8; 1] = [b'r'];
 
 /// A message from an init to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum InitMessage {
     /// The namespace, if one was requested, is ready.
     Ready,
     /// The namespace could not be created; contains the system's error number.
@@ -48,21 +48,21 @@ pub(super) enum Message {
     /// The agent could not be started; contains the system's error number.
     Refused(i32),
     /// The agent exited.
-    Exited(Exit),
+    Exited(ProcessExit),
     /// The init has no children left.
     Alone,
 }
 
-impl Message {
+impl InitMessage {
     fn encode(self) -> [u8; MESSAGE] {
         let (kind, value): (u32, i32) = match self {
             Self::Ready => (1, 0),
             Self::Unavailable(errno) => (2, errno),
             Self::Started(pid) => (3, pid),
             Self::Refused(errno) => (4, errno),
-            Self::Exited(Exit::Code(code)) => (5, code),
-            Self::Exited(Exit::Signal(signal)) => (6, signal),
-            Self::Exited(Exit::Lost) => (7, 0),
+            Self::Exited(ProcessExit::Code(code)) => (5, code),
+            Self::Exited(ProcessExit::Signal(signal)) => (6, signal),
+            Self::Exited(ProcessExit::Lost) => (7, 0),
             Self::Alone => (8, 0),
         };
         let mut bytes = [0; MESSAGE];
@@ -79,9 +79,9 @@ impl Message {
             2 => Self::Unavailable(value),
             3 => Self::Started(value),
             4 => Self::Refused(value),
-            5 => Self::Exited(Exit::Code(value)),
-            6 => Self::Exited(Exit::Signal(value)),
-            7 => Self::Exited(Exit::Lost),
+            5 => Self::Exited(ProcessExit::Code(value)),
+            6 => Self::Exited(ProcessExit::Signal(value)),
+            7 => Self::Exited(ProcessExit::Lost),
             8 => Self::Alone,
             _ => return None,
         })
@@ -89,7 +89,7 @@ impl Message {
 }
 
 /// The supervisor's descriptors of the host.
-pub(super) struct Host {
+pub(super) struct HostLink {
     /// The socket to the host, which the init closes.
     pub(super) socket: RawFd,
     /// A pidfd that becomes readable when the host dies.
@@ -112,7 +112,11 @@ impl Init {
     /// Starts an init and the agent below it, in a namespace where one is requested and available.
     ///
     /// The outer error means that no init could be started, the inner one that the init could not start the agent.
-    pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: &Host) -> io::Result<io::Result<Self>> {
+    pub(super) fn start(
+        plan: &Spawn,
+        streams: [OwnedFd; 3],
+        host: &HostLink,
+    ) -> io::Result<io::Result<Self>> {
         let mut streams = Some(streams);
         let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
         for namespace in namespace::candidates(plan.isolation) {
@@ -131,7 +135,7 @@ impl Init {
         namespace: Option<Namespace>,
         plan: &Spawn,
         streams: &mut Option<[OwnedFd; 3]>,
-        host: &Host,
+        host: &HostLink,
     ) -> io::Result<io::Result<Self>> {
         let (ours, theirs) = UnixStream::pair()?;
         if namespace.is_some() {
@@ -145,15 +149,15 @@ impl Init {
         drop(theirs);
         let mut init = Self { pid, agent: 0, has_namespace: namespace.is_some(), socket: Some(ours) };
         let failed = match init.receive() {
-            Ok((Message::Ready, _)) => match init.receive()? {
-                (Message::Started(inner), outer) => {
+            Ok((InitMessage::Ready, _)) => match init.receive()? {
+                (InitMessage::Started(inner), outer) => {
                     init.agent = outer.unwrap_or(inner);
                     return Ok(Ok(init));
                 }
-                (Message::Refused(errno), _) => Ok(Err(io::Error::from_raw_os_error(errno))),
+                (InitMessage::Refused(errno), _) => Ok(Err(io::Error::from_raw_os_error(errno))),
                 _ => Err(io::ErrorKind::InvalidData.into()),
             },
-            Ok((Message::Unavailable(errno), _)) => Err(io::Error::from_raw_os_error(errno)),
+            Ok((InitMessage::Unavailable(errno), _)) => Err(io::Error::from_raw_os_error(errno)),
             Ok(_) => Err(io::ErrorKind::InvalidData.into()),
             Err(error) => Err(error),
         };
@@ -168,7 +172,7 @@ impl Init {
     }
 
     /// Receives one message and the pid sent with it. An error means that the init is gone.
-    pub(super) fn receive(&mut self) -> io::Result<(Message, Option<i32>)> {
+    pub(super) fn receive(&mut self) -> io::Result<(InitMessage, Option<i32>)> {
         let mut bytes = [0; MESSAGE];
         let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let (received, pid) = namespace::receive_with_pid(socket.as_raw_fd(), &mut bytes)?;
@@ -177,7 +181,7 @@ impl Init {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         socket.read_exact(&mut bytes[received..])?;
-        Ok((Message::decode(bytes).ok_or(io::ErrorKind::InvalidData)?, pid))
+        Ok((InitMessage::decode(bytes).ok_or(io::ErrorKind::InvalidData)?, pid))
     }
 
     /// Tells the init to exit and to end everything that remains.
@@ -195,7 +199,7 @@ fn be_init(
     plan: &Spawn,
     streams: [OwnedFd; 3],
     mut supervisor: UnixStream,
-    host: &Host,
+    host: &HostLink,
 ) -> io::Result<()> {
     // The host detects the supervisor's death by the end of this socket, so no other process may keep it open.
     unix::close_standard_input_and(host.socket);
@@ -204,21 +208,21 @@ fn be_init(
         namespace::die_with_parent();
         if let Err(error) = namespace::enter(namespace) {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return supervisor.write_all(&Message::Unavailable(errno).encode());
+            return supervisor.write_all(&InitMessage::Unavailable(errno).encode());
         }
     } else {
         os::adopt_orphans();
     }
-    supervisor.write_all(&Message::Ready.encode())?;
+    supervisor.write_all(&InitMessage::Ready.encode())?;
     let signals = unix::signals_as_pipe(&[libc::SIGCHLD])?;
     let agent = match start_agent(plan, streams) {
         Ok(agent) => agent.cast_signed(),
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return supervisor.write_all(&Message::Refused(errno).encode());
+            return supervisor.write_all(&InitMessage::Refused(errno).encode());
         }
     };
-    let started = Message::Started(agent).encode();
+    let started = InitMessage::Started(agent).encode();
     let told = if namespace.is_some() {
         namespace::send_with_pid(&supervisor, &started, agent)
     } else {
@@ -303,7 +307,7 @@ impl Reaper {
             match unix::reap() {
                 Reaped::Child(pid, exit) if self.agent == Some(pid) => {
                     self.agent = None;
-                    messages.extend(Message::Exited(exit).encode());
+                    messages.extend(InitMessage::Exited(exit).encode());
                 }
                 Reaped::Child(..) => {}
                 Reaped::AllAlive => break false,
@@ -311,7 +315,7 @@ impl Reaper {
             }
         };
         if is_alone {
-            messages.extend(Message::Alone.encode());
+            messages.extend(InitMessage::Alone.encode());
         }
         // A single write, so that the supervisor receives all messages at once. If the supervisor is gone, the end of
         // the socket ends the init.
@@ -361,17 +365,17 @@ mod tests {
     #[test]
     fn messages_survive_the_wire() {
         for message in [
-            Message::Ready,
-            Message::Unavailable(1),
-            Message::Started(42),
-            Message::Refused(2),
-            Message::Exited(Exit::Code(173)),
-            Message::Exited(Exit::Signal(9)),
-            Message::Exited(Exit::Lost),
-            Message::Alone,
+            InitMessage::Ready,
+            InitMessage::Unavailable(1),
+            InitMessage::Started(42),
+            InitMessage::Refused(2),
+            InitMessage::Exited(ProcessExit::Code(173)),
+            InitMessage::Exited(ProcessExit::Signal(9)),
+            InitMessage::Exited(ProcessExit::Lost),
+            InitMessage::Alone,
         ] {
-            assert_eq!(Message::decode(message.encode()), Some(message));
+            assert_eq!(InitMessage::decode(message.encode()), Some(message));
         }
-        assert_eq!(Message::decode([0xff; MESSAGE]), None);
+        assert_eq!(InitMessage::decode([0xff; MESSAGE]), None);
     }
 }

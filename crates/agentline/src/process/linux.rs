@@ -119,7 +119,7 @@ pub(super) fn lives(pid: i32) -> bool {
 ///
 /// They stay open between two searches, because opening them is most of the cost of a search.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct ChildLists {
     opened: BTreeMap<(i32, i32), File>,
     since: Option<Instant>,
 }
@@ -128,7 +128,7 @@ pub(super) struct Lists {
 /// longer.
 const LISTS_LAST: Duration = Duration::from_secs(5);
 
-impl Lists {
+impl ChildLists {
     /// Returns the children in the list of a thread, or `None` if there is no list.
     fn children(&mut self, pid: i32, thread: i32, keep: bool, bytes: &mut Vec<u8>) -> Option<Vec<i32>> {
         let list = match self.opened.entry((pid, thread)) {
@@ -156,11 +156,11 @@ impl Lists {
 
 /// Reports whether any process was born, and which ones were born after a given time.
 #[derive(Debug)]
-pub(super) struct Births(File);
+pub(super) struct BirthDetector(File);
 
 /// A point in time that births are compared with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct BirthMark {
     /// The id that was last assigned to any process or thread on the system. The next one gets the next free id; after
     /// the maximum, ids wrap around.
     newest: i32,
@@ -168,7 +168,7 @@ pub(crate) struct Moment {
     tick: u64,
 }
 
-impl Births {
+impl BirthDetector {
     /// Opens the source of births, or returns `None` if it is not reliable.
     ///
     /// Some systems mount a file of their own there, or one that never changes. The last assigned id must be at least
@@ -182,17 +182,17 @@ impl Births {
     }
 
     /// Returns the current point in time.
-    pub(super) fn now(&self) -> Option<Moment> {
-        Some(Moment { newest: self.newest()?, tick: tick()? })
+    pub(super) fn now(&self) -> Option<BirthMark> {
+        Some(BirthMark { newest: self.newest()?, tick: tick()? })
     }
 
     /// Returns whether no process was born anywhere since then.
-    pub(super) fn none_since(&self, moment: &Moment) -> bool {
+    pub(super) fn none_since(&self, moment: &BirthMark) -> bool {
         self.newest() == Some(moment.newest)
     }
 
     /// Returns whether this process was born since then; `false` if it is gone.
-    pub(super) fn is_since(&self, pid: i32, moment: &Moment) -> bool {
+    pub(super) fn is_since(&self, pid: i32, moment: &BirthMark) -> bool {
         let mut stat = Vec::with_capacity(1024);
         let Some(born) = read_proc(pid, "stat", &mut stat).and_then(born_at) else { return false };
         match born.cmp(&moment.tick) {
@@ -246,7 +246,7 @@ fn numbers(list: &[u8]) -> Option<Vec<i32>> {
 /// Returns all descendants of these processes, except zombies.
 ///
 /// Where the system lists children, only those lists are read; otherwise all processes are.
-pub(super) fn descendants_of(roots: &BTreeSet<i32>, lists: &mut Lists) -> BTreeSet<i32> {
+pub(super) fn descendants_of(roots: &BTreeSet<i32>, lists: &mut ChildLists) -> BTreeSet<i32> {
     let (mut found, mut open) = (BTreeSet::new(), roots.iter().copied().collect::<Vec<_>>());
     let mut is_new = |child: &i32| !roots.contains(child) && found.insert(*child);
     let mut bytes = Vec::with_capacity(256);
@@ -280,7 +280,7 @@ fn children_are_listed() -> bool {
 
 /// Returns the total resident memory of a process and its descendants, in bytes.
 pub(super) fn memory_of(root: i32) -> Option<u64> {
-    let mut all = descendants_of(&BTreeSet::from([root]), &mut Lists::default());
+    let mut all = descendants_of(&BTreeSet::from([root]), &mut ChildLists::default());
     all.insert(root);
     let mut bytes = Vec::with_capacity(2048);
     let mut resident = |pid: i32| -> Option<u64> {
@@ -388,12 +388,12 @@ const NOTICES: usize = 4096;
 
 /// Reports writes to a set of files.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct FileWatch {
     /// `Some` until the drop.
     inotify: Option<AsyncFd<File>>,
 }
 
-impl Watch {
+impl FileWatch {
     /// Watches these files; returns `None` where the system offers no watch.
     pub(super) fn new(files: &[&File]) -> Option<Self> {
         // SAFETY: the descriptor is new and has no other owner.
@@ -441,7 +441,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for FileWatch {
     fn drop(&mut self) {
         let inotify = self.inotify.take().map(AsyncFd::into_inner);
         // The system takes about 15 ms to close a watch, so a separate thread does it. If no thread can be started, the
@@ -475,7 +475,7 @@ mod tests {
     #[tokio::test]
     async fn a_watch_tells_of_writes_of_others() {
         let (ours, mut theirs) = unnamed_file().unwrap();
-        let mut watch = Watch::new(&[&ours]).unwrap();
+        let mut watch = FileWatch::new(&[&ours]).unwrap();
         let soon = std::time::Duration::from_millis(50);
         assert!(tokio::time::timeout(soon, watch.written()).await.is_err());
         for _ in 0..2 {
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn who_was_started_is_found_in_lists_that_are_open() {
         let roots = BTreeSet::from([std::process::id().cast_signed()]);
-        let mut lists = Lists::default();
+        let mut lists = ChildLists::default();
         let before = descendants_of(&roots, &mut lists);
         for by_another_thread in [false, true] {
             let start = || std::process::Command::new("sleep").arg("600").spawn().unwrap();

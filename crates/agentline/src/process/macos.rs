@@ -159,39 +159,39 @@ pub(super) fn lives(pid: i32) -> bool {
 
 /// Nothing is kept open between two searches on this system.
 #[derive(Debug, Default)]
-pub(super) struct Lists;
+pub(super) struct ChildLists;
 
 /// A placeholder: the system does not report births of processes.
 #[derive(Debug)]
-pub(super) struct Births;
+pub(super) struct BirthDetector;
 
-impl Births {
+impl BirthDetector {
     pub(super) fn after(_process: i32) -> Option<Self> {
         None
     }
 
     #[expect(clippy::unused_self, reason = "as where it is told")]
-    pub(super) fn now(&self) -> Option<Moment> {
+    pub(super) fn now(&self) -> Option<BirthMark> {
         None
     }
 
     #[expect(clippy::unused_self, reason = "as where it is told")]
-    pub(super) fn none_since(&self, moment: &Moment) -> bool {
+    pub(super) fn none_since(&self, moment: &BirthMark) -> bool {
         match *moment {}
     }
 
     #[expect(clippy::unused_self, reason = "as where it is told")]
-    pub(super) fn is_since(&self, _pid: i32, moment: &Moment) -> bool {
+    pub(super) fn is_since(&self, _pid: i32, moment: &BirthMark) -> bool {
         match *moment {}
     }
 }
 
 /// An empty type: births are not reported.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Moment {}
+pub(crate) enum BirthMark {}
 
 /// Returns all descendants of these processes.
-pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut Lists) -> BTreeSet<i32> {
+pub(super) fn descendants_of(roots: &BTreeSet<i32>, _lists: &mut ChildLists) -> BTreeSet<i32> {
     super::kill::descendants(&processes(), roots)
 }
 
@@ -233,9 +233,9 @@ pub(super) fn widen_pipe(_pipe: RawFd) {}
 
 /// An empty type: there is no watch, and the files are polled every few milliseconds.
 #[derive(Debug)]
-pub(super) enum Watch {}
+pub(super) enum FileWatch {}
 
-impl Watch {
+impl FileWatch {
     /// Returns `None`.
     pub(super) fn new(_files: &[&File]) -> Option<Self> {
         None

@@ -74,11 +74,11 @@ pub(crate) use killer::Killer;
 #[cfg(windows)]
 pub(crate) use os::{Census, Killer, Sweeper};
 #[cfg(unix)]
-pub(crate) use sweep::{Census, Sweeper};
+pub(crate) use sweep::{ProcessSnapshot, Sweeper};
 
-use output::Output;
+use output::AgentOutput;
 use stdin::Stdin;
-use tree::Tree;
+use tree::ProcessTree;
 
 /// The environment variable that every process of a run inherits. Its value is the mark of the run, preceded by the
 /// marks of enclosing runs.
@@ -139,7 +139,7 @@ pub struct Spawn {
     /// it must be unique among all runs, including finished ones.
     pub mark: String,
     /// How stdout is captured. stderr always goes to a file.
-    pub stdout: Via,
+    pub stdout: StdoutMode,
     /// Which program cleans up if the host dies suddenly.
     pub supervisor: Supervisor,
     /// Whether the agent gets a pid namespace. Ignored without a supervisor.
@@ -158,7 +158,7 @@ impl Spawn {
             env: BTreeMap::new(),
             cwd: cwd.into(),
             mark: mark.into(),
-            stdout: Via::default(),
+            stdout: StdoutMode::default(),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
             remove_on_host_death: Vec::new(),
@@ -176,7 +176,7 @@ impl Spawn {
 
 /// How an agent's stdout is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Via {
+pub enum StdoutMode {
     /// An unnamed file that is read as it grows. No output is lost at exit, and the agent never blocks on a slow
     /// reader.
     #[default]
@@ -199,7 +199,7 @@ pub enum Supervisor {
 
 /// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Std {
+pub enum StdStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -219,7 +219,7 @@ pub enum Signal {
 
 /// How an agent exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     /// It exited with this code.
     Code(i32),
     /// It was terminated by this signal.
@@ -231,9 +231,9 @@ pub enum Exit {
 /// The final report of a process tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct ProcessEnd {
     /// How the agent exited.
-    pub exit: Exit,
+    pub exit: ProcessExit,
     /// The number of processes that were killed.
     pub killed: u32,
     /// The number of processes that could not be killed: owned by another user, or still alive after SIGKILL.
@@ -244,12 +244,12 @@ pub struct Ended {
 
 /// An event of a running [`Process`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
+pub enum ProcessEvent {
     /// Bytes of this stream were appended to the buffer. If none were appended, the stream has ended but the agent
     /// still runs.
-    Bytes(Std),
+    Bytes(StdStream),
     /// The agent has exited, its tree is dead, and all bytes have been read.
-    Exit(Exit),
+    Exit(ProcessExit),
 }
 
 /// A running agent and every process that it starts.
@@ -258,12 +258,12 @@ pub enum Happening {
 /// three seconds if the supervisor does not respond.
 #[derive(Debug)]
 pub struct Process {
-    tree: Tree,
+    tree: ProcessTree,
     stdin: Stdin,
-    output: Output,
+    output: AgentOutput,
     reads: u32,
     stdout_end_told: bool,
-    ended: Option<Ended>,
+    ended: Option<ProcessEnd>,
     exit_told: bool,
 }
 
@@ -284,9 +284,9 @@ impl Process {
         }
         spawn.cwd = std::path::absolute(&spawn.cwd)?;
         spawn.env.insert(MARKER.into(), mark_inside_others(&spawn.mark));
-        let (output, stdout, stderr) = Output::open(spawn.stdout)?;
+        let (output, stdout, stderr) = AgentOutput::open(spawn.stdout)?;
         let ready = OWN_PROGRAM_IS_READY.load(Ordering::Relaxed);
-        let (tree, stdin) = Tree::start(&spawn, stdout, stderr, ready)?;
+        let (tree, stdin) = ProcessTree::start(&spawn, stdout, stderr, ready)?;
         let stdin = Stdin::start(stdin);
         Ok(Self { tree, stdin, output, reads: 0, stdout_end_told: false, ended: None, exit_told: false })
     }
@@ -310,7 +310,7 @@ impl Process {
     ///
     /// The exit is reported once, after all bytes, when the tree is dead. After that, this future never completes. This
     /// method is cancel safe.
-    pub async fn next(&mut self, buf: &mut Vec<u8>) -> Happening {
+    pub async fn next(&mut self, buf: &mut Vec<u8>) -> ProcessEvent {
         loop {
             if self.reads >= BURST {
                 // A flood of output must starve neither the other branches of the caller's `select!` nor the exit.
@@ -323,18 +323,18 @@ impl Process {
             }
             if let Some(from) = self.output.read(buf) {
                 self.reads += 1;
-                return Happening::Bytes(from);
+                return ProcessEvent::Bytes(from);
             }
             self.reads = 0;
             match &self.ended {
                 Some(ended) if !self.exit_told => {
                     self.exit_told = true;
-                    return Happening::Exit(ended.exit);
+                    return ProcessEvent::Exit(ended.exit);
                 }
                 Some(_) => return std::future::pending().await,
                 None if self.output.stdout_ended() && !self.stdout_end_told => {
                     self.stdout_end_told = true;
-                    return Happening::Bytes(Std::Out);
+                    return ProcessEvent::Bytes(StdStream::Out);
                 }
                 None => {}
             }
@@ -345,7 +345,7 @@ impl Process {
         }
     }
 
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: ProcessEnd) {
         self.ended = Some(ended);
         self.output.ends();
     }
@@ -388,7 +388,7 @@ impl Process {
     }
 
     /// Returns the final report, once [`next`](Self::next) has reported the exit.
-    pub const fn ended(&self) -> Option<&Ended> {
+    pub const fn ended(&self) -> Option<&ProcessEnd> {
         if self.exit_told { self.ended.as_ref() } else { None }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::tail::Tail;
 #[cfg(unix)]
 use super::unix::Pipe;
-use super::{Std, Via, os};
+use super::{StdStream, StdoutMode, os};
 
 #[cfg(unix)]
 pub(super) type Handle = std::os::fd::OwnedFd;
@@ -25,14 +25,14 @@ const GATHER: Duration = Duration::from_millis(1);
 
 /// The two output streams of an agent.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct AgentOutput {
     stdout: Source,
     stderr: Tail,
     /// The last read was from stderr and did not read all of it.
     err_floods: bool,
     /// Stderr may have been written to since it was last found empty.
     err_may_wait: bool,
-    watch: Option<os::Watch>,
+    watch: Option<os::FileWatch>,
     poll: Duration,
     read_at: Instant,
     /// The number of consecutive writes that came right after a read.
@@ -46,22 +46,22 @@ enum Source {
     Pipe(Pipe),
 }
 
-impl Output {
+impl AgentOutput {
     /// Creates the streams, and the ends of stdout and stderr for the agent.
-    pub(super) fn open(stdout: Via) -> io::Result<(Self, Handle, Handle)> {
+    pub(super) fn open(stdout: StdoutMode) -> io::Result<(Self, Handle, Handle)> {
         let (err, their_err) = os::unnamed_file()?;
         let (stdout, their_stdout, stderr, watch) = match stdout {
             #[cfg(unix)]
-            Via::Pipe => {
+            StdoutMode::Pipe => {
                 let (pipe, theirs) = Pipe::new()?;
-                let mut watch = os::Watch::new(&[&err]);
+                let mut watch = os::FileWatch::new(&[&err]);
                 let stderr = Tail::new(err, &their_err)?;
                 watch.take_if(|watch| watch.heard() < 1);
                 (Source::Pipe(pipe), theirs, stderr, watch)
             }
             _ => {
                 let (out, theirs) = os::unnamed_file()?;
-                let mut watch = os::Watch::new(&[&out, &err]);
+                let mut watch = os::FileWatch::new(&[&out, &err]);
                 let stdout = Tail::new(out, &theirs)?;
                 let stderr = Tail::new(err, &their_err)?;
                 watch.take_if(|watch| watch.heard() < 2);
@@ -82,7 +82,7 @@ impl Output {
     }
 
     /// Appends the bytes that one of the streams is known to have, without waiting, and returns that stream.
-    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<Std> {
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> Option<StdStream> {
         #[cfg(unix)]
         if let Source::Pipe(pipe) = &mut self.stdout {
             if self.err_floods {
@@ -97,20 +97,21 @@ impl Output {
         // Stderr is read first, so that text written there before stdout is also read before it. Only a flood has to
         // wait.
         let err_comes_last = self.err_floods;
-        let order = if err_comes_last { [Std::Out, Std::Err] } else { [Std::Err, Std::Out] };
+        let order =
+            if err_comes_last { [StdStream::Out, StdStream::Err] } else { [StdStream::Err, StdStream::Out] };
         let found = order.into_iter().find(|stream| {
             let read = match stream {
-                Std::Out => self.stdout.read(into),
-                Std::Err if self.err_may_wait || is_file => self.stderr.read(into),
-                Std::Err => 0,
+                StdStream::Out => self.stdout.read(into),
+                StdStream::Err if self.err_may_wait || is_file => self.stderr.read(into),
+                StdStream::Err => 0,
             };
             read > 0
         });
-        let err_was_empty = found.is_none() || (found == Some(Std::Out) && !err_comes_last);
+        let err_was_empty = found.is_none() || (found == Some(StdStream::Out) && !err_comes_last);
         // Without a watch, writes are not reported.
         self.err_may_wait = !err_was_empty || self.watch.is_none();
         if let Some(stream) = found {
-            self.err_floods = stream == Std::Err && self.stderr.waiting() > 0;
+            self.err_floods = stream == StdStream::Err && self.stderr.waiting() > 0;
             self.poll = POLL_FIRST;
             self.read_at = Instant::now();
         }
@@ -197,12 +198,12 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_watch_writes_are_found_as_well() {
-        let (mut output, stdout, stderr) = Output::open(Via::TailedFile).unwrap();
+        let (mut output, stdout, stderr) = AgentOutput::open(StdoutMode::TailedFile).unwrap();
         #[cfg(target_os = "linux")]
         assert!(output.watch.is_some());
         output.watch = None;
         let mut writers = [std::fs::File::from(stdout), std::fs::File::from(stderr)];
-        for (writer, stream) in writers.iter_mut().zip([Std::Out, Std::Err]) {
+        for (writer, stream) in writers.iter_mut().zip([StdStream::Out, StdStream::Err]) {
             let mut bytes = Vec::new();
             assert_eq!(output.read(&mut bytes), None);
             writer.write_all(b"text").unwrap();
@@ -217,14 +218,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_streams_take_turns() {
-        for via in [Via::TailedFile, Via::Pipe] {
-            let (mut output, stdout, stderr) = Output::open(via).unwrap();
+        for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
+            let (mut output, stdout, stderr) = AgentOutput::open(via).unwrap();
             let flood = vec![b'x'; 1 << 20];
             std::fs::File::from(stdout).write_all(b"one line").unwrap();
             std::fs::File::from(stderr).write_all(&flood).unwrap();
             assert_eq!(output.waiting(), (1 << 20) + 8);
             let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
-            assert_eq!(turns, [Std::Err, Std::Out, Std::Err, Std::Err, Std::Err]);
+            assert_eq!(
+                turns,
+                [StdStream::Err, StdStream::Out, StdStream::Err, StdStream::Err, StdStream::Err]
+            );
             assert_eq!(output.waiting(), 0);
         }
     }
@@ -232,12 +236,12 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn what_was_said_on_stderr_first_is_read_first() {
-        let (mut output, stdout, stderr) = Output::open(Via::Pipe).unwrap();
+        let (mut output, stdout, stderr) = AgentOutput::open(StdoutMode::Pipe).unwrap();
         let (mut stdout, mut stderr) = (std::fs::File::from(stdout), std::fs::File::from(stderr));
         let mut bytes = Vec::new();
         stdout.write_all(b"a").unwrap();
         output.written().await;
-        assert_eq!(output.read(&mut bytes), Some(Std::Out));
+        assert_eq!(output.read(&mut bytes), Some(StdStream::Out));
         for _ in 0..50 {
             // Both writes happen before the runtime has a chance to report them.
             stderr.write_all(b"why").unwrap();
@@ -247,7 +251,7 @@ mod tests {
                 output.written().await;
                 turns.extend(std::iter::from_fn(|| output.read(&mut bytes)));
             }
-            assert_eq!(turns, [Std::Err, Std::Out]);
+            assert_eq!(turns, [StdStream::Err, StdStream::Out]);
         }
     }
 }

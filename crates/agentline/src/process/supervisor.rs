@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::init::{Host, Init, Message};
+use super::init::{HostLink, Init, InitMessage};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
-use super::wire::{Report, Started};
-use super::{Ended, Exit, Signal, Spawn, os};
+use super::wire::{StartedAgent, SupervisorReport};
+use super::{ProcessEnd, ProcessExit, Signal, Spawn, os};
 use crate::private_dir;
 
 /// The first argument that makes a program run as a supervisor.
@@ -47,13 +47,13 @@ pub(super) fn run() -> io::Result<()> {
     let signals = unix::signals_as_pipe(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let errno = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let report = match &started {
-        Ok(Ok(init)) => Report::Started(Started {
+        Ok(Ok(init)) => SupervisorReport::Started(StartedAgent {
             agent: init.agent.cast_unsigned(),
             init: init.pid.cast_unsigned(),
             has_namespace: init.has_namespace,
         }),
-        Ok(Err(error)) => Report::Refused(errno(error)),
-        Err(error) => Report::NoNamespace(errno(error)),
+        Ok(Err(error)) => SupervisorReport::Refused(errno(error)),
+        Err(error) => SupervisorReport::NoNamespace(errno(error)),
     };
     // The host may be gone and not receive this, but the processes that it started must still be killed.
     let _ = host.write_all(&report.encode());
@@ -77,13 +77,13 @@ pub(super) fn run() -> io::Result<()> {
         plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
     }
     let left = if watch.init.has_namespace { 0 } else { watch.hunt.refused() };
-    let ended = Ended {
-        exit: watch.exit.unwrap_or(Exit::Lost),
+    let ended = ProcessEnd {
+        exit: watch.exit.unwrap_or(ProcessExit::Lost),
         killed: watch.hunt.killed(),
         left: left + u32::from(watch.exit.is_none()),
         supervisor_cpu: unix::own_cpu(),
     };
-    let _ = watch.host.write_all(&Report::Done(ended).encode());
+    let _ = watch.host.write_all(&SupervisorReport::Done(ended).encode());
     Ok(())
 }
 
@@ -95,7 +95,8 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init
     let mut bytes = Vec::new();
     host.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
     let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    let started = Init::start(&plan, streams, &Host { socket: host.as_raw_fd(), process: os::open_parent() });
+    let started =
+        Init::start(&plan, streams, &HostLink { socket: host.as_raw_fd(), process: os::open_parent() });
     Ok((plan, started))
 }
 
@@ -105,7 +106,7 @@ struct Watch {
     /// The pid of the agent.
     root: i32,
     init: Init,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     /// Whether the init has any children.
     has_children: bool,
     host: UnixStream,
@@ -135,11 +136,11 @@ impl Watch {
     /// Handles one message of the init and returns whether the init is gone.
     fn listen_to_init(&mut self) -> bool {
         match self.init.receive() {
-            Ok((Message::Exited(exit), _)) => {
+            Ok((InitMessage::Exited(exit), _)) => {
                 self.exit = Some(exit);
                 self.hunt.root_reaped();
             }
-            Ok((Message::Alone, _)) => self.has_children = false,
+            Ok((InitMessage::Alone, _)) => self.has_children = false,
             Ok(_) => {}
             Err(_) => return true,
         }

@@ -20,56 +20,56 @@ pub(crate) struct Sweeper {
     roots: BTreeSet<i32>,
     /// The mark of the process, searched for where no supervisor adopts orphans.
     mark: Option<String>,
-    births: Option<Arc<os::Births>>,
+    births: Option<Arc<os::BirthDetector>>,
     /// The lists of children that are kept open between two searches.
-    lists: Arc<Mutex<os::Lists>>,
+    lists: Arc<Mutex<os::ChildLists>>,
 }
 
 /// The processes of an agent at one point in time.
 #[derive(Debug, Clone)]
-pub(crate) enum Census {
+pub(crate) enum ProcessSnapshot {
     /// The set of all processes that existed then.
     Of(BTreeSet<i32>),
     /// All processes born before this time. Reading the clock is cheaper than listing processes.
-    At(os::Moment),
+    At(os::BirthMark),
 }
 
 impl Sweeper {
     pub(super) fn new(roots: impl IntoIterator<Item = u32>, mark: Option<String>) -> Self {
         let roots: BTreeSet<i32> = roots.into_iter().map(u32::cast_signed).collect();
-        let births = roots.last().and_then(|newest| os::Births::after(*newest)).map(Arc::new);
+        let births = roots.last().and_then(|newest| os::BirthDetector::after(*newest)).map(Arc::new);
         Self { roots, mark, births, lists: Arc::default() }
     }
 
     /// Takes a census of the current processes.
-    pub(crate) fn census(&self) -> Census {
+    pub(crate) fn processes(&self) -> ProcessSnapshot {
         let now = self.births.as_ref().and_then(|births| births.now());
-        now.map_or_else(|| Census::Of(self.present()), Census::At)
+        now.map_or_else(|| ProcessSnapshot::Of(self.present()), ProcessSnapshot::At)
     }
 
     /// Returns whether no process can have been added since the census, because none was born on the whole system. This
     /// check is cheaper than a search.
-    pub(crate) fn is_clean(&self, before: &Census) -> bool {
+    pub(crate) fn is_clean(&self, before: &ProcessSnapshot) -> bool {
         match (before, &self.births) {
-            (Census::At(moment), Some(births)) => births.none_since(moment),
+            (ProcessSnapshot::At(moment), Some(births)) => births.none_since(moment),
             _ => false,
         }
     }
 
     /// Returns the processes that exist now and did not exist at the census.
-    fn strays(&self, before: &Census) -> Vec<i32> {
+    fn strays(&self, before: &ProcessSnapshot) -> Vec<i32> {
         let present = self.present().into_iter();
         match (before, &self.births) {
-            (Census::Of(known), _) => present.filter(|pid| !known.contains(pid)).collect(),
-            (Census::At(moment), Some(births)) => {
+            (ProcessSnapshot::Of(known), _) => present.filter(|pid| !known.contains(pid)).collect(),
+            (ProcessSnapshot::At(moment), Some(births)) => {
                 present.filter(|pid| births.is_since(*pid, moment)).collect()
             }
-            (Census::At(_), None) => Vec::new(),
+            (ProcessSnapshot::At(_), None) => Vec::new(),
         }
     }
 
     /// Kills all processes that did not exist at the census and returns their number. Blocks.
-    pub(crate) fn sweep(&self, before: &Census) -> u32 {
+    pub(crate) fn sweep(&self, before: &ProcessSnapshot) -> u32 {
         if self.is_clean(before) {
             return 0;
         }
@@ -125,7 +125,7 @@ mod tests {
         for _ in 0..5 {
             mine.push(child());
             // Births within one clock tick are told apart as well.
-            let before = [sweeper.census(), slow.census()];
+            let before = [sweeper.processes(), slow.processes()];
             strays.push(child());
             for (sweeper, before) in [&sweeper, &slow].into_iter().zip(&before) {
                 assert!(!sweeper.is_clean(before));
@@ -136,14 +136,14 @@ mod tests {
             }
         }
         std::thread::sleep(Duration::from_millis(30));
-        let before = sweeper.census();
+        let before = sweeper.processes();
         let found = sweeper.strays(&before);
         assert!(!mine.iter().chain(&strays).any(|child| found.contains(&number(child))), "{found:?}");
         for mut child in mine.into_iter().chain(strays) {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let all = Census::Of(BTreeSet::new());
+        let all = ProcessSnapshot::Of(BTreeSet::new());
         assert!(!sweeper.is_clean(&all), "a system that tells nothing is not believed");
     }
 }

@@ -17,8 +17,8 @@ use super::kill::Hunt;
 use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
-use super::wire::{REPORT, Report, Started};
-use super::{Ended, Exit, Signal, Spawn, SpawnError, Supervisor, os, unix};
+use super::wire::{REPORT, StartedAgent, SupervisorReport};
+use super::{ProcessEnd, ProcessExit, Signal, Spawn, SpawnError, Supervisor, os, unix};
 
 /// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
@@ -47,12 +47,12 @@ pub(super) type StdinPipe = tokio::net::unix::pipe::Sender;
 
 /// An agent and its descendants.
 #[derive(Debug)]
-pub(super) enum Tree {
-    Supervised(Supervised),
-    Alone(Box<Alone>),
+pub(super) enum ProcessTree {
+    Supervised(SupervisedTree),
+    Alone(Box<UnsupervisedTree>),
 }
 
-impl Tree {
+impl ProcessTree {
     /// Starts the agent with these descriptors as its stdout and stderr, under a supervisor if one is available.
     pub(super) fn start(
         spawn: &Spawn,
@@ -69,8 +69,8 @@ impl Tree {
             Supervisor::CurrentExe | Supervisor::None => None,
         };
         let tree = match program {
-            Some(program) => Self::Supervised(Supervised::start(spawn, &plan, &streams, &program)?),
-            None => Self::Alone(Box::new(Alone::start(spawn, streams)?)),
+            Some(program) => Self::Supervised(SupervisedTree::start(spawn, &plan, &streams, &program)?),
+            None => Self::Alone(Box::new(UnsupervisedTree::start(spawn, streams)?)),
         };
         Ok((tree, StdinPipe::from_owned_fd(ours.into())?))
     }
@@ -117,7 +117,7 @@ impl Tree {
     }
 
     /// Waits until the agent has exited and its tree is dead. Cancel safe.
-    pub(super) async fn ended(&mut self) -> Ended {
+    pub(super) async fn ended(&mut self) -> ProcessEnd {
         match self {
             Self::Supervised(tree) => tree.ended().await,
             Self::Alone(tree) => tree.ended().await,
@@ -144,8 +144,8 @@ fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
 
 /// A tree whose parent is a supervisor.
 #[derive(Debug)]
-pub(super) struct Supervised {
-    started: Started,
+pub(super) struct SupervisedTree {
+    started: StartedAgent,
     mark: String,
     supervisor: std::process::Child,
     socket: AsyncFd<UnixStream>,
@@ -155,23 +155,23 @@ pub(super) struct Supervised {
     next_check: tokio::time::Instant,
 }
 
-impl Supervised {
+impl SupervisedTree {
     fn start(spawn: &Spawn, plan: &[u8], streams: &Streams, program: &Path) -> Result<Self, SpawnError> {
         let failed = |source| SpawnError::Supervisor { program: program.into(), source };
         let (ours, theirs) = UnixStream::pair()?;
         let mut supervisor = spawn_supervisor(program, theirs).map_err(failed)?;
         match introduce(&ours, plan, streams) {
-            Ok(Report::Started(started)) => {
+            Ok(SupervisorReport::Started(started)) => {
                 ours.set_nonblocking(true)?;
                 let socket = unix::readable_by_runtime(ours)?;
                 let (mark, next_check) = (spawn.mark.clone(), tokio::time::Instant::now() + STOP_CHECK);
                 Ok(Self { started, mark, supervisor, socket, partial: Vec::new(), next_check })
             }
-            Ok(Report::Refused(errno)) => {
+            Ok(SupervisorReport::Refused(errno)) => {
                 reap_supervisor(&mut supervisor);
                 Err(SpawnError::explain(spawn, io::Error::from_raw_os_error(errno)))
             }
-            Ok(Report::NoNamespace(errno)) => {
+            Ok(SupervisorReport::NoNamespace(errno)) => {
                 reap_supervisor(&mut supervisor);
                 Err(SpawnError::NoNamespace { source: io::Error::from_raw_os_error(errno) })
             }
@@ -192,7 +192,7 @@ impl Supervised {
         }
     }
 
-    async fn ended(&mut self) -> Ended {
+    async fn ended(&mut self) -> ProcessEnd {
         loop {
             let mut bytes = [0; REPORT];
             let read = tokio::select! {
@@ -215,11 +215,11 @@ impl Supervised {
     }
 
     /// Handles bytes from the supervisor. An empty slice means that it is dead.
-    fn take(&mut self, bytes: &[u8]) -> Option<Ended> {
+    fn take(&mut self, bytes: &[u8]) -> Option<ProcessEnd> {
         self.partial.extend_from_slice(bytes);
-        let report = self.partial.first_chunk().and_then(Report::decode);
+        let report = self.partial.first_chunk().and_then(SupervisorReport::decode);
         let ended = match report {
-            Some(Report::Done(ended)) => ended,
+            Some(SupervisorReport::Done(ended)) => ended,
             _ if bytes.is_empty() => self.kill_without_supervisor(),
             _ => return None,
         };
@@ -230,7 +230,7 @@ impl Supervised {
 
     /// Does the work of a killed supervisor. Its init ends the tree. Without an init, the orphans are adopted by this
     /// process if it adopts orphans, and are found by their mark otherwise.
-    fn kill_without_supervisor(&mut self) -> Ended {
+    fn kill_without_supervisor(&mut self) -> ProcessEnd {
         // Once reaped, the supervisor is no longer the parent of any process.
         reap_supervisor(&mut self.supervisor);
         let mut hunt = Hunt::by_mark(&self.mark);
@@ -245,8 +245,8 @@ impl Supervised {
                 std::thread::sleep(PAUSE);
             }
         }
-        Ended {
-            exit: Exit::Lost,
+        ProcessEnd {
+            exit: ProcessExit::Lost,
             killed: hunt.killed(),
             left: hunt.refused(),
             supervisor_cpu: Duration::ZERO,
@@ -298,7 +298,7 @@ fn reap_supervisor(supervisor: &mut std::process::Child) {
 }
 
 /// Sends the plan and the agent's descriptors, and waits for the first report.
-fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<Report> {
+fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<SupervisorReport> {
     socket.set_read_timeout(Some(START))?;
     socket.set_write_timeout(Some(START))?;
     let length = (plan.len() as u64).to_le_bytes();
@@ -308,20 +308,20 @@ fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Res
     socket.write_all(plan)?;
     let mut report = [0; REPORT];
     socket.read_exact(&mut report)?;
-    Report::decode(&report).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    SupervisorReport::decode(&report).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A tree whose parent is the host itself.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct UnsupervisedTree {
     pid: u32,
     child: tokio::process::Child,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     hunt: Hunt,
     patience: Option<Instant>,
 }
 
-impl Alone {
+impl UnsupervisedTree {
     fn start(spawn: &Spawn, streams: Streams) -> Result<Self, SpawnError> {
         let mut command = tokio::process::Command::new(&spawn.program);
         command
@@ -351,7 +351,7 @@ impl Alone {
         }
     }
 
-    async fn ended(&mut self) -> Ended {
+    async fn ended(&mut self) -> ProcessEnd {
         if self.exit.is_none() {
             let status = self.child.wait().await;
             self.root_exited(status.ok());
@@ -363,7 +363,7 @@ impl Alone {
     }
 
     fn root_exited(&mut self, status: Option<ExitStatus>) {
-        self.exit = Some(status.map_or(Exit::Lost, exit_of));
+        self.exit = Some(status.map_or(ProcessExit::Lost, exit_of));
         self.hunt.root_reaped();
     }
 
@@ -374,9 +374,9 @@ impl Alone {
         (found > 0 && Instant::now() < patience).then_some(PAUSE)
     }
 
-    fn report(&self) -> Ended {
-        Ended {
-            exit: self.exit.unwrap_or(Exit::Lost),
+    fn report(&self) -> ProcessEnd {
+        ProcessEnd {
+            exit: self.exit.unwrap_or(ProcessExit::Lost),
             killed: self.hunt.killed(),
             left: self.hunt.refused(),
             supervisor_cpu: Duration::ZERO,
@@ -398,10 +398,10 @@ impl Alone {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+fn exit_of(status: ExitStatus) -> ProcessExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Lost,
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Lost,
     }
 }

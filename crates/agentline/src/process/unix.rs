@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Exit;
+use super::ProcessExit;
 use super::tail::{READ, append};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -110,7 +110,7 @@ pub(super) fn own_cpu() -> Duration {
 #[derive(Debug)]
 pub(super) enum Reaped {
     /// This child was dead and has been reaped.
-    Child(i32, Exit),
+    Child(i32, ProcessExit),
     /// There are children, and all of them are alive.
     AllAlive,
     /// There are no children.
@@ -124,9 +124,9 @@ pub(super) fn reap() -> Reaped {
     match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
         0 => Reaped::AllAlive,
         pid if pid > 0 && libc::WIFSIGNALED(status) => {
-            Reaped::Child(pid, Exit::Signal(libc::WTERMSIG(status)))
+            Reaped::Child(pid, ProcessExit::Signal(libc::WTERMSIG(status)))
         }
-        pid if pid > 0 => Reaped::Child(pid, Exit::Code(libc::WEXITSTATUS(status))),
+        pid if pid > 0 => Reaped::Child(pid, ProcessExit::Code(libc::WEXITSTATUS(status))),
         _ => Reaped::NoChildren,
     }
 }

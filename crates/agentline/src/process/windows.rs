@@ -23,14 +23,14 @@ use windows_sys::Win32::System::JobObjects::{
 };
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
-use super::{Ended, Exit, Signal, Spawn, SpawnError};
+use super::{ProcessEnd, ProcessExit, Signal, Spawn, SpawnError};
 
 /// The write end of the agent's stdin.
 pub(super) type StdinPipe = tokio::process::ChildStdin;
 
 /// A placeholder: processes are not counted on this system.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Census;
+pub(crate) struct ProcessSnapshot;
 
 /// A placeholder: processes that one run leaves behind end with the agent on this system.
 #[derive(Debug, Clone)]
@@ -51,15 +51,15 @@ impl Killer {
 }
 
 impl Sweeper {
-    pub(crate) fn census(&self) -> Census {
-        Census
+    pub(crate) fn processes(&self) -> ProcessSnapshot {
+        ProcessSnapshot
     }
 
-    pub(crate) fn is_clean(&self, _before: &Census) -> bool {
+    pub(crate) fn is_clean(&self, _before: &ProcessSnapshot) -> bool {
         true
     }
 
-    pub(crate) fn sweep(&self, _before: &Census) -> u32 {
+    pub(crate) fn sweep(&self, _before: &ProcessSnapshot) -> u32 {
         0
     }
 }
@@ -80,16 +80,16 @@ const KILLED: u32 = 1;
 
 /// An agent and its descendants.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct ProcessTree {
     pid: u32,
     job: OwnedHandle,
     child: tokio::process::Child,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     killed: u32,
     patience: Option<Instant>,
 }
 
-impl Tree {
+impl ProcessTree {
     /// Starts the agent with these handles as its stdout and stderr.
     pub(super) fn start(
         spawn: &Spawn,
@@ -152,16 +152,16 @@ impl Tree {
     }
 
     /// Waits until the agent has exited and its tree is dead. Cancel safe.
-    pub(super) async fn ended(&mut self) -> Ended {
+    pub(super) async fn ended(&mut self) -> ProcessEnd {
         if self.exit.is_none() {
             let status = self.child.wait().await;
-            self.exit = Some(status.map_or(Exit::Lost, exit_of));
+            self.exit = Some(status.map_or(ProcessExit::Lost, exit_of));
         }
         while self.kill_more() {
             tokio::time::sleep(PAUSE).await;
         }
-        Ended {
-            exit: self.exit.unwrap_or(Exit::Lost),
+        ProcessEnd {
+            exit: self.exit.unwrap_or(ProcessExit::Lost),
             killed: self.killed,
             left: self.alive(),
             supervisor_cpu: Duration::ZERO,
@@ -230,8 +230,8 @@ fn new_job() -> io::Result<OwnedHandle> {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
-    status.code().map_or(Exit::Lost, Exit::Code)
+fn exit_of(status: ExitStatus) -> ProcessExit {
+    status.code().map_or(ProcessExit::Lost, ProcessExit::Code)
 }
 
 /// Creates a file, and returns a handle to read from it and one to append to it. The system deletes the file when both
@@ -245,9 +245,9 @@ pub(super) fn release(_file: &File, _from: u64, _to: u64) {}
 
 /// An empty type: there is no watch, and the files are polled every few milliseconds.
 #[derive(Debug)]
-pub(super) enum Watch {}
+pub(super) enum FileWatch {}
 
-impl Watch {
+impl FileWatch {
     /// Returns `None`.
     pub(super) fn new(_files: &[&File]) -> Option<Self> {
         None

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Ended, Exit, Isolation, Signal, Spawn, Supervisor, Via};
+use super::{Isolation, ProcessEnd, ProcessExit, Signal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
 const GREETING: &[u8] = b"agentline-supervisor-2";
@@ -60,7 +60,7 @@ impl Spawn {
         let env = fields.map(variable).collect::<Option<_>>()?;
         // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
         // own.
-        let (stdout, supervisor) = (Via::TailedFile, Supervisor::None);
+        let (stdout, supervisor) = (StdoutMode::TailedFile, Supervisor::None);
         Some(Self { mark, cwd, program, args, env, isolation, remove_on_host_death, stdout, supervisor })
     }
 }
@@ -96,20 +96,20 @@ impl Signal {
 
 /// A report from the supervisor to the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Report {
+pub(super) enum SupervisorReport {
     /// The agent runs.
-    Started(Started),
+    Started(StartedAgent),
     /// The agent could not be started; contains the system's error number.
     Refused(i32),
     /// The requested pid namespace could not be created; contains the system's error number.
     NoNamespace(i32),
     /// The agent has exited and its tree is dead.
-    Done(Ended),
+    Done(ProcessEnd),
 }
 
 /// The process ids of a started agent, in the host's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Started {
+pub(super) struct StartedAgent {
     /// The pid of the agent.
     pub(super) agent: u32,
     /// The pid of the init, the agent's parent.
@@ -121,7 +121,7 @@ pub(super) struct Started {
 /// The size of every report on the wire, in bytes.
 pub(super) const REPORT: usize = 6 * 4;
 
-impl Report {
+impl SupervisorReport {
     pub(super) fn encode(self) -> [u8; REPORT] {
         let words: [u32; 6] = match self {
             Self::Started(started) => [1, started.agent, started.init, started.has_namespace.into(), 0, 0],
@@ -129,9 +129,9 @@ impl Report {
             Self::NoNamespace(errno) => [4, errno.cast_unsigned(), 0, 0, 0, 0],
             Self::Done(ended) => {
                 let (how, number) = match ended.exit {
-                    Exit::Code(code) => (0, code),
-                    Exit::Signal(signal) => (1, signal),
-                    Exit::Lost => (2, 0),
+                    ProcessExit::Code(code) => (0, code),
+                    ProcessExit::Signal(signal) => (1, signal),
+                    ProcessExit::Lost => (2, 0),
                 };
                 let micros = u32::try_from(ended.supervisor_cpu.as_micros()).unwrap_or(u32::MAX);
                 [3, how, number.cast_unsigned(), ended.killed, ended.left, micros]
@@ -151,13 +151,13 @@ impl Report {
         }
         let [kind, first, second, killed, left, micros] = words;
         Some(match kind {
-            1 => Self::Started(Started { agent: first, init: second, has_namespace: killed != 0 }),
+            1 => Self::Started(StartedAgent { agent: first, init: second, has_namespace: killed != 0 }),
             2 => Self::Refused(first.cast_signed()),
-            3 => Self::Done(Ended {
+            3 => Self::Done(ProcessEnd {
                 exit: match first {
-                    0 => Exit::Code(second.cast_signed()),
-                    1 => Exit::Signal(second.cast_signed()),
-                    _ => Exit::Lost,
+                    0 => ProcessExit::Code(second.cast_signed()),
+                    1 => ProcessExit::Signal(second.cast_signed()),
+                    _ => ProcessExit::Lost,
                 },
                 killed,
                 left,
@@ -202,17 +202,18 @@ mod tests {
 
     #[test]
     fn reports_survive_the_wire() {
-        let ended = |exit| Ended { exit, killed: 3, left: 1, supervisor_cpu: Duration::from_micros(1234) };
+        let ended =
+            |exit| ProcessEnd { exit, killed: 3, left: 1, supervisor_cpu: Duration::from_micros(1234) };
         for report in [
-            Report::Started(Started { agent: 42, init: 41, has_namespace: true }),
-            Report::Refused(2),
-            Report::NoNamespace(1),
-            Report::Done(ended(Exit::Code(173))),
-            Report::Done(ended(Exit::Signal(9))),
-            Report::Done(ended(Exit::Lost)),
+            SupervisorReport::Started(StartedAgent { agent: 42, init: 41, has_namespace: true }),
+            SupervisorReport::Refused(2),
+            SupervisorReport::NoNamespace(1),
+            SupervisorReport::Done(ended(ProcessExit::Code(173))),
+            SupervisorReport::Done(ended(ProcessExit::Signal(9))),
+            SupervisorReport::Done(ended(ProcessExit::Lost)),
         ] {
-            assert_eq!(Report::decode(&report.encode()), Some(report));
+            assert_eq!(SupervisorReport::decode(&report.encode()), Some(report));
         }
-        assert_eq!(Report::decode(&[0xff; REPORT]), None);
+        assert_eq!(SupervisorReport::decode(&[0xff; REPORT]), None);
     }
 }

@@ -18,7 +18,7 @@ use std::{
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Context {
+pub struct CallContext {
     /// The working directory, unless the configuration has a `working_dir`.
     pub project_root: Option<PathBuf>,
     /// A file that the agent is told to read instead of receiving the prompt.
@@ -29,7 +29,7 @@ pub struct Context {
     pub response_timeout: Option<Duration>,
 }
 
-impl Context {
+impl CallContext {
     /// Reads `project_root` and `prompt_file` from an engine's map and ignores all other keys.
     ///
     /// # Errors

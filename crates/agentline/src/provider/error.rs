@@ -1,7 +1,7 @@
 //! The errors of a provider, with messages that its users know.
 
 use crate::Error;
-use agentline_core::{Card, Kind, Outcome, Problem, Problems, Verdict, config::KEYS};
+use agentline_core::{AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::KEYS};
 use std::fmt;
 
 /// An error that left a call without an answer.
@@ -52,26 +52,26 @@ const INTERRUPTED: i32 = 130;
 
 impl ProviderError {
     /// Creates the error for a missing agent program or interpreter.
-    pub(super) fn not_found(card: &Card, problem: &Problem) -> Self {
+    pub(super) fn not_found(info: &AgentInfo, problem: &Problem) -> Self {
         let detail =
-            if problem.message == format!("{} was not found", card.title) { "" } else { &problem.message };
-        Self { hint: problem.hint.clone(), ..Self::new(ErrorKind::NotFound, missing(card, detail)) }
+            if problem.message == format!("{} was not found", info.title) { "" } else { &problem.message };
+        Self { hint: problem.hint.clone(), ..Self::new(ErrorKind::NotFound, missing(info, detail)) }
     }
 
     /// Returns the error of an outcome, or the outcome itself if it has an answer, even an empty one.
-    pub(super) fn of_outcome(card: &Card, outcome: Outcome) -> Result<Outcome, Self> {
+    pub(super) fn of_outcome(info: &AgentInfo, outcome: Outcome) -> Result<Outcome, Self> {
         let Some(error) = &outcome.error else { return Ok(outcome) };
-        let (title, said) = (card.title, error.message.as_str());
+        let (title, said) = (info.title, error.message.as_str());
         let told = |words: &str| with_stderr(format!("{title} {words}: {said}"), &outcome);
         let (kind, message) = match outcome.verdict {
             Verdict::Done | Verdict::DoneWithDenials => return Ok(outcome),
             // The engine decides whether an empty answer is acceptable. A partial answer is not empty.
-            Verdict::Empty if error.kind == Kind::Empty && outcome.text.trim().is_empty() => {
+            Verdict::Empty if error.kind == FailureKind::Empty && outcome.text.trim().is_empty() => {
                 return Ok(outcome);
             }
             Verdict::Empty => (ErrorKind::Blocked, told("gave no answer")),
-            Verdict::NotInstalled => (ErrorKind::NotFound, missing(card, said)),
-            Verdict::NotAuthenticated => (ErrorKind::Authentication, sign_in(card, &outcome, said)),
+            Verdict::NotInstalled => (ErrorKind::NotFound, missing(info, said)),
+            Verdict::NotAuthenticated => (ErrorKind::Authentication, sign_in(info, &outcome, said)),
             Verdict::TimedOut => (ErrorKind::Timeout, told("timed out")),
             Verdict::RateLimited => (ErrorKind::RateLimited, told("was rate limited")),
             Verdict::Untrusted => (ErrorKind::Untrusted, told("does not trust the workspace")),
@@ -79,11 +79,13 @@ impl ProviderError {
             Verdict::Cancelled => (ErrorKind::Cancelled, told("was cancelled")),
             Verdict::InvalidOutput => (ErrorKind::InvalidOutput, told("gave an answer of another form")),
             _ => match (error.kind, outcome.agent_exit_code) {
-                (Kind::NoResult, Some(NOT_FOUND)) => {
-                    (ErrorKind::NotFound, with_stderr(missing(card, ""), &outcome))
+                (FailureKind::NoResult, Some(NOT_FOUND)) => {
+                    (ErrorKind::NotFound, with_stderr(missing(info, ""), &outcome))
                 }
-                (Kind::NoResult, Some(INTERRUPTED)) => (ErrorKind::Cancelled, failed(card, &outcome, said)),
-                _ => (ErrorKind::Failed, failed(card, &outcome, said)),
+                (FailureKind::NoResult, Some(INTERRUPTED)) => {
+                    (ErrorKind::Cancelled, failed(info, &outcome, said))
+                }
+                _ => (ErrorKind::Failed, failed(info, &outcome, said)),
             },
         };
         let hint = error.hint.as_deref().filter(|_| kind != ErrorKind::Authentication).map(keys_for_flags);
@@ -96,8 +98,8 @@ impl ProviderError {
 }
 
 /// Describes how to install the program.
-fn missing(card: &Card, detail: &str) -> String {
-    let Card { title, home_page, package, min_node, .. } = card;
+fn missing(info: &AgentInfo, detail: &str) -> String {
+    let AgentInfo { title, home_page, package, min_node, .. } = info;
     let detail = if detail.is_empty() { String::new() } else { format!("\n{detail}") };
     format!(
         "{title} not found. Install from: {home_page}\nInstall with: npm i -g {package} (Node.js {min_node} or newer){detail}"
@@ -105,20 +107,20 @@ fn missing(card: &Card, detail: &str) -> String {
 }
 
 /// Describes how to sign in and quotes the agent's message.
-fn sign_in(card: &Card, outcome: &Outcome, said: &str) -> String {
-    let mut how = card.sign_in_hint.to_owned();
+fn sign_in(info: &AgentInfo, outcome: &Outcome, said: &str) -> String {
+    let mut how = info.sign_in_hint.to_owned();
     how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
     let said = if outcome.stderr_tail.is_empty() { said } else { &outcome.stderr_tail };
-    format!("{} authentication error. {how}\n{said}", card.title)
+    format!("{} authentication error. {how}\n{said}", info.title)
 }
 
 /// Describes a failure by its exit code, and by stderr where the agent gave no reason itself.
-fn failed(card: &Card, outcome: &Outcome, said: &str) -> String {
+fn failed(info: &AgentInfo, outcome: &Outcome, said: &str) -> String {
     let code = outcome.agent_exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
-    let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == Kind::NoResult);
+    let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == FailureKind::NoResult);
     match outcome.stderr_tail.as_str() {
-        stderr if is_unexplained && !stderr.is_empty() => format!("{} failed{code}: {stderr}", card.title),
-        _ => with_stderr(format!("{} failed{code}: {said}", card.title), outcome),
+        stderr if is_unexplained && !stderr.is_empty() => format!("{} failed{code}: {stderr}", info.title),
+        _ => with_stderr(format!("{} failed{code}: {said}", info.title), outcome),
     }
 }
 

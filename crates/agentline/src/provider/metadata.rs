@@ -1,6 +1,6 @@
 //! The metadata of a provider, under the keys that workflow engines read.
 
-use agentline_core::{Card, RunRequest};
+use agentline_core::{AgentInfo, RunRequest};
 use serde::Serialize;
 
 /// The settings that engines offer. Every other configuration key is accepted too.
@@ -26,10 +26,10 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(super) fn of(card: &Card) -> Self {
+    pub(super) fn of(info: &AgentInfo) -> Self {
         Self {
-            name: card.provider,
-            description: format!("{} AI agent via subprocess", card.title),
+            name: info.provider,
+            description: format!("{} AI agent via subprocess", info.title),
             requires_config: false,
             config_keys: CONFIG_KEYS,
             default_response_timeout: RunRequest::default().timeout.as_secs(),

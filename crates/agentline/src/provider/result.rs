@@ -1,6 +1,6 @@
 //! The result of a call: the complete text of the assistant and the files that the agent wrote.
 
-use agentline_core::{Change, ChangeSource, Denial, Event, FileRow, Notice, Outcome};
+use agentline_core::{ChangeSource, Denial, Event, FileChangeKind, FileRow, Notice, Outcome};
 use serde::Serialize;
 use std::{collections::BTreeMap, path::Path};
 
@@ -36,7 +36,7 @@ impl ProviderResult {
 
 /// Collects a result from the events of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Gathered {
+pub struct ResultCollector {
     text: String,
     /// The start of the last turn's text in `text`.
     last_turn: usize,
@@ -45,7 +45,7 @@ pub struct Gathered {
     unread: Vec<String>,
 }
 
-impl Gathered {
+impl ResultCollector {
     /// Processes one event of the run.
     pub fn take(&mut self, event: &Event) {
         match event {
@@ -97,7 +97,7 @@ impl Gathered {
 fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Option<String>> {
     let mut files = BTreeMap::new();
     let (mut missing, mut strange) = (Vec::new(), Vec::new());
-    for row in outcome.files.iter().filter(|row| row.change != Change::Deleted) {
+    for row in outcome.files.iter().filter(|row| row.change != FileChangeKind::Deleted) {
         if row.source == ChangeSource::Unknown {
             strange.push(row.path.as_str());
         } else if is_there(row, &outcome.cwd) {

@@ -1,16 +1,17 @@
 //! Tests of the provider before a run starts: configuration, metadata, detection of the program.
 
-use super::{Context, ErrorKind, Gathered, Provider, ProviderError};
-use crate::{Agentline, detect::Here};
+use super::{CallContext, ErrorKind, Provider, ProviderError, ResultCollector};
+use crate::{Agentline, detect::HostEnv};
 use agentline_core::{
-    Event, Failure, Kind, Outcome, PermissionMode, RunRequest, ToolKind, ToolStatus, ToolUse, Verdict, Who,
+    Event, Failure, FailureKind, Outcome, PermissionMode, RunInfo, RunRequest, ToolKind, ToolStatus, ToolUse,
+    Verdict,
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 fn agentline() -> Agentline {
     let env = BTreeMap::from([("PATH".to_owned(), "/nonexistent".to_owned())]);
-    Agentline::new(Here::new(env, "/nonexistent/home", "/nonexistent/work"))
+    Agentline::new(HostEnv::new(env, "/nonexistent/home", "/nonexistent/work"))
 }
 
 fn provider(config: Value) -> Result<Provider, ProviderError> {
@@ -137,7 +138,7 @@ fn a_key_in_the_configuration_is_not_in_the_debug_form() {
 #[test]
 fn the_context_of_a_call_gives_way_to_the_working_dir() {
     let here = Path::new("/here");
-    let context = Context::default().project_root("/project");
+    let context = CallContext::default().project_root("/project");
     let request = context.apply(RunRequest::default(), "hi", Some("be brief"), here);
     assert_eq!(request.working_dir.as_deref(), Some(Path::new("/project")));
     assert_eq!((request.prompt.as_str(), request.system_prompt.as_deref()), ("hi", Some("be brief")));
@@ -152,7 +153,7 @@ fn a_prompt_file_stands_for_the_prompt() {
         std::fs::create_dir(root.path().join(folder)).unwrap();
     }
     std::fs::write(root.path().join("project/p.md"), "do it").unwrap();
-    let context = Context::default().project_root("project").prompt_file("p.md");
+    let context = CallContext::default().project_root("project").prompt_file("p.md");
     let of = |request: RunRequest| context.apply(request, "the same text", None, root.path());
     let request = of(RunRequest::default());
     assert_eq!(request.prompt, "");
@@ -167,7 +168,7 @@ fn a_prompt_file_stands_for_the_prompt() {
 
 #[test]
 fn the_clocks_of_a_call_stand_above_those_of_the_configuration() {
-    let context = Context::default()
+    let context = CallContext::default()
         .connection_timeout(Duration::from_secs(5))
         .response_timeout(Duration::from_secs(50));
     let request = context.apply(RunRequest::default(), "hi", None, Path::new("/"));
@@ -177,7 +178,7 @@ fn the_clocks_of_a_call_stand_above_those_of_the_configuration() {
 #[test]
 fn a_context_of_the_wrong_type_is_refused() {
     let map = json!({"project_root": 5, "prompt_file": ["x"], "phase": 1});
-    let error = Context::from_map(map.as_object().unwrap()).unwrap_err();
+    let error = CallContext::from_map(map.as_object().unwrap()).unwrap_err();
     assert_eq!(error.message, "project_root must be text\nprompt_file must be text");
 }
 
@@ -190,7 +191,7 @@ fn hints_name_keys_instead_of_flags() {
 #[test]
 fn a_response_is_the_text_of_all_turns_with_the_last_one_as_it_was_meant() {
     let said = |text: &str| Event::Text { text: text.into() };
-    let mut gathered = Gathered::default();
+    let mut gathered = ResultCollector::default();
     for event in [
         said("I will "),
         said("look. "),
@@ -202,8 +203,11 @@ fn a_response_is_the_text_of_all_turns_with_the_last_one_as_it_was_meant() {
     ] {
         gathered.take(&event);
     }
-    let mut outcome =
-        Outcome::not_begun(&Who::default(), Verdict::Done, Failure::new(Kind::Empty, "not an error here"));
+    let mut outcome = Outcome::not_begun(
+        &RunInfo::default(),
+        Verdict::Done,
+        Failure::new(FailureKind::Empty, "not an error here"),
+    );
     let finish = |outcome: &Outcome| gathered.clone().finish(outcome.clone(), &[]).response;
     assert_eq!(finish(&outcome), "I will look. The ansThe answer is 4.");
     outcome.text = "The answer is 4.".into();

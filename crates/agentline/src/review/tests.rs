@@ -13,23 +13,23 @@ fn counts() -> Schema {
     Schema::from_value(count).unwrap()
 }
 
-fn reviewer() -> Reviewer {
-    Reviewer::new("/ws").schema(counts(), true)
+fn reviewer() -> Validator {
+    Validator::new("/ws").schema(counts(), true)
 }
 
-async fn answer(reviewer: &mut Reviewer, text: &str, value: Option<Value>) -> Answer {
+async fn answer(reviewer: &mut Validator, text: &str, value: Option<Value>) -> HostResponse {
     reviewer.review(text, value.map(|v| v.to_string()).as_deref(), LONG).await.answer
 }
 
-fn accept(value: Value) -> Answer {
-    Answer::Accept { value: Some(value.to_string()) }
+fn accept(value: Value) -> HostResponse {
+    HostResponse::Accept { value: Some(value.to_string()) }
 }
 
 #[tokio::test]
 async fn nothing_wanted_is_nothing_to_judge() {
-    let mut none = Reviewer::new("/ws");
+    let mut none = Validator::new("/ws");
     assert!(!none.is_needed() && reviewer().is_needed());
-    assert_eq!(answer(&mut none, "text", None).await, Answer::Accept { value: None });
+    assert_eq!(answer(&mut none, "text", None).await, HostResponse::Accept { value: None });
 }
 
 #[tokio::test]
@@ -55,16 +55,16 @@ async fn a_value_is_taken_from_the_tool_or_from_the_text() {
         );
     }
     let word = Schema::from_value(json!({"enum": ["yes", "no"]})).unwrap();
-    let mut word = Reviewer::new("/ws").schema(word, false);
+    let mut word = Validator::new("/ws").schema(word, false);
     assert_eq!(answer(&mut word, " yes\n", None).await, accept(json!("yes")));
-    assert!(matches!(answer(&mut word, "maybe", None).await, Answer::Again(_)));
+    assert!(matches!(answer(&mut word, "maybe", None).await, HostResponse::Again(_)));
 }
 
 #[tokio::test]
 async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
     let mut reviewer = reviewer();
     let first = reviewer.review("about three", None, LONG).await;
-    let Answer::Again(prompt) = &first.answer else { panic!("{first:?}") };
+    let HostResponse::Again(prompt) = &first.answer else { panic!("{first:?}") };
     assert!(prompt.contains("- there is no JSON value in the answer"), "{prompt}");
     assert!(prompt.contains("Call the tool `structured_output`") && prompt.contains("\"count\""), "{prompt}");
     assert_eq!(first.notices.len(), 1);
@@ -72,13 +72,13 @@ async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
     assert!(first.notices[0].message.contains("(repair 1 of 2)"), "{:?}", first.notices);
 
     let second = answer(&mut reviewer, "{\"count\": \"three\"}", None).await;
-    let Answer::Again(prompt) = second else { panic!("{second:?}") };
+    let HostResponse::Again(prompt) = second else { panic!("{second:?}") };
     assert!(prompt.contains("- at `/count`: expected integer, found \"three\""), "{prompt}");
 
     let text = format!("three {}", "é".repeat(5000));
     let third = reviewer.review(&text, Some("{\"data\": {}}"), LONG).await;
-    let Answer::Reject(failure) = third.answer else { panic!("{third:?}") };
-    assert_eq!(failure.kind, Kind::InvalidOutput);
+    let HostResponse::Reject(failure) = third.answer else { panic!("{third:?}") };
+    assert_eq!(failure.kind, FailureKind::InvalidOutput);
     let message = failure.message;
     assert!(
         message.starts_with(
@@ -92,10 +92,10 @@ async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
 
 #[tokio::test]
 async fn without_the_tool_the_agent_is_asked_for_text_and_without_repairs_for_nothing() {
-    let mut by_text = Reviewer::new("/ws").schema(counts(), false);
-    let Answer::Again(prompt) = answer(&mut by_text, "", None).await else { panic!("not sent on") };
+    let mut by_text = Validator::new("/ws").schema(counts(), false);
+    let HostResponse::Again(prompt) = answer(&mut by_text, "", None).await else { panic!("not sent on") };
     assert!(prompt.contains("Answer again") && !prompt.contains(STRUCTURED_OUTPUT), "{prompt}");
-    let Answer::Reject(failure) = answer(&mut reviewer().limits(0, 0), "", None).await else {
+    let HostResponse::Reject(failure) = answer(&mut reviewer().limits(0, 0), "", None).await else {
         panic!("not refused")
     };
     assert_eq!(
@@ -105,56 +105,61 @@ async fn without_the_tool_the_agent_is_asked_for_text_and_without_repairs_for_no
 }
 
 /// Returns a check that fails this many times, then passes.
-fn fails(times: u32) -> Checker {
+fn fails(times: u32) -> CompletionCheck {
     let asked = std::sync::Arc::new(AtomicU32::new(0));
-    Checker::new(move |_| {
+    CompletionCheck::new(move |_| {
         let before = asked.fetch_add(1, Ordering::Relaxed);
         async move {
-            if before < times { Checked::Continue(format!("{} left", times - before)) } else { Checked::Done }
+            if before < times {
+                CheckResult::Continue(format!("{} left", times - before))
+            } else {
+                CheckResult::Done
+            }
         }
     })
 }
 
 #[tokio::test]
 async fn the_agent_is_sent_on_until_the_check_passes() {
-    let mut reviewer = Reviewer::new("/ws").until(fails(2)).limits(0, 2);
+    let mut reviewer = Validator::new("/ws").until(fails(2)).limits(0, 2);
     for round in 1..=2 {
         let sent = reviewer.review("done", None, LONG).await;
-        let Answer::Again(prompt) = &sent.answer else { panic!("{sent:?}") };
+        let HostResponse::Again(prompt) = &sent.answer else { panic!("{sent:?}") };
         assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("hand in"), "{prompt}");
         assert_eq!(sent.notices[0].code, "round");
         assert!(sent.notices[0].message.contains(&format!("(round {round} of 2)")), "{sent:?}");
     }
-    assert_eq!(answer(&mut reviewer, "done", None).await, Answer::Accept { value: None });
+    assert_eq!(answer(&mut reviewer, "done", None).await, HostResponse::Accept { value: None });
 }
 
 #[tokio::test]
 async fn a_check_that_never_passes_ends_the_run_at_its_limit() {
-    let mut reviewer = Reviewer::new("/ws").until(fails(99)).limits(0, 1);
-    assert!(matches!(answer(&mut reviewer, "", None).await, Answer::Again(_)));
-    let Answer::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
-    assert_eq!(failure.kind, Kind::MaxRounds);
+    let mut reviewer = Validator::new("/ws").until(fails(99)).limits(0, 1);
+    assert!(matches!(answer(&mut reviewer, "", None).await, HostResponse::Again(_)));
+    let HostResponse::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
+    assert_eq!(failure.kind, FailureKind::MaxRounds);
     assert_eq!(failure.message, "the check still failed after 1 rounds: 98 left");
-    let panics = Checker::new(|_| async { panic!("no") });
-    let Answer::Reject(failure) = answer(&mut Reviewer::new("/ws").until(panics), "", None).await else {
+    let panics = CompletionCheck::new(|_| async { panic!("no") });
+    let HostResponse::Reject(failure) = answer(&mut Validator::new("/ws").until(panics), "", None).await
+    else {
         panic!("not refused")
     };
-    assert_eq!(failure.kind, Kind::Tool);
+    assert_eq!(failure.kind, FailureKind::Tool);
 }
 
 #[tokio::test]
 async fn the_check_sees_only_values_that_fit() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let sees = std::sync::Arc::clone(&seen);
-    let checker = Checker::new(move |input: CheckInput| {
+    let checker = CompletionCheck::new(move |input: CheckInput| {
         let value = input.value.unwrap();
         let enough = value["count"].as_i64() > Some(2);
         sees.lock().unwrap().push(value);
-        async move { if enough { Checked::Done } else { Checked::Continue("more".into()) } }
+        async move { if enough { CheckResult::Done } else { CheckResult::Continue("more".into()) } }
     });
     let mut reviewer = reviewer().until(checker);
-    assert!(matches!(answer(&mut reviewer, "{\"count\": null}", None).await, Answer::Again(_)));
-    let Answer::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
+    assert!(matches!(answer(&mut reviewer, "{\"count\": null}", None).await, HostResponse::Again(_)));
+    let HostResponse::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
         panic!("not sent on")
     };
     assert!(prompt.contains("more") && prompt.contains("hand in the whole answer again"), "{prompt}");

@@ -10,12 +10,12 @@ use std::error::Error;
 const HERE: &str = "agentline://schema/";
 
 /// A schema compiled for validation.
-pub(super) struct Compiled {
+pub(super) struct CompiledSchema {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// Compiles a schema, or returns its problems.
     pub(super) fn new(document: &Value) -> Result<Self, Problems> {
         if !depth::is_bounded(document) {

@@ -1,9 +1,11 @@
 //! Lists sessions stored as rows of a database. The list is cached in the index, so an unchanged database is not
 //! opened.
 
-use super::{find::Place, index::Index, scan::Candidate, scan::Stamp, sqlite::Database};
+use super::{
+    find::SessionLocation, index::Index, scan::SessionCandidate, scan::SessionStamp, sqlite::Database,
+};
 use crate::Error;
-use agentline_core::{Agent, ProjectRef, SavedForm, SavedSession, SessionFile};
+use agentline_core::{Agent, ProjectRef, SavedSession, SessionFile, SessionFormat};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -18,7 +20,7 @@ struct Known {
     id: String,
     parent: Option<String>,
     project: Option<String>,
-    stamp: Stamp,
+    stamp: SessionStamp,
 }
 
 /// The databases opened during one call. Each is opened once, because opening may copy the file.
@@ -47,7 +49,7 @@ impl Databases {
         agent: &'static dyn Agent,
         path: &Path,
         index: &mut Index,
-    ) -> Vec<Candidate> {
+    ) -> Vec<SessionCandidate> {
         let Some(stamp) = stamp_of(path) else { return Vec::new() };
         let key = format!("{}\n#", path.to_string_lossy());
         let known: Option<Vec<Known>> = index.get(&key, stamp);
@@ -60,7 +62,7 @@ impl Databases {
                 .map(|row| {
                     let inode = row.messages.wrapping_mul(1 << 32).wrapping_add(row.parts);
                     let changed = row.changed.saturating_mul(1_000_000);
-                    let stamp = Stamp { size: row.size, changed, inode };
+                    let stamp = SessionStamp { size: row.size, changed, inode };
                     Known { id: row.info.id, parent: row.info.parent, project: row.info.project, stamp }
                 })
                 .collect();
@@ -74,12 +76,13 @@ impl Databases {
 }
 
 impl Known {
-    fn candidate(self, agent: &'static dyn Agent, path: &Path) -> Candidate {
+    fn candidate(self, agent: &'static dyn Agent, path: &Path) -> SessionCandidate {
         let mut name = SessionFile::default();
-        (name.form, name.id, name.parent) = (Some(SavedForm::Database), Some(self.id.clone()), self.parent);
-        Candidate {
+        (name.form, name.id, name.parent) =
+            (Some(SessionFormat::Database), Some(self.id.clone()), self.parent);
+        SessionCandidate {
             agent,
-            place: Place::Row { database: path.to_owned(), session: self.id },
+            place: SessionLocation::Row { database: path.to_owned(), session: self.id },
             form: name.form,
             name,
             project: self.project.map(|path| ProjectRef::Path(path.into())),
@@ -89,11 +92,11 @@ impl Known {
 }
 
 /// Returns a stamp of the database file and its `-wal` and `-journal` files.
-fn stamp_of(path: &Path) -> Option<Stamp> {
+fn stamp_of(path: &Path) -> Option<SessionStamp> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
-        Stamp::at(Path::new(&name)).unwrap_or_default()
+        SessionStamp::at(Path::new(&name)).unwrap_or_default()
     };
-    Some(Stamp::default().with(Stamp::at(path)?).with(beside("-wal")).with(beside("-journal")))
+    Some(SessionStamp::default().with(SessionStamp::at(path)?).with(beside("-wal")).with(beside("-journal")))
 }

@@ -1,6 +1,8 @@
 //! The facts about a session that lists and usage counts need, small enough for the index.
 
-use agentline_core::{Entry, LedgerRow, Millis, Part, PriceTable, Role, SavedSession, SessionInfo, Tokens};
+use agentline_core::{
+    Entry, EntryPart, Millis, PriceTable, Role, SavedSession, SessionInfo, Tokens, UsageEntry,
+};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,7 +12,7 @@ const TITLE: usize = 100;
 /// Facts about one session, or about the part of it in one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Facts {
+pub(super) struct SessionFacts {
     pub(super) info: SessionInfo,
     /// The first prompt on one line, shortened.
     pub(super) prompt: Option<String>,
@@ -21,13 +23,13 @@ pub(super) struct Facts {
     pub(super) damage: u64,
     /// The model names that `used` refers to by position.
     pub(super) models: Vec<String>,
-    pub(super) used: Vec<Used>,
+    pub(super) used: Vec<AnswerUsage>,
 }
 
 /// The tokens of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
-pub(super) struct Used {
+pub(super) struct AnswerUsage {
     /// An identifier that is equal in every copy of the answer.
     pub(super) key: u64,
     pub(super) at: Option<Millis>,
@@ -39,7 +41,7 @@ pub(super) struct Used {
     pub(super) tokens: Tokens,
 }
 
-impl Facts {
+impl SessionFacts {
     pub(super) fn of(session: &SavedSession) -> Self {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
         facts.damage = session.damage.len() as u64;
@@ -83,18 +85,18 @@ impl Facts {
             None => key_of(&[&self.info.agent, &self.info.id, &entry.id]),
         };
         let (requests, cost_usd) = (entry.requests, entry.cost_usd);
-        self.used.push(Used { key, at, model, requests, cost_usd, tokens });
+        self.used.push(AnswerUsage { key, at, model, requests, cost_usd, tokens });
     }
 
     /// Returns the model name of a count, or `unknown`.
-    pub(super) fn model(&self, used: &Used) -> &str {
+    pub(super) fn model(&self, used: &AnswerUsage) -> &str {
         let named = used.model.and_then(|at| self.models.get(usize::try_from(at).ok()?));
         named.map_or("unknown", String::as_str)
     }
 
     /// Returns the tokens and cost of a count at these prices.
-    pub(super) fn row(&self, used: &Used, prices: &PriceTable) -> LedgerRow {
-        LedgerRow::of(prices, Some(self.model(used)), used.tokens, used.requests, used.cost_usd)
+    pub(super) fn row(&self, used: &AnswerUsage, prices: &PriceTable) -> UsageEntry {
+        UsageEntry::of(prices, Some(self.model(used)), used.tokens, used.requests, used.cost_usd)
     }
 }
 
@@ -109,7 +111,7 @@ fn key_of(words: &[&str]) -> u64 {
 
 fn one_line(entry: &Entry) -> Option<String> {
     let texts = entry.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
+        EntryPart::Text { text } => Some(text.as_str()),
         _ => None,
     });
     let mut line = String::new();
@@ -136,8 +138,8 @@ fn one_line(entry: &Entry) -> Option<String> {
 #[derive(Serialize, Deserialize)]
 struct Row(u64, Option<Millis>, Option<u32>, Option<u64>, Option<f64>, [Option<u64>; 8]);
 
-impl From<Used> for Row {
-    fn from(used: Used) -> Self {
+impl From<AnswerUsage> for Row {
+    fn from(used: AnswerUsage) -> Self {
         let t = used.tokens;
         let counts =
             [t.input, t.output, t.cached, t.cache_write, t.cache_write_long, t.thoughts, t.tool, t.total];
@@ -145,7 +147,7 @@ impl From<Used> for Row {
     }
 }
 
-impl From<Row> for Used {
+impl From<Row> for AnswerUsage {
     fn from(Row(key, at, model, requests, cost_usd, counts): Row) -> Self {
         let [input, output, cached, cache_write, cache_write_long, thoughts, tool, total] = counts;
         let tokens = Tokens { input, output, cached, cache_write, cache_write_long, thoughts, tool, total };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Selects sessions. The default selects all sessions with content, except those of sub-agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Filter {
+pub struct SessionFilter {
     /// Only sessions of these agents, by id or alias.
     pub agents: Vec<String>,
     /// Only sessions of this project, given by any current or former path of it.
@@ -21,7 +21,7 @@ pub struct Filter {
     pub empty: bool,
 }
 
-impl Filter {
+impl SessionFilter {
     /// Creates the default filter: all sessions with content, except those of sub-agents.
     #[must_use]
     pub fn new() -> Self {

@@ -1,16 +1,16 @@
 //! Finds one session by its id, a prefix of its id, `latest`, or a file.
 
 use super::{
-    Filter, Store,
+    SessionFilter, SessionStore,
     database::Databases,
-    gather::Stored,
+    gather::StoredSession,
     index::Index,
     list::newest,
     load::{beginning, head_of},
-    scan::Candidate,
+    scan::SessionCandidate,
 };
 use crate::Error;
-use agentline_core::{Agent, Problem, Problems, SavedForm, SessionInfo};
+use agentline_core::{Agent, Problem, Problems, SessionFormat, SessionInfo};
 use serde::Serialize;
 use std::{
     fmt,
@@ -26,7 +26,7 @@ const NAMED: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Place {
+pub enum SessionLocation {
     /// A file.
     File(PathBuf),
     /// Rows of a database.
@@ -38,7 +38,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl SessionLocation {
     /// Returns the path of the file or database.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -58,25 +58,25 @@ impl Place {
 
 /// A location and the form in which a session is stored there.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) place: Place,
+pub(super) struct SessionPart {
+    pub(super) place: SessionLocation,
     /// `None` if the form must be detected from the beginning of the file.
-    pub(super) form: Option<SavedForm>,
+    pub(super) form: Option<SessionFormat>,
 }
 
 /// A session that was found but not read yet.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Found {
+pub struct FoundSession {
     /// The session's metadata, as far as it is known without reading the session.
     pub info: SessionInfo,
     pub(super) agent: &'static dyn Agent,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SessionPart>,
     /// Whether the caller asked for a session, with all its files, rather than for one file.
     pub(super) is_whole: bool,
 }
 
-impl Found {
+impl FoundSession {
     /// Returns the agent that saved the session.
     #[must_use]
     pub fn agent(&self) -> &'static dyn Agent {
@@ -84,7 +84,7 @@ impl Found {
     }
 
     /// Returns the locations of the session, oldest first.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub fn places(&self) -> impl Iterator<Item = &SessionLocation> {
         self.parts.iter().map(|part| &part.place)
     }
 
@@ -101,33 +101,33 @@ impl Found {
     }
 }
 
-impl fmt::Debug for Found {
+impl fmt::Debug for FoundSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Found").field("info", &self.info).field("parts", &self.parts).finish_non_exhaustive()
     }
 }
 
-impl From<Stored> for Found {
-    fn from(stored: Stored) -> Self {
+impl From<StoredSession> for FoundSession {
+    fn from(stored: StoredSession) -> Self {
         Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts, is_whole: true }
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Finds a session by its id, a prefix of its id of at least four characters, `latest` (of the project in `cwd`),
     /// or the path of a session file of any agent.
     ///
     /// # Errors
     /// Fails if no session or more than one matches. The problem lists the matches and has a hint.
-    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<Found, Error> {
-        self.find_of(wanted, cwd, &Filter::new())
+    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<FoundSession, Error> {
+        self.find_of(wanted, cwd, &SessionFilter::new())
     }
 
     /// Finds a session like [`find`](Self::find), among the sessions that match a filter.
     ///
     /// # Errors
     /// Fails like [`find`](Self::find).
-    pub fn find_of(&self, wanted: &str, cwd: &Path, filter: &Filter) -> Result<Found, Error> {
+    pub fn find_of(&self, wanted: &str, cwd: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
         if wanted == "latest" {
             return self.latest(cwd, filter);
         }
@@ -156,14 +156,14 @@ impl Store {
         }
     }
 
-    fn latest(&self, cwd: &Path, filter: &Filter) -> Result<Found, Error> {
+    fn latest(&self, cwd: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
         let filter = match filter.project {
             Some(_) => filter.clone(),
             None => filter.clone().project(cwd),
         };
         let all = self.gather(&filter)?;
         let last = all.into_iter().max_by_key(|stored| newest(stored.info()));
-        last.map(Found::from).ok_or_else(|| {
+        last.map(FoundSession::from).ok_or_else(|| {
             let project = filter.project.as_deref().unwrap_or(cwd).display();
             let whose =
                 if filter.agents.is_empty() { "no agent".to_owned() } else { filter.agents.join(" nor ") };
@@ -175,7 +175,7 @@ impl Store {
     }
 
     /// Finds the session in a file by detecting the agent from the file's content.
-    fn find_file(&self, path: &Path, filter: &Filter) -> Result<Found, Error> {
+    fn find_file(&self, path: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
         let agents = self.agents_of(filter)?;
         // A directory has no content, and a pipe could be read only once.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -185,30 +185,35 @@ impl Store {
             ));
         }
         let head = head_of(path).map_err(Error::io("read", path))?;
-        let told = agents.iter().find_map(|agent| Some((*agent, agent.session_form(&head)?)));
+        let told = agents.iter().find_map(|agent| Some((*agent, agent.session_format(&head)?)));
         let Some((agent, form)) = told else {
-            let names: Vec<&str> = agents.iter().map(|agent| agent.card().title).collect();
+            let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
             return Err(problem(
                 format!("`{}` is no session of {}", path.display(), names.join(", ")),
                 "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
             ));
         };
-        if form == SavedForm::Database {
+        if form == SessionFormat::Database {
             return self.find_in_database(agent, path);
         }
-        let place = Place::File(path.to_owned());
+        let place = SessionLocation::File(path.to_owned());
         let mut info = beginning(agent, form, &head);
-        agent.card().id.clone_into(&mut info.agent);
+        agent.info().id.clone_into(&mut info.agent);
         if info.id.is_empty() {
             info.id = place.name();
         }
-        Ok(Found { info, agent, parts: vec![Part { place, form: Some(form) }], is_whole: false })
+        Ok(FoundSession {
+            info,
+            agent,
+            parts: vec![SessionPart { place, form: Some(form) }],
+            is_whole: false,
+        })
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Returns the session of a database that contains exactly one.
-    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<Found, Error> {
+    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<FoundSession, Error> {
         let mut index = Index::open(None);
         let mut all = Databases::default().candidates(agent, path, &mut index);
         all.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.changed));
@@ -218,7 +223,7 @@ impl Store {
                 let candidate = all.swap_remove(0);
                 let mut info = SessionInfo::default();
                 candidate.complete(&mut info);
-                Ok(Found { info, agent, parts: vec![candidate.part()], is_whole: false })
+                Ok(FoundSession { info, agent, parts: vec![candidate.part()], is_whole: false })
             }
             0 => Err(problem(
                 format!("there is no session in `{}`", path.display()),
@@ -232,7 +237,7 @@ impl Store {
     }
 }
 
-impl Candidate {
+impl SessionCandidate {
     /// Returns whether this candidate may contain a session whose id is or starts with `wanted`.
     ///
     /// Most file names contain the beginning of the id, so files with another id need not be read.
@@ -246,7 +251,7 @@ fn looks_like_a_path(wanted: &str) -> bool {
     wanted.contains(std::path::is_separator) || wanted.ends_with(".json") || wanted.ends_with(".jsonl")
 }
 
-fn name_of(stored: &Stored) -> String {
+fn name_of(stored: &StoredSession) -> String {
     let info = stored.info();
     let title = info.title.as_ref().or(stored.facts.prompt.as_ref());
     let title = title.map(|title| format!(", “{}”", title.chars().take(30).collect::<String>()));

@@ -2,16 +2,16 @@
 //! files of one session are merged.
 
 use super::{
-    Filter, Store,
+    SessionFilter, SessionStore,
     database::Databases,
-    facts::Facts,
-    find::{Part, Place},
+    facts::SessionFacts,
+    find::{SessionLocation, SessionPart},
     index::Index,
     load::{read, read_all},
-    project::{Digests, RealPaths, Wanted},
-    scan::{Candidate, Stamp},
+    project::{Digests, ProjectFilter, RealPaths},
+    scan::{SessionCandidate, SessionStamp},
 };
-use crate::{Error, look::DiskLook};
+use crate::{Error, look::DiskFs};
 use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,38 +25,38 @@ pub(super) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
 
 /// A saved session with the facts that a list needs.
 #[derive(Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredSession {
     pub(super) agent: &'static dyn Agent,
-    pub(super) facts: Facts,
+    pub(super) facts: SessionFacts,
     /// The project named in the session and those derived from its locations. They differ if the project or the session
     /// was moved.
     pub(super) projects: Vec<ProjectRef>,
     /// The locations of the session, oldest first.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SessionPart>,
     /// The total size in bytes.
     pub(super) size: u64,
 }
 
-impl Stored {
+impl StoredSession {
     pub(super) fn info(&self) -> &SessionInfo {
         &self.facts.info
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Returns the sessions that match a filter, in no particular order.
-    pub(super) fn gather(&self, filter: &Filter) -> Result<Vec<Stored>, Error> {
+    pub(super) fn gather(&self, filter: &SessionFilter) -> Result<Vec<StoredSession>, Error> {
         self.gather_where(filter, |_| true)
     }
 
     /// Returns the sessions that match a filter and consist of candidates that `wants` accepts.
     pub(super) fn gather_where(
         &self,
-        filter: &Filter,
-        wants: impl Fn(&Candidate) -> bool,
-    ) -> Result<Vec<Stored>, Error> {
+        filter: &SessionFilter,
+        wants: impl Fn(&SessionCandidate) -> bool,
+    ) -> Result<Vec<StoredSession>, Error> {
         let agents = self.agents_of(filter)?;
-        let wanted = filter.project.as_deref().map(Wanted::new);
+        let wanted = filter.project.as_deref().map(ProjectFilter::new);
         let mut real = RealPaths::default();
         let mut index = Index::open(self.index.as_deref());
         let databases = Databases::default();
@@ -72,7 +72,7 @@ impl Store {
         name_projects(&mut all, filter.project.as_deref(), &mut digests);
         let titles = self.titles(&agents);
         for stored in &mut all {
-            let title = titles.get(stored.agent.card().id).and_then(|titles| titles.get(&stored.info().id));
+            let title = titles.get(stored.agent.info().id).and_then(|titles| titles.get(&stored.info().id));
             stored.facts.info.title = title.cloned().or_else(|| stored.facts.info.title.take());
         }
         all.retain(|stored| {
@@ -89,13 +89,13 @@ impl Store {
     /// Returns the titles that agents store apart from their sessions, by agent and id.
     pub(super) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
         let of = |agent: &&'static dyn Agent| {
-            (agent.card().id, agent.session_titles(&self.env, &self.home, &DiskLook))
+            (agent.info().id, agent.session_titles(&self.env, &self.home, &DiskFs))
         };
         agents.iter().map(of).filter(|(_, titles)| !titles.is_empty()).collect()
     }
 
     /// Returns the agents that a filter selects.
-    pub(super) fn agents_of(&self, filter: &Filter) -> Result<Vec<&'static dyn Agent>, Error> {
+    pub(super) fn agents_of(&self, filter: &SessionFilter) -> Result<Vec<&'static dyn Agent>, Error> {
         if filter.agents.is_empty() {
             return Ok(self.agents.clone());
         }
@@ -107,7 +107,12 @@ impl Store {
     }
 
     /// Returns the facts of each candidate, in the order of the candidates.
-    fn facts_of(&self, candidates: &[Candidate], index: &mut Index, databases: &Databases) -> Vec<Facts> {
+    fn facts_of(
+        &self,
+        candidates: &[SessionCandidate],
+        index: &mut Index,
+        databases: &Databases,
+    ) -> Vec<SessionFacts> {
         let known = in_parallel(self.threads, candidates, |candidate| {
             index.get(&candidate.place.key(), candidate.stamp)
         });
@@ -119,9 +124,9 @@ impl Store {
             let now = SystemTime::now();
             let session = read_candidate(candidate, databases);
             // A file that changed while it was read is not put in the index.
-            (Facts::of(&session), candidate.is_lasting(now))
+            (SessionFacts::of(&session), candidate.is_lasting(now))
         });
-        let mut known: Vec<Facts> = known.into_iter().map(Option::unwrap_or_default).collect();
+        let mut known: Vec<SessionFacts> = known.into_iter().map(Option::unwrap_or_default).collect();
         for (at, (facts, lasts)) in missing.into_iter().zip(read_now) {
             if lasts {
                 index.put(candidates[at].place.key(), candidates[at].stamp, &facts);
@@ -134,16 +139,16 @@ impl Store {
 
 /// Groups the files of each session.
 fn sessions_of(
-    candidates: Vec<Candidate>,
-    parts: Vec<Facts>,
+    candidates: Vec<SessionCandidate>,
+    parts: Vec<SessionFacts>,
     index: &mut Index,
     databases: &Databases,
-) -> Vec<Stored> {
-    let mut groups: Vec<Vec<(Candidate, Facts)>> = Vec::new();
+) -> Vec<StoredSession> {
+    let mut groups: Vec<Vec<(SessionCandidate, SessionFacts)>> = Vec::new();
     let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
     for (candidate, mut facts) in candidates.into_iter().zip(parts) {
         candidate.complete(&mut facts.info);
-        let at = *places.entry((candidate.agent.card().id, facts.info.id.clone())).or_insert_with(|| {
+        let at = *places.entry((candidate.agent.info().id, facts.info.id.clone())).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });
@@ -153,12 +158,13 @@ fn sessions_of(
 }
 
 fn session_of(
-    mut group: Vec<(Candidate, Facts)>,
+    mut group: Vec<(SessionCandidate, SessionFacts)>,
     index: &mut Index,
     databases: &Databases,
-) -> Option<Stored> {
+) -> Option<StoredSession> {
     group.sort_by(|(a, x), (b, y)| (x.info.started, &a.place).cmp(&(y.info.started, &b.place)));
-    let speaking: Vec<&(Candidate, Facts)> = group.iter().filter(|(_, f)| f.says_something()).collect();
+    let speaking: Vec<&(SessionCandidate, SessionFacts)> =
+        group.iter().filter(|(_, f)| f.says_something()).collect();
     let facts = match speaking.as_slice() {
         [] => group.first()?.1.clone(),
         [(_, facts)] => facts.clone(),
@@ -174,12 +180,12 @@ fn session_of(
     let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
     let agent = group.first()?.0.agent;
     let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
-    Some(Stored { agent, facts, projects, parts, size })
+    Some(StoredSession { agent, facts, projects, parts, size })
 }
 
-impl Candidate {
-    pub(super) fn part(self) -> Part {
-        Part { place: self.place, form: self.form }
+impl SessionCandidate {
+    pub(super) fn part(self) -> SessionPart {
+        SessionPart { place: self.place, form: self.form }
     }
 
     /// Returns whether facts read since `before` may be indexed under this stamp: the file did not change while it was
@@ -187,15 +193,15 @@ impl Candidate {
     /// follow their content.
     fn is_lasting(&self, before: SystemTime) -> bool {
         let same = match &self.place {
-            Place::File(path) => Stamp::at(path) == Some(self.stamp),
-            Place::Row { .. } => true,
+            SessionLocation::File(path) => SessionStamp::at(path) == Some(self.stamp),
+            SessionLocation::Row { .. } => true,
         };
         same && self.stamp.is_settled(before)
     }
 
     /// Fills in metadata from the name and location of the file that its content does not have.
     pub(super) fn complete(&self, info: &mut SessionInfo) {
-        info.agent = self.agent.card().id.to_owned();
+        info.agent = self.agent.info().id.to_owned();
         if info.id.is_empty() {
             info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
         }
@@ -211,26 +217,30 @@ impl Candidate {
 }
 
 /// Reads a candidate. A session that cannot be opened is returned empty.
-fn read_candidate(candidate: &Candidate, databases: &Databases) -> SavedSession {
+fn read_candidate(candidate: &SessionCandidate, databases: &Databases) -> SavedSession {
     let mut session = read(candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
     candidate.complete(&mut session.info);
     session
 }
 
 /// Returns the facts of a session that several files describe.
-fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Databases) -> Facts {
+fn merged(
+    group: &[&(SessionCandidate, SessionFacts)],
+    index: &mut Index,
+    databases: &Databases,
+) -> SessionFacts {
     let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.place.key()).collect();
     let key = keys.join("\n");
-    let stamp = group.iter().fold(Stamp::default(), |sum, (candidate, _)| sum.with(candidate.stamp));
+    let stamp = group.iter().fold(SessionStamp::default(), |sum, (candidate, _)| sum.with(candidate.stamp));
     if let Some(facts) = index.get(&key, stamp) {
         return facts;
     }
     let now = SystemTime::now();
-    let parts: Vec<Part> = group.iter().map(|(candidate, _)| candidate.clone().part()).collect();
+    let parts: Vec<SessionPart> = group.iter().map(|(candidate, _)| candidate.clone().part()).collect();
     let first = &group[0].0;
     let mut session = read_all(first.agent, &parts, databases).unwrap_or_default();
     first.complete(&mut session.info);
-    let facts = Facts::of(&session);
+    let facts = SessionFacts::of(&session);
     if group.iter().all(|(c, _)| c.is_lasting(now)) {
         index.put(key, stamp, &facts);
     }
@@ -239,8 +249,9 @@ fn merged(group: &[&(Candidate, Facts)], index: &mut Index, databases: &Database
 
 /// Sets the project path of sessions that only have a digest of it, if another session or the filter has a path with
 /// this digest.
-fn name_projects(all: &mut [Stored], wanted: Option<&Path>, digests: &mut Digests) {
-    let is_nameless = |stored: &Stored| stored.facts.info.project.is_none() && !stored.projects.is_empty();
+fn name_projects(all: &mut [StoredSession], wanted: Option<&Path>, digests: &mut Digests) {
+    let is_nameless =
+        |stored: &StoredSession| stored.facts.info.project.is_none() && !stored.projects.is_empty();
     if !all.iter().any(is_nameless) {
         return;
     }
@@ -292,7 +303,7 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-impl Place {
+impl SessionLocation {
     /// Returns the key of this location in the index.
     fn key(&self) -> String {
         match self {

@@ -1,7 +1,7 @@
 //! The index of saved sessions: one file with a line for each file of an agent, which is valid only while that file is
 //! unchanged. The index can be deleted at any time and shared between processes; a damaged index is rebuilt.
 
-use super::scan::Stamp;
+use super::scan::SessionStamp;
 use crate::private_dir;
 use crate::regular_file::read_regular;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -24,7 +24,7 @@ pub(super) struct Index {
     path: Option<PathBuf>,
     text: String,
     /// The position in `text` of the facts of each key.
-    known: HashMap<String, (Stamp, Range<usize>)>,
+    known: HashMap<String, (SessionStamp, Range<usize>)>,
     /// New entries, as the lines to write.
     fresh: HashMap<String, String>,
 }
@@ -45,7 +45,7 @@ impl Header {
 struct Line<'a> {
     #[serde(borrow)]
     key: std::borrow::Cow<'a, str>,
-    stamp: Stamp,
+    stamp: SessionStamp,
     #[serde(borrow)]
     facts: &'a RawValue,
 }
@@ -79,7 +79,7 @@ impl Index {
     }
 
     /// Returns the value stored for a key, if its stamp is unchanged.
-    pub(super) fn get<T: DeserializeOwned>(&self, key: &str, stamp: Stamp) -> Option<T> {
+    pub(super) fn get<T: DeserializeOwned>(&self, key: &str, stamp: SessionStamp) -> Option<T> {
         let (known, facts) = self.known.get(key)?;
         if *known != stamp {
             return None;
@@ -88,7 +88,7 @@ impl Index {
     }
 
     /// Stores a value, to be written by [`close`](Self::close).
-    pub(super) fn put<T: Serialize>(&mut self, key: String, stamp: Stamp, facts: &T) {
+    pub(super) fn put<T: Serialize>(&mut self, key: String, stamp: SessionStamp, facts: &T) {
         if self.path.is_none() {
             return;
         }
@@ -147,7 +147,7 @@ impl Index {
 mod tests {
     use super::*;
 
-    const STAMP: Stamp = Stamp { size: 1, changed: 2, inode: 3 };
+    const STAMP: SessionStamp = SessionStamp { size: 1, changed: 2, inode: 3 };
 
     fn filled(path: &Path, key: &str) {
         let mut index = Index::open(Some(path));
@@ -167,8 +167,11 @@ mod tests {
         let key = file.to_str().unwrap();
         filled(&path, key);
         assert_eq!(told(&path, key), Some(vec!["a word".to_owned()]));
-        for other in [Stamp { size: 2, ..STAMP }, Stamp { changed: 3, ..STAMP }, Stamp { inode: 4, ..STAMP }]
-        {
+        for other in [
+            SessionStamp { size: 2, ..STAMP },
+            SessionStamp { changed: 3, ..STAMP },
+            SessionStamp { inode: 4, ..STAMP },
+        ] {
             assert_eq!(Index::open(Some(&path)).get::<Vec<String>>(key, other), None);
         }
         assert_eq!(Index::open(None).get::<Vec<String>>(key, STAMP), None);

@@ -2,7 +2,7 @@
 
 use super::{load::NOT_UTF8, temporary_store::TemporaryStore};
 use agentline_core::{
-    Agent, ContentStore, Damage, HELD_CONTENT, RawJson, SavedForm, SavedSession, SessionFold,
+    Agent, ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionReader,
 };
 use std::{
     borrow::Cow,
@@ -20,19 +20,19 @@ const TOO_LONG: &str = "longer than 256 MB; it was passed over";
 ///
 /// It holds a bounded amount of content in memory and moves the rest to a temporary file. If that file cannot be
 /// written, all content stays in memory.
-pub(super) struct LineReader {
-    fold: Box<dyn SessionFold>,
-    damage: Vec<Damage>,
+pub(super) struct LineSessionLoader {
+    fold: Box<dyn SessionReader>,
+    damage: Vec<ReadError>,
     lines: u64,
     /// Bytes of lines read since content was last moved to the store.
     held: usize,
     store: Option<Arc<dyn ContentStore>>,
 }
 
-impl LineReader {
+impl LineSessionLoader {
     /// Creates a reader for this agent, or returns `None` if the agent does not store sessions as lines.
     pub(super) fn new(agent: &'static dyn Agent) -> Option<Self> {
-        let fold = agent.session_fold(SavedForm::Lines)?;
+        let fold = agent.session_reader(SessionFormat::Lines)?;
         Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
     }
 
@@ -51,14 +51,14 @@ impl LineReader {
     fn line(&mut self, line: &[u8]) {
         self.lines += 1;
         if line.len() > LONGEST_LINE {
-            self.damage.push(Damage::new(Some(self.lines), TOO_LONG));
+            self.damage.push(ReadError::new(Some(self.lines), TOO_LONG));
             return;
         }
         let line =
             if self.lines == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
         let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         if matches!(text, Cow::Owned(_)) {
-            self.damage.push(Damage::new(Some(self.lines), NOT_UTF8));
+            self.damage.push(ReadError::new(Some(self.lines), NOT_UTF8));
         }
         self.held += text.len();
         self.fold.take(RawJson::new(text));

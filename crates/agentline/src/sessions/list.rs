@@ -1,8 +1,8 @@
 //! Lists sessions, newest first.
 
-use super::{Filter, Store, find::Place, gather::Stored};
-use crate::{Error, look::DiskLook, regular_file::open_regular};
-use agentline_core::{CostSource, LedgerRow, PriceTable, RootForm, SessionInfo};
+use super::{SessionFilter, SessionStore, find::SessionLocation, gather::StoredSession};
+use crate::{Error, look::DiskFs, regular_file::open_regular};
+use agentline_core::{CostSource, PriceTable, RootFormat, SessionInfo, UsageEntry};
 use serde::{Serialize, Serializer};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -25,52 +25,52 @@ pub struct Summary {
     /// The number of tool calls.
     pub tool_calls: u64,
     /// Tokens and cost.
-    pub used: LedgerRow,
+    pub used: UsageEntry,
     /// Tokens and cost by model.
-    pub by_model: BTreeMap<String, LedgerRow>,
+    pub by_model: BTreeMap<String, UsageEntry>,
     /// The locations of the session.
-    pub places: Vec<Place>,
+    pub places: Vec<SessionLocation>,
     /// The total size in bytes.
     pub size: u64,
     /// The number of places that could not be read.
     pub damage: u64,
 }
 
-impl Store {
+impl SessionStore {
     /// Lists sessions, newest first.
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
+    pub fn list(&self, filter: &SessionFilter) -> Result<Vec<Summary>, Error> {
         let stored = self.gather(filter)?;
         let mut all: Vec<Summary> =
             stored.into_iter().map(|stored| Summary::of(stored, &self.prices)).collect();
         all.sort_by(|a, b| {
             newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.info.id.cmp(&b.info.id))
         });
-        if let Some(veil) = &self.veil {
+        if let Some(redactor) = &self.redactor {
             for summary in &mut all {
-                veil.session_info(&mut summary.info);
-                summary.title = summary.title.take().map(|title| veil.text(&title).into_owned());
+                redactor.session_info(&mut summary.info);
+                summary.title = summary.title.take().map(|title| redactor.text(&title).into_owned());
             }
         }
         Ok(all)
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Returns a message for each session directory and database that cannot be read.
     ///
     /// Their sessions are missing from lists, searches and counts.
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn unreadable(&self, filter: &Filter) -> Result<Vec<String>, Error> {
+    pub fn unreadable(&self, filter: &SessionFilter) -> Result<Vec<String>, Error> {
         let mut all = Vec::new();
         for agent in self.agents_of(filter)? {
-            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
+            for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
                 let opened = match root.form {
-                    RootForm::Database => looks_like_a_database(&root.path),
+                    RootFormat::Database => looks_like_a_database(&root.path),
                     _ => std::fs::read_dir(&root.path).map(drop),
                 };
                 // An agent that was never used has no session directory.
@@ -99,8 +99,8 @@ pub(super) fn newest(info: &SessionInfo) -> Option<u64> {
 }
 
 impl Summary {
-    fn of(stored: Stored, prices: &PriceTable) -> Self {
-        let Stored { facts, parts, size, .. } = stored;
+    fn of(stored: StoredSession, prices: &PriceTable) -> Self {
+        let StoredSession { facts, parts, size, .. } = stored;
         let mut summary = Self {
             title: facts.info.title.clone().or_else(|| facts.prompt.clone()),
             prompts: facts.prompts,
@@ -130,7 +130,7 @@ impl Summary {
 }
 
 /// Adds a row to the row of a name.
-pub(super) fn add_to(rows: &mut BTreeMap<String, LedgerRow>, name: &str, row: &LedgerRow) {
+pub(super) fn add_to(rows: &mut BTreeMap<String, UsageEntry>, name: &str, row: &UsageEntry) {
     match rows.get_mut(name) {
         Some(sum) => sum.add(row),
         None => _ = rows.insert(name.to_owned(), *row),
@@ -155,9 +155,9 @@ impl Serialize for Summary {
             answers: u64,
             tool_calls: u64,
             #[serde(flatten)]
-            used: &'a LedgerRow,
-            by_model: &'a BTreeMap<String, LedgerRow>,
-            places: &'a [Place],
+            used: &'a UsageEntry,
+            by_model: &'a BTreeMap<String, UsageEntry>,
+            places: &'a [SessionLocation],
             size: u64,
             damage: u64,
         }

@@ -1,13 +1,15 @@
 //! Reads a complete saved session, as far as it is readable.
 
 use super::{
-    Store,
+    SessionStore,
     database::Databases,
-    find::{Found, Part, Place},
-    lines::LineReader,
+    find::{FoundSession, SessionLocation, SessionPart},
+    lines::LineSessionLoader,
 };
 use crate::{Error, regular_file::open_regular};
-use agentline_core::{Agent, Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo};
+use agentline_core::{
+    Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
+};
 use std::{collections::HashMap, io::Read, path::Path};
 
 /// The number of bytes at the beginning of a file from which its agent and form are detected.
@@ -17,12 +19,12 @@ const LARGEST: u64 = 2 << 30;
 /// The damage message for content that is not UTF-8.
 pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
 
-impl Store {
+impl SessionStore {
     /// Reads a session into memory. The files of one session are merged; unreadable parts are listed in `damage`.
     ///
     /// # Errors
     /// Fails if none of its files can be opened.
-    pub fn load(&self, found: &Found) -> Result<SavedSession, Error> {
+    pub fn load(&self, found: &FoundSession) -> Result<SavedSession, Error> {
         let mut session = self.open(found)?;
         session.load();
         Ok(session)
@@ -34,11 +36,11 @@ impl Store {
     ///
     /// # Errors
     /// Fails if none of its files can be opened.
-    pub fn open(&self, found: &Found) -> Result<SavedSession, Error> {
+    pub fn open(&self, found: &FoundSession) -> Result<SavedSession, Error> {
         let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
-        if let Some(veil) = &self.veil {
-            veil.session(&mut session);
+        if let Some(redactor) = &self.redactor {
+            redactor.session(&mut session);
         }
         Ok(session)
     }
@@ -47,19 +49,19 @@ impl Store {
     ///
     /// # Errors
     /// Does not fail at present.
-    pub fn children(&self, found: &Found) -> Result<Vec<Found>, Error> {
-        let filter = super::Filter::new().agent(found.agent.card().id).sub_agents(true).empty(true);
+    pub fn children(&self, found: &FoundSession) -> Result<Vec<FoundSession>, Error> {
+        let filter = super::SessionFilter::new().agent(found.agent.info().id).sub_agents(true).empty(true);
         let mut all = self.gather(&filter)?;
         all.retain(|stored| stored.info().parent.as_deref() == Some(found.info.id.as_str()));
         all.sort_by_key(|stored| stored.info().started);
-        Ok(all.into_iter().map(Found::from).collect())
+        Ok(all.into_iter().map(FoundSession::from).collect())
     }
 }
 
 /// Reads all parts of a session. A part that cannot be opened is damage, or an error if no part can be opened.
 pub(super) fn read_all(
     agent: &'static dyn Agent,
-    parts: &[Part],
+    parts: &[SessionPart],
     databases: &Databases,
 ) -> Result<SavedSession, Error> {
     if parts.len() > 1 && agent.session_files_go_on() {
@@ -76,18 +78,18 @@ pub(super) fn read_all(
         (true, Some(error)) => Err(error),
         (_, failed) => {
             let mut session = fold_together(sessions);
-            session.damage.extend(failed.map(|error| Damage::new(None, error.to_string())));
+            session.damage.extend(failed.map(|error| ReadError::new(None, error.to_string())));
             Ok(session)
         }
     }
 }
 
 /// Reads files that continue each other as one. Line numbers count through all files.
-fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Error> {
+fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, Error> {
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
     // File names begin with the time at which the file was created.
     paths.sort_by_key(|path| path.file_name());
-    let Some(mut reader) = LineReader::new(agent) else { return Ok(no_session(agent)) };
+    let Some(mut reader) = LineSessionLoader::new(agent) else { return Ok(no_session(agent)) };
     let mut failed = Vec::new();
     for path in &paths {
         let read = open_regular(path, u64::MAX).and_then(|file| reader.file(file));
@@ -99,34 +101,34 @@ fn read_on(agent: &'static dyn Agent, parts: &[Part]) -> Result<SavedSession, Er
         return Err(error);
     }
     let mut session = reader.finish();
-    session.damage.extend(failed.into_iter().map(|error| Damage::new(None, error.to_string())));
+    session.damage.extend(failed.into_iter().map(|error| ReadError::new(None, error.to_string())));
     Ok(session)
 }
 
 /// Reads one file, or one session of a database.
 pub(super) fn read(
     agent: &'static dyn Agent,
-    place: &Place,
-    form: Option<SavedForm>,
+    place: &SessionLocation,
+    form: Option<SessionFormat>,
     databases: &Databases,
 ) -> Result<SavedSession, Error> {
     match place {
-        Place::Row { database, session } => databases.load(database, session),
-        Place::File(path) => read_file(agent, path, form).map_err(Error::io("read", path)),
+        SessionLocation::Row { database, session } => databases.load(database, session),
+        SessionLocation::File(path) => read_file(agent, path, form).map_err(Error::io("read", path)),
     }
 }
 
 fn read_file(
     agent: &'static dyn Agent,
     path: &Path,
-    form: Option<SavedForm>,
+    form: Option<SessionFormat>,
 ) -> std::io::Result<SavedSession> {
     let form = match form {
         Some(form) => Some(form),
-        None => agent.session_form(&head_of(path)?),
+        None => agent.session_format(&head_of(path)?),
     };
-    if form == Some(SavedForm::Lines)
-        && let Some(mut reader) = LineReader::new(agent)
+    if form == Some(SessionFormat::Lines)
+        && let Some(mut reader) = LineSessionLoader::new(agent)
     {
         reader.file(open_regular(path, u64::MAX)?)?;
         return Ok(reader.finish());
@@ -152,18 +154,22 @@ pub(super) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the metadata in the beginning of a file, or the default if the form needs the complete file.
-pub(super) fn beginning(agent: &'static dyn Agent, form: SavedForm, head: &[u8]) -> SessionInfo {
+pub(super) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[u8]) -> SessionInfo {
     let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', head).unwrap_or(0) };
-    if whole < head.len() && form != SavedForm::Lines {
+    if whole < head.len() && form != SessionFormat::Lines {
         return SessionInfo::default();
     }
     fold_bytes(agent, Some(form), head[..whole].to_vec()).info
 }
 
 /// Parses the content of a file.
-pub(super) fn fold_bytes(agent: &'static dyn Agent, form: Option<SavedForm>, bytes: Vec<u8>) -> SavedSession {
-    let form = form.or_else(|| agent.session_form(&bytes[..bytes.len().min(HEAD)]));
-    let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_fold(form)?))) else {
+pub(super) fn fold_bytes(
+    agent: &'static dyn Agent,
+    form: Option<SessionFormat>,
+    bytes: Vec<u8>,
+) -> SavedSession {
+    let form = form.or_else(|| agent.session_format(&bytes[..bytes.len().min(HEAD)]));
+    let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_reader(form)?))) else {
         return no_session(agent);
     };
     let mut damage = Vec::new();
@@ -176,29 +182,29 @@ pub(super) fn fold_bytes(agent: &'static dyn Agent, form: Option<SavedForm>, byt
 
 fn no_session(agent: &'static dyn Agent) -> SavedSession {
     let mut session = SavedSession::default();
-    session.damage.push(Damage::new(None, format!("this is no session of {}", agent.card().title)));
+    session.damage.push(ReadError::new(None, format!("this is no session of {}", agent.info().title)));
     session
 }
 
 /// Converts the content to text. Only lines that are not valid UTF-8 are reported as damaged.
-fn text_of(bytes: Vec<u8>, form: SavedForm, damage: &mut Vec<Damage>) -> String {
+fn text_of(bytes: Vec<u8>, form: SessionFormat, damage: &mut Vec<ReadError>) -> String {
     let bytes = match String::from_utf8(bytes) {
         Ok(text) => return text,
         Err(error) => error.into_bytes(),
     };
-    if form == SavedForm::Lines {
+    if form == SessionFormat::Lines {
         let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
         let broken = lines.filter(|(line, _)| std::str::from_utf8(line).is_err());
-        damage.extend(broken.map(|(_, number)| Damage::new(Some(number), NOT_UTF8)));
+        damage.extend(broken.map(|(_, number)| ReadError::new(Some(number), NOT_UTF8)));
     } else {
-        damage.push(Damage::new(None, NOT_UTF8));
+        damage.push(ReadError::new(None, NOT_UTF8));
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Passes a text to a fold, line by line or as one value.
-pub(super) fn feed(fold: &mut dyn SessionFold, form: SavedForm, text: &RawJson) {
-    if form != SavedForm::Lines {
+pub(super) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &RawJson) {
+    if form != SessionFormat::Lines {
         fold.take(text.clone());
         return;
     }

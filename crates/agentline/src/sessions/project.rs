@@ -1,6 +1,6 @@
 //! Compares projects by path, also if a path is a link or only its digest is known.
 
-use super::scan::Candidate;
+use super::scan::SessionCandidate;
 use agentline_core::ProjectRef;
 use sha2::{Digest, Sha256};
 use std::{
@@ -10,13 +10,13 @@ use std::{
 
 /// The project that a caller asks for.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ProjectFilter {
     /// The requested path, and the same path with links resolved.
     spellings: Vec<PathBuf>,
     digests: Vec<String>,
 }
 
-impl Wanted {
+impl ProjectFilter {
     pub(super) fn new(path: &Path) -> Self {
         let mut spellings = vec![tidy(path)];
         // A project that no longer exists has only its requested path.
@@ -59,7 +59,7 @@ pub(super) struct Digests(HashMap<String, PathBuf>);
 
 impl Digests {
     /// Returns the digests of all candidates' project paths, or none if no candidate needs them.
-    pub(super) fn of(candidates: &[Candidate]) -> Self {
+    pub(super) fn of(candidates: &[SessionCandidate]) -> Self {
         let mut digests = Self::default();
         let projects = || candidates.iter().filter_map(|candidate| candidate.project.as_ref());
         if projects().any(|project| matches!(project, ProjectRef::Sha256(_))) {
@@ -85,8 +85,8 @@ impl Digests {
 }
 
 fn real(path: &Path) -> Option<PathBuf> {
-    use agentline_core::Look;
-    crate::look::DiskLook.canonical(path)
+    use agentline_core::FileSystem;
+    crate::look::DiskFs.canonical(path)
 }
 
 /// Removes `.` components and trailing slashes, and lowercases the path on Windows.
@@ -116,7 +116,7 @@ mod tests {
         let project = base.join("project");
         std::fs::create_dir(&project).unwrap();
         let mut known = RealPaths::default();
-        let mut same = |wanted: &Path, kept: ProjectRef| Wanted::new(wanted).is(&kept, &mut known);
+        let mut same = |wanted: &Path, kept: ProjectRef| ProjectFilter::new(wanted).is(&kept, &mut known);
         assert!(same(&project, ProjectRef::Path(project.clone())));
         assert!(same(&project.join("."), ProjectRef::Path(project.join(""))));
         assert!(!same(&project, ProjectRef::Path(base.clone())));

@@ -1,8 +1,8 @@
 //! Walks the directories in which agents keep sessions, reading names, sizes and times but no content.
 
-use super::{Store, database::Databases, find::Place, index::Index};
-use crate::{look::DiskLook, look_once::LookOnce};
-use agentline_core::{Agent, ProjectRef, RootForm, SavedForm, SessionFile, SessionRoot};
+use super::{SessionStore, database::Databases, find::SessionLocation, index::Index};
+use crate::{look::DiskFs, look_once::CachingFs};
+use agentline_core::{Agent, ProjectRef, RootFormat, SessionFile, SessionFormat, SessionRoot};
 use std::{
     collections::HashMap,
     fs::{self, Metadata},
@@ -12,21 +12,21 @@ use std::{
 
 /// A location whose name says that it contains a session or a part of one.
 #[derive(Clone)]
-pub(super) struct Candidate {
+pub(super) struct SessionCandidate {
     pub(super) agent: &'static dyn Agent,
-    pub(super) place: Place,
+    pub(super) place: SessionLocation,
     /// The form in which it is stored, or `None` if it must be detected from the content.
-    pub(super) form: Option<SavedForm>,
+    pub(super) form: Option<SessionFormat>,
     /// The facts in its name.
     pub(super) name: SessionFile,
     /// The project derived from its location.
     pub(super) project: Option<ProjectRef>,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: SessionStamp,
 }
 
 /// Metadata that changes when a file changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Stamp {
+pub(super) struct SessionStamp {
     /// The size in bytes.
     pub(super) size: u64,
     /// The later of modification time and status change time, in nanoseconds since 1970.
@@ -38,7 +38,7 @@ pub(super) struct Stamp {
 /// The minimum age of a change. Two writes within one tick of the file system's clock have the same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
-impl Stamp {
+impl SessionStamp {
     pub(super) fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
         let (inode, status) = system_side(metadata);
@@ -87,14 +87,14 @@ fn system_side(_metadata: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-impl Store {
+impl SessionStore {
     /// Returns all candidates of these agents.
     pub(super) fn scan(
         &self,
         agents: &[&'static dyn Agent],
         index: &mut Index,
         databases: &Databases,
-    ) -> Vec<Candidate> {
+    ) -> Vec<SessionCandidate> {
         let (mut all, roots) = self.scan_files(agents);
         for (agent, path) in roots {
             all.extend(databases.candidates(agent, &path, index));
@@ -103,13 +103,16 @@ impl Store {
     }
 
     /// Returns the candidates that are files, and the databases without opening them.
-    pub(super) fn scan_files(&self, agents: &[&'static dyn Agent]) -> (Vec<Candidate>, Vec<DatabaseRoot>) {
+    pub(super) fn scan_files(
+        &self,
+        agents: &[&'static dyn Agent],
+    ) -> (Vec<SessionCandidate>, Vec<DatabaseRoot>) {
         let (mut files, mut databases) = (Vec::new(), Vec::new());
         for agent in agents {
-            for root in agent.session_roots(&self.env, &self.home, &DiskLook) {
+            for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
                 match root.form {
-                    RootForm::Files { depth } => walk(*agent, &root, depth, &mut files),
-                    RootForm::Database => databases.push((*agent, root.path)),
+                    RootFormat::Files { depth } => walk(*agent, &root, depth, &mut files),
+                    RootFormat::Database => databases.push((*agent, root.path)),
                     _ => {}
                 }
             }
@@ -121,8 +124,8 @@ impl Store {
 /// A database and its agent.
 pub(super) type DatabaseRoot = (&'static dyn Agent, PathBuf);
 
-fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<Candidate>) {
-    let look = LookOnce::default();
+fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<SessionCandidate>) {
+    let look = CachingFs::default();
     let mut projects: HashMap<PathBuf, Option<ProjectRef>> = HashMap::new();
     let mut folders = vec![(root.path.clone(), 0)];
     while let Some((folder, level)) = folders.pop() {
@@ -137,11 +140,18 @@ fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut V
             }
             let Ok(below) = path.strip_prefix(&root.path) else { continue };
             let Some(name) = agent.session_file(below) else { continue };
-            let Some(stamp) = Stamp::at(&path) else { continue };
+            let Some(stamp) = SessionStamp::at(&path) else { continue };
             let place = projects.entry(folder.clone());
             let project = place.or_insert_with(|| agent.session_project(&root.path, below, &look)).clone();
             let form = name.form;
-            all.push(Candidate { agent, place: Place::File(path), form, name, project, stamp });
+            all.push(SessionCandidate {
+                agent,
+                place: SessionLocation::File(path),
+                form,
+                name,
+                project,
+                stamp,
+            });
         }
     }
 }

@@ -5,19 +5,21 @@ mod locate;
 mod needle;
 
 use super::{
-    Filter, Store,
+    SessionFilter, SessionStore,
     database::Databases,
-    facts::Facts,
-    find::{Found, Part, Place},
+    facts::SessionFacts,
+    find::{FoundSession, SessionLocation, SessionPart},
     gather::{Titles, in_parallel},
     list::newest,
     load::read_all,
-    project::{Digests, RealPaths, Wanted},
-    scan::{Candidate, DatabaseRoot},
+    project::{Digests, ProjectFilter, RealPaths},
+    scan::{DatabaseRoot, SessionCandidate},
     sqlite::Database,
 };
 use crate::{Error, regular_file::open_regular};
-use agentline_core::{Agent, Millis, Problem, Problems, ProjectRef, Role, SavedSession, SessionInfo, Veil};
+use agentline_core::{
+    Agent, Millis, Problem, Problems, ProjectRef, Redactor, Role, SavedSession, SessionInfo,
+};
 use needle::Needle;
 use serde::Serialize;
 use std::{
@@ -55,7 +57,7 @@ pub struct Query {
     /// Whether to search context that the agent itself added to the prompt.
     pub hidden: bool,
     /// The sessions to search. [`Query::new`] includes those of sub-agents.
-    pub filter: Filter,
+    pub filter: SessionFilter,
 }
 
 impl Query {
@@ -63,7 +65,7 @@ impl Query {
     #[must_use]
     pub fn new(words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
-        Self { words, filter: Filter::new().sub_agents(true), ..Self::default() }
+        Self { words, filter: SessionFilter::new().sub_agents(true), ..Self::default() }
     }
 
     /// Sets whether the words are regular expressions.
@@ -96,7 +98,7 @@ impl Query {
 
     /// Sets the sessions to search.
     #[must_use]
-    pub fn filter(mut self, filter: Filter) -> Self {
+    pub fn filter(mut self, filter: SessionFilter) -> Self {
         self.filter = filter;
         self
     }
@@ -112,7 +114,7 @@ pub struct SearchResult {
     /// The agent's title, or else the first prompt, shortened.
     pub title: Option<String>,
     /// The location of the file or row with the hits.
-    pub place: Place,
+    pub place: SessionLocation,
     /// The hits, in the order of the session.
     pub hits: Vec<Hit>,
 }
@@ -162,14 +164,14 @@ pub enum HitPlace {
     ToolResult,
 }
 
-impl Store {
+impl SessionStore {
     /// Searches sessions and returns those with hits, newest first.
     ///
     /// # Errors
     /// Fails if the query is empty, a regular expression is invalid, or the filter names an unknown agent.
     pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
         let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
-        let wanted = query.filter.project.as_deref().map(Wanted::new);
+        let wanted = query.filter.project.as_deref().map(ProjectFilter::new);
         let agents = self.agents_of(&query.filter)?;
         let (mut files, databases) = self.scan_files(&agents);
         let digests = Digests::of(&files);
@@ -181,8 +183,8 @@ impl Store {
         let files = works_of(files).into_iter().map(Item::Files);
         // A database is one unit of work, and the slowest, so databases are first.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
-        let veil = self.veil.as_ref();
-        let search = Search { veil, needle, query, wanted, digests, titles: self.titles(&agents) };
+        let redactor = self.redactor.as_ref();
+        let search = Search { redactor, needle, query, wanted, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(*agent, path),
@@ -194,8 +196,8 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the session no longer exists.
-    pub fn found(&self, result: &SearchResult) -> Result<Found, Error> {
-        let filter = Filter::new().agent(&result.info.agent);
+    pub fn found(&self, result: &SearchResult) -> Result<FoundSession, Error> {
+        let filter = SessionFilter::new().agent(&result.info.agent);
         self.find_of(&result.info.id, &self.home, &filter)
     }
 }
@@ -222,18 +224,18 @@ fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
 /// A unit of work of one thread.
 enum Item {
     /// One file, or several that continue each other.
-    Files(Vec<Candidate>),
+    Files(Vec<SessionCandidate>),
     Database(DatabaseRoot),
 }
 
 /// Groups files that are read together, largest group first.
-fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
-    let mut works: Vec<Vec<Candidate>> = Vec::new();
+fn works_of(files: Vec<SessionCandidate>) -> Vec<Vec<SessionCandidate>> {
+    let mut works: Vec<Vec<SessionCandidate>> = Vec::new();
     let mut begun: HashMap<(&'static str, String), usize> = HashMap::new();
     for file in files {
         let id = file.name.id.clone().filter(|_| file.agent.session_files_go_on());
         let at = match id {
-            Some(id) => *begun.entry((file.agent.card().id, id)).or_insert(works.len()),
+            Some(id) => *begun.entry((file.agent.info().id, id)).or_insert(works.len()),
             None => works.len(),
         };
         match works.get_mut(at) {
@@ -247,19 +249,19 @@ fn works_of(files: Vec<Candidate>) -> Vec<Vec<Candidate>> {
 
 /// A search in progress.
 struct Search<'a> {
-    veil: Option<&'a Veil>,
+    redactor: Option<&'a Redactor>,
     needle: Needle,
     query: &'a Query,
-    wanted: Option<Wanted>,
+    wanted: Option<ProjectFilter>,
     digests: Digests,
     titles: Titles,
 }
 
 impl Search<'_> {
-    fn in_files(&self, candidates: &[Candidate]) -> Option<SearchResult> {
+    fn in_files(&self, candidates: &[SessionCandidate]) -> Option<SearchResult> {
         // One buffer for each thread, which most files do not fill.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        let may_be_in = |candidate: &&Candidate| {
+        let may_be_in = |candidate: &&SessionCandidate| {
             let file = open_regular(candidate.place.path(), u64::MAX);
             let read =
                 file.and_then(|file| BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)));
@@ -269,7 +271,7 @@ impl Search<'_> {
         let is_in_title =
             title.is_some_and(|title| self.needle.words.iter().all(|word| word.is_match(title)));
         let candidate = if is_in_title { candidates.first() } else { candidates.iter().find(may_be_in) }?;
-        let parts: Vec<Part> = candidates.iter().map(|candidate| candidate.clone().part()).collect();
+        let parts: Vec<SessionPart> = candidates.iter().map(|candidate| candidate.clone().part()).collect();
         let mut session = read_all(candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
         session.info.title = title.cloned().or_else(|| session.info.title.take());
@@ -277,8 +279,8 @@ impl Search<'_> {
     }
 
     /// Returns the title that an agent stores apart from the session.
-    fn title_of(&self, candidate: &Candidate) -> Option<&String> {
-        self.titles.get(candidate.agent.card().id)?.get(candidate.name.id.as_ref()?)
+    fn title_of(&self, candidate: &SessionCandidate) -> Option<&String> {
+        self.titles.get(candidate.agent.info().id)?.get(candidate.name.id.as_ref()?)
     }
 
     fn in_database(&self, agent: &'static dyn Agent, path: &Path) -> Vec<SearchResult> {
@@ -287,8 +289,8 @@ impl Search<'_> {
         let ids = holding.map(|read| read.value).unwrap_or_default();
         let in_one = |id: String| {
             let mut session = database.load(&id).ok()??;
-            agent.card().id.clone_into(&mut session.info.agent);
-            let place = Place::Row { database: path.to_owned(), session: id };
+            agent.info().id.clone_into(&mut session.info.agent);
+            let place = SessionLocation::Row { database: path.to_owned(), session: id };
             self.in_session(session, place, None)
         };
         ids.into_iter().filter_map(in_one).collect()
@@ -297,12 +299,12 @@ impl Search<'_> {
     fn in_session(
         &self,
         mut session: SavedSession,
-        place: Place,
+        place: SessionLocation,
         project: Option<&ProjectRef>,
     ) -> Option<SearchResult> {
         // Redacted text must not match: otherwise a search could reveal the beginning of a key.
-        if let Some(veil) = self.veil {
-            veil.session(&mut session);
+        if let Some(redactor) = self.redactor {
+            redactor.session(&mut session);
         }
         let session = &session;
         let (info, filter) = (&session.info, &self.query.filter);
@@ -319,7 +321,7 @@ impl Search<'_> {
         if hits.is_empty() {
             return None;
         }
-        let mut facts = Facts::of(session);
+        let mut facts = SessionFacts::of(session);
         if let (None, Some(ProjectRef::Sha256(digest))) = (&facts.info.project, project) {
             let path = self.digests.path(digest);
             facts.info.project = path.map(|path| path.to_string_lossy().into_owned());

@@ -7,9 +7,10 @@ mod table;
 
 use crate::{Error, regular_file::open_regular};
 use agentline_core::{
-    Agent as _, Damage, Millis, RawJson, SavedForm, SavedSession, SessionInfo, Tokens, agents::opencode,
+    Agent as _, Millis, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, Tokens,
+    agents::opencode,
 };
-use opening::Opened;
+use opening::OpenDatabase;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -23,7 +24,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenDatabase>,
 }
 
 /// The metadata of a session, available without reading its messages.
@@ -51,7 +52,7 @@ pub struct Readable<T> {
     /// The readable part.
     pub value: T,
     /// The damage: what could not be read.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<ReadError>,
 }
 
 impl Database {
@@ -63,7 +64,7 @@ impl Database {
         let path = std::fs::canonicalize(path).map_err(Error::io("read", path))?;
         // SQLite would block on a pipe.
         open_regular(&path, u64::MAX).map_err(Error::io("read", &path))?;
-        let opened = Opened::new(&path)?;
+        let opened = OpenDatabase::new(&path)?;
         Ok(Self { path, opened: Mutex::new(opened) })
     }
 
@@ -77,7 +78,7 @@ impl Database {
     /// changed.
     #[must_use]
     pub fn stamp(&self) -> u64 {
-        opening::Files::look(&self.path).stamp()
+        opening::DatabaseFiles::look(&self.path).stamp()
     }
 
     /// Returns every session, in no particular order.
@@ -94,7 +95,7 @@ impl Database {
     /// Fails if the database can no longer be opened.
     pub fn load(&self, id: &str) -> Result<Option<SavedSession>, Error> {
         let told = self.records(id)?;
-        let fold = opencode::OpenCode.session_fold(SavedForm::Database);
+        let fold = opencode::OpenCode.session_reader(SessionFormat::Database);
         let Some(mut fold) = fold.filter(|_| !told.value.is_empty()) else { return Ok(None) };
         for record in told.value {
             fold.take(record);
@@ -126,11 +127,11 @@ impl Database {
     }
 
     /// Reads, and retries if the files changed in a way that could make the result inconsistent.
-    fn read<T>(&self, mut work: impl FnMut(&Opened) -> T) -> Result<T, Error> {
+    fn read<T>(&self, mut work: impl FnMut(&OpenDatabase) -> T) -> Result<T, Error> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 1.. {
             if opened.is_outdated(&self.path) {
-                *opened = Opened::new(&self.path)?;
+                *opened = OpenDatabase::new(&self.path)?;
             }
             let read = opened.as_of_one_moment(&mut work);
             if attempt == ATTEMPTS || !opened.was_changed(&self.path) {

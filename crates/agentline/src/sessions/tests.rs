@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Error;
-use agentline_core::{Part, agents::AGENTS};
+use agentline_core::{EntryPart, agents::AGENTS};
 use std::fs;
 use tempfile::TempDir;
 
@@ -20,8 +20,8 @@ impl Home {
         fs::canonicalize(self.0.path()).unwrap()
     }
 
-    fn store(&self) -> Store {
-        Store::new(AGENTS.iter().copied(), BTreeMap::new(), self.path())
+    fn store(&self) -> SessionStore {
+        SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), self.path())
     }
 
     fn claude(&self, id: &str, lines: &[String]) -> PathBuf {
@@ -83,7 +83,7 @@ fn sessions_are_listed_newest_first_with_what_they_used() {
     let home = Home::new();
     simple(&home, ID, 1, "First  prompt\nof all");
     simple(&home, OTHER, 5, "x".repeat(300).as_str());
-    let all = home.store().list(&Filter::new()).unwrap();
+    let all = home.store().list(&SessionFilter::new()).unwrap();
     assert_eq!(all.iter().map(|s| s.info.id.as_str()).collect::<Vec<_>>(), [OTHER, ID]);
     let first = &all[1];
     assert_eq!(first.title.as_deref(), Some("First prompt of all"));
@@ -103,18 +103,18 @@ fn filters_leave_out_what_is_not_meant() {
     let home = Home::new();
     simple(&home, ID, 1, "one");
     simple(&home, OTHER, 30, "two");
-    let list = |filter: Filter| {
+    let list = |filter: SessionFilter| {
         let all = home.store().list(&filter).unwrap();
         all.into_iter().map(|s| s.info.id).collect::<Vec<_>>()
     };
     let at = |minute: u64| 1_794_715_200_000 + minute * 60_000;
-    assert_eq!(list(Filter::new().since(at(10))), [OTHER]);
-    assert_eq!(list(Filter::new().until(at(10))), [ID]);
-    assert_eq!(list(Filter::new().project(home.project())).len(), 2);
-    assert!(list(Filter::new().project(home.path())).is_empty());
-    assert_eq!(list(Filter::new().agent("claude")).len(), 2);
-    assert!(list(Filter::new().agent("gemini").agent("codex")).is_empty());
-    let wrong = home.store().list(&Filter::new().agent("cluade")).unwrap_err();
+    assert_eq!(list(SessionFilter::new().since(at(10))), [OTHER]);
+    assert_eq!(list(SessionFilter::new().until(at(10))), [ID]);
+    assert_eq!(list(SessionFilter::new().project(home.project())).len(), 2);
+    assert!(list(SessionFilter::new().project(home.path())).is_empty());
+    assert_eq!(list(SessionFilter::new().agent("claude")).len(), 2);
+    assert!(list(SessionFilter::new().agent("gemini").agent("codex")).is_empty());
+    let wrong = home.store().list(&SessionFilter::new().agent("cluade")).unwrap_err();
     assert!(message(&wrong).contains("did you mean `claude`"), "{wrong}");
 }
 
@@ -179,8 +179,9 @@ fn what_was_read_is_remembered_until_the_file_changes() {
     let cache = home.path().join("cache");
     let store = home.store().index(&cache);
     let file = simple(&home, ID, 1, "one");
-    let titles =
-        || store.list(&Filter::new()).unwrap().into_iter().map(|s| s.title.unwrap()).collect::<Vec<_>>();
+    let titles = || {
+        store.list(&SessionFilter::new()).unwrap().into_iter().map(|s| s.title.unwrap()).collect::<Vec<_>>()
+    };
     assert_eq!(titles(), ["one"]);
     assert!(!cache.exists(), "what was just written may change without a sign");
     // The status change time cannot be set back, so the test waits until the file is old enough.
@@ -190,7 +191,10 @@ fn what_was_read_is_remembered_until_the_file_changes() {
     assert_eq!(index.lines().count(), 2, "{index}");
     fs::write(cache.join(INDEX), index.replace("\"one\"", "\"remembered\"")).unwrap();
     assert_eq!(titles(), ["remembered"], "the file is not read again");
-    assert_eq!(store.clone().no_index().list(&Filter::new()).unwrap()[0].title.as_deref(), Some("one"));
+    assert_eq!(
+        store.clone().no_index().list(&SessionFilter::new()).unwrap()[0].title.as_deref(),
+        Some("one")
+    );
     simple(&home, ID, 1, "two");
     settle(&file);
     assert_eq!(titles(), ["two"], "the same size, and a time that was set back");
@@ -220,10 +224,10 @@ fn words_are_found_where_they_were_said_and_nowhere_else() {
     assert_eq!(search(Query::new(["first line say"])).len(), 1);
     assert!(search(Query::new(["needle", "last"])).is_empty(), "not in one message");
     assert_eq!(search(Query::new([r"ne+dle\s+is"]).regex(true))[0].hits[0].text, "the needle is here");
-    let filter = Filter::new().agent("gemini");
+    let filter = SessionFilter::new().agent("gemini");
     assert!(search(Query::new(["needle"]).filter(filter)).is_empty());
-    assert!(search(Query::new(["needle"]).filter(Filter::new().project("/other"))).is_empty());
-    assert_eq!(search(Query::new(["needle"]).filter(Filter::new().project(home.project()))).len(), 1);
+    assert!(search(Query::new(["needle"]).filter(SessionFilter::new().project("/other"))).is_empty());
+    assert_eq!(search(Query::new(["needle"]).filter(SessionFilter::new().project(home.project()))).len(), 1);
 }
 
 #[test]
@@ -236,18 +240,18 @@ fn copies_are_counted_once() {
     fork.push(user(&home, OTHER, 3, "more"));
     fork.push(answer(OTHER, 4, "msg_new", "More."));
     home.claude(OTHER, &fork);
-    let rows = home.store().usage(&Filter::new(), UsageBy::Model).unwrap();
+    let rows = home.store().usage(&SessionFilter::new(), UsageBy::Model).unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].name.as_str(), rows[0].answers, rows[0].sessions), ("claude-sonnet-4-5", 2, 2));
     assert_eq!(rows[0].used.tokens.input, Some(240));
-    let by_day = home.store().usage(&Filter::new(), UsageBy::Day).unwrap();
+    let by_day = home.store().usage(&SessionFilter::new(), UsageBy::Day).unwrap();
     assert_eq!(by_day[0].name, "2026-11-15");
     assert_eq!(UsageRow::sum(&by_day).used, rows[0].used);
-    let east = home.store().east_of_utc(-5 * 3600).usage(&Filter::new(), UsageBy::Day).unwrap();
+    let east = home.store().east_of_utc(-5 * 3600).usage(&SessionFilter::new(), UsageBy::Day).unwrap();
     assert_eq!(east[0].name, "2026-11-14");
-    let project = home.store().usage(&Filter::new(), UsageBy::Project).unwrap();
+    let project = home.store().usage(&SessionFilter::new(), UsageBy::Project).unwrap();
     assert_eq!(project[0].name, home.project().to_str().unwrap());
-    let after = Filter::new().since(1_794_715_200_000 + 3 * 60_000);
+    let after = SessionFilter::new().since(1_794_715_200_000 + 3 * 60_000);
     assert_eq!(home.store().usage(&after, UsageBy::Agent).unwrap()[0].answers, 1);
 }
 
@@ -255,7 +259,7 @@ fn copies_are_counted_once() {
 fn a_followed_session_is_redacted_like_a_loaded_one() {
     let home = Home::new();
     home.claude(ID, &[user(&home, ID, 1, "my key is plum-tree-4711"), answer(ID, 2, "m", "Hello")]);
-    let store = home.store().redact(agentline_core::Veil::new(["plum-tree-4711"]));
+    let store = home.store().redact(agentline_core::Redactor::new(["plum-tree-4711"]));
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
     assert!(!format!("{:?}", watch.look()).contains("plum-tree"));
     let shown = [watch.session(), watch.finish()].map(|session| format!("{:?}", session.entries));
@@ -276,16 +280,16 @@ fn a_session_that_grows_is_followed_to_the_same_end() {
     let store = home.store();
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
     let mut told: Vec<String> = Vec::new();
-    let mut note = |changes: Vec<Change>| {
+    let mut note = |changes: Vec<SessionChange>| {
         for change in changes {
             match change {
-                Change::Added { at, entry } => {
+                SessionChange::Added { at, entry } => {
                     assert_eq!(at, told.len());
                     told.push(entry.text());
                 }
-                Change::Grown { at, entry } => told[at] = entry.text(),
-                Change::Cut { at } => told.truncate(at),
-                Change::Told(info) => assert_eq!(info.id, ID),
+                SessionChange::Grown { at, entry } => told[at] = entry.text(),
+                SessionChange::Cut { at } => told.truncate(at),
+                SessionChange::Told(info) => assert_eq!(info.id, ID),
             }
         }
     };
@@ -334,13 +338,16 @@ fn the_files_of_one_session_are_folded_together() {
         fs::write(chats.join(format!("session-2026-11-15T{name}-11111111.jsonl")), text).unwrap();
     }
     let store = home.store();
-    let all = store.list(&Filter::new().project(home.project())).unwrap();
+    let all = store.list(&SessionFilter::new().project(home.project())).unwrap();
     assert_eq!((all.len(), all[0].prompts, all[0].places.len()), (1, 2, 3));
     let session = store.load(&store.find(ID, &home.path()).unwrap()).unwrap();
     let texts: Vec<String> = session.entries.iter().map(agentline_core::Entry::text).collect();
     assert_eq!(texts, ["one", "two", "three"]);
     assert!(
-        session.entries.iter().all(|entry| entry.parts.iter().all(|part| matches!(part, Part::Text { .. })))
+        session
+            .entries
+            .iter()
+            .all(|entry| entry.parts.iter().all(|part| matches!(part, EntryPart::Text { .. })))
     );
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
     assert!(!watch.look().is_empty());

@@ -1,8 +1,8 @@
 //! Counts tokens and cost over many sessions. Each answer counts once, however many files contain a copy of it.
 
-use super::{Filter, Store, list::add_to};
+use super::{SessionFilter, SessionStore, list::add_to};
 use crate::Error;
-use agentline_core::{LedgerRow, Millis, day_of};
+use agentline_core::{Millis, UsageEntry, day_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -32,19 +32,19 @@ pub struct UsageRow {
     pub answers: u64,
     /// Tokens and cost.
     #[serde(flatten)]
-    pub used: LedgerRow,
+    pub used: UsageEntry,
     /// Tokens and cost by model. A model without a cost has no known price.
-    pub by_model: BTreeMap<String, LedgerRow>,
+    pub by_model: BTreeMap<String, UsageEntry>,
 }
 
-impl Store {
+impl SessionStore {
     /// Counts tokens, in rows sorted by name.
     ///
     /// Sub-agents are counted whatever the filter says. The filter's times apply to each answer.
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn usage(&self, filter: &Filter, by: UsageBy) -> Result<Vec<UsageRow>, Error> {
+    pub fn usage(&self, filter: &SessionFilter, by: UsageBy) -> Result<Vec<UsageRow>, Error> {
         let mut all = self.gather(&filter.clone().sub_agents(true).empty(true))?;
         // A copy counts for the session that started first, whatever the order of the files.
         all.sort_by(|a, b| (a.info().started, &a.info().id).cmp(&(b.info().started, &b.info().id)));
@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-impl Filter {
+impl SessionFilter {
     /// Returns whether a time is within the filter's range. An unknown time is only within an unlimited range.
     fn holds(&self, at: Option<Millis>) -> bool {
         let Some(at) = at else { return self.since.is_none() && self.until.is_none() };

@@ -3,15 +3,15 @@
 mod followed;
 
 use super::{
-    Store,
+    SessionStore,
     database::Databases,
-    find::{Found, Place},
+    find::{FoundSession, SessionLocation},
     load::{beginning, fold_together, head_of, read_all},
-    scan::Candidate,
+    scan::SessionCandidate,
 };
 use crate::Error;
-use agentline_core::{Entry, Part, SavedSession, SessionInfo, SessionRedactor, Tokens};
-use followed::Followed;
+use agentline_core::{Entry, EntryPart, SavedSession, SessionInfo, SessionRedactor, Tokens};
+use followed::FollowedFile;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     time::{Duration, Instant},
@@ -25,7 +25,7 @@ const MORE_FILES: Duration = Duration::from_secs(1);
 /// A change in a followed session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Change {
+pub enum SessionChange {
     /// An entry was added.
     Added {
         /// The position of the entry in the session, from 0.
@@ -50,10 +50,10 @@ pub enum Change {
 }
 
 /// A session that is being followed.
-pub struct Watch {
-    store: Store,
-    found: Found,
-    files: Vec<Followed>,
+pub struct SessionWatch {
+    store: SessionStore,
+    found: FoundSession,
+    files: Vec<FollowedFile>,
     /// When new files were last searched for.
     looked: Instant,
     info: SessionInfo,
@@ -62,43 +62,43 @@ pub struct Watch {
     redactor: Option<SessionRedactor>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for SessionWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").field("found", &self.found).finish_non_exhaustive()
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Follows a session. The first changes report everything that already exists.
     ///
     /// # Errors
     /// Fails if one of its files cannot be opened.
-    pub fn watch(&self, found: &Found) -> Result<Watch, Error> {
-        let files = found.parts.iter().map(|part| Followed::open(found.agent, part));
+    pub fn watch(&self, found: &FoundSession) -> Result<SessionWatch, Error> {
+        let files = found.parts.iter().map(|part| FollowedFile::open(found.agent, part));
         let files = files.collect::<Result<Vec<_>, Error>>()?;
-        Ok(Watch {
+        Ok(SessionWatch {
             store: self.clone(),
             found: found.clone(),
             files,
             looked: Instant::now(),
             info: SessionInfo::default(),
             told: Vec::new(),
-            redactor: self.veil.clone().map(SessionRedactor::new),
+            redactor: self.redactor.clone().map(SessionRedactor::new),
         })
     }
 }
 
-fn redact(redactor: &mut SessionRedactor, change: &mut Change) {
+fn redact(redactor: &mut SessionRedactor, change: &mut SessionChange) {
     match change {
-        Change::Added { at, entry } | Change::Grown { at, entry } => redactor.entry(*at, entry),
-        Change::Told(info) => redactor.info(info),
-        Change::Cut { .. } => {}
+        SessionChange::Added { at, entry } | SessionChange::Grown { at, entry } => redactor.entry(*at, entry),
+        SessionChange::Told(info) => redactor.info(info),
+        SessionChange::Cut { .. } => {}
     }
 }
 
-impl Watch {
+impl SessionWatch {
     /// Returns the changes since the last call, without waiting.
-    pub fn look(&mut self) -> Vec<Change> {
+    pub fn look(&mut self) -> Vec<SessionChange> {
         if self.looked.elapsed() >= MORE_FILES {
             self.find_more();
         }
@@ -127,7 +127,9 @@ impl Watch {
     fn find_more(&mut self) {
         self.looked = Instant::now();
         // A file that was requested by path has no other parts, and a database contains the complete session.
-        if !self.found.is_whole || self.found.places().any(|place| matches!(place, Place::Row { .. })) {
+        if !self.found.is_whole
+            || self.found.places().any(|place| matches!(place, SessionLocation::Row { .. }))
+        {
             return;
         }
         let (files, _) = self.store.scan_files(&[self.found.agent]);
@@ -138,22 +140,22 @@ impl Watch {
             }
             let part = file.part();
             // A file that cannot be opened now is tried again later.
-            if let Ok(followed) = Followed::open(self.found.agent, &part) {
+            if let Ok(followed) = FollowedFile::open(self.found.agent, &part) {
                 self.files.push(followed);
                 self.found.parts.push(part);
             }
         }
     }
 
-    fn is_of_this_session(&self, file: &Candidate) -> bool {
+    fn is_of_this_session(&self, file: &SessionCandidate) -> bool {
         let Ok(head) = head_of(file.place.path()) else { return false };
-        let form = file.form.or_else(|| file.agent.session_form(&head));
+        let form = file.form.or_else(|| file.agent.session_format(&head));
         let id = form.map(|form| beginning(file.agent, form, &head).id).unwrap_or_default();
         id == self.found.info.id
     }
 
     /// Waits for the next changes.
-    pub async fn next(&mut self) -> Vec<Change> {
+    pub async fn next(&mut self) -> Vec<SessionChange> {
         loop {
             let changes = self.look();
             if !changes.is_empty() {
@@ -170,8 +172,8 @@ impl Watch {
     }
 
     fn redacted(&self, mut session: SavedSession) -> SavedSession {
-        if let Some(veil) = &self.store.veil {
-            veil.session(&mut session);
+        if let Some(redactor) = &self.store.redactor {
+            redactor.session(&mut session);
         }
         session
     }
@@ -196,7 +198,7 @@ impl Watch {
     #[must_use]
     pub fn finish(mut self) -> SavedSession {
         self.find_more();
-        let parts = self.files.iter_mut().map(Followed::finish).collect();
+        let parts = self.files.iter_mut().map(FollowedFile::finish).collect();
         let mut session = self.read_on().unwrap_or_else(|| fold_together(parts));
         self.found.complete(&mut session.info);
         self.redacted(session)
@@ -207,13 +209,13 @@ impl Watch {
 fn tell(
     session: &SavedSession,
     mut info: SessionInfo,
-    found: &Found,
+    found: &FoundSession,
     (told_info, told): (&mut SessionInfo, &mut Vec<(String, u64)>),
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<SessionChange>,
 ) {
     found.complete(&mut info);
     if info != *told_info {
-        changes.push(Change::Told(Box::new(info.clone())));
+        changes.push(SessionChange::Told(Box::new(info.clone())));
         *told_info = info;
     }
     let now: Vec<(String, u64)> =
@@ -221,14 +223,14 @@ fn tell(
     // Entries keep their positions: a different id means that the session was rewound to this position.
     let same = told.iter().zip(&now).take_while(|(old, new)| old.0 == new.0).count();
     if same < told.len() {
-        changes.push(Change::Cut { at: same });
+        changes.push(SessionChange::Cut { at: same });
     }
     for (at, (_, print)) in now.iter().enumerate() {
         let entry = || Box::new(session.entries[at].clone());
         if at >= same {
-            changes.push(Change::Added { at, entry: entry() });
+            changes.push(SessionChange::Added { at, entry: entry() });
         } else if told[at].1 != *print {
-            changes.push(Change::Grown { at, entry: entry() });
+            changes.push(SessionChange::Grown { at, entry: entry() });
         }
     }
     *told = now;
@@ -242,16 +244,16 @@ fn fingerprint(entry: &Entry) -> u64 {
     (entry.context, entry.sidechain, entry.requests).hash(&mut hasher);
     for part in &entry.parts {
         match part {
-            Part::Text { text } => (0, text).hash(&mut hasher),
-            Part::Thinking { text, signature } => (1, text, signature).hash(&mut hasher),
-            Part::Tool(tool) => {
+            EntryPart::Text { text } => (0, text).hash(&mut hasher),
+            EntryPart::Thinking { text, signature } => (1, text, signature).hash(&mut hasher),
+            EntryPart::Tool(tool) => {
                 (2, &tool.call.id, tool.call.input.as_ref().map(|raw| raw.get())).hash(&mut hasher);
                 if let Some(result) = &tool.result {
                     (format!("{:?}", result.status), &result.content, result.media.len()).hash(&mut hasher);
                 }
                 tool.diff.as_ref().map(|diff| (&diff.path, &diff.new, &diff.unified)).hash(&mut hasher);
             }
-            Part::Media(media) => (3, &media.mime_type, &media.uri).hash(&mut hasher),
+            EntryPart::Media(media) => (3, &media.mime_type, &media.uri).hash(&mut hasher),
             _ => {}
         }
     }

@@ -30,14 +30,14 @@ const ENTERING: Duration = Duration::from_secs(600);
 
 /// A registered active run. Dropping it ends the registration.
 #[derive(Debug)]
-pub struct ActiveRun {
+pub struct ActiveWorkspace {
     files: RunFiles,
     lock: File,
     met_at_start: bool,
     is_over: bool,
 }
 
-impl ActiveRun {
+impl ActiveWorkspace {
     /// Registers a run in `workspace` for all runs that use the same `runtime_dir`, which is created if missing.
     ///
     /// Call this before the first snapshot, and [`ActiveRun::overlapped`] after the last.
@@ -105,7 +105,7 @@ impl ActiveRun {
     }
 }
 
-impl Drop for ActiveRun {
+impl Drop for ActiveWorkspace {
     fn drop(&mut self) {
         if !self.is_over {
             self.end();

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::{SMALL, Snapshot, SnapshotOptions};
-use crate::{look_once::LookOnce, seen::Seen};
+use crate::{look_once::CachingFs, seen::Fingerprint};
 
 /// The maximum number of cached workspaces.
 const MOST: usize = 16;
 
 /// The cache of recent snapshots.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots {
+pub(crate) struct SnapshotMemo {
     known: Mutex<VecDeque<Arc<Known>>>,
 }
 
@@ -22,10 +22,10 @@ pub(crate) struct Snapshots {
 struct Known {
     snapshot: Snapshot,
     /// The files from which the ignore rules were read.
-    rules: Seen,
+    rules: Fingerprint,
 }
 
-impl Snapshots {
+impl SnapshotMemo {
     /// Takes a snapshot like [`Snapshot::take`] of a workspace whose links are resolved. Blocks.
     pub(crate) fn take(&self, root: &Path, options: &SnapshotOptions) -> Snapshot {
         let began = SystemTime::now();
@@ -36,7 +36,7 @@ impl Snapshots {
             }
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
         }
-        let look = LookOnce::default();
+        let look = CachingFs::default();
         let snapshot = Snapshot::take(root, options);
         if snapshot.root == root
             && snapshot.is_settled()
@@ -83,7 +83,7 @@ impl Snapshot {
 
     /// Records all files from which the ignore rules of the workspace are read, and returns whether they are known. A
     /// file that changed since the snapshot began is too new to be cached.
-    fn can_note_rules(&self, look: &LookOnce) -> bool {
+    fn can_note_rules(&self, look: &CachingFs) -> bool {
         let inside = self.folders.iter().map(|folder| self.on_disk(self.path(folder)));
         for folder in self.root.ancestors().map(Path::to_owned).chain(inside) {
             let git = folder.join(".git");
@@ -135,7 +135,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let options = SnapshotOptions::default();
-        let snapshots = Snapshots::default();
+        let snapshots = SnapshotMemo::default();
         let is_known = || !snapshots.lock().is_empty();
         let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
         let changes = |before: &Snapshot| -> Vec<(String, ChangeKind)> {

@@ -5,17 +5,17 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::content::{self, Allowance, Known};
-use super::reported::{self, Place};
-use super::stamp::{Kind, Stamp};
-use super::{Change, ChangeKind, Evidence, Snapshot, lines, rules};
+use super::content::{self, KnownContent, ReadBudget};
+use super::reported::{self, ReportedPath};
+use super::stamp::{FileKind, FileStamp};
+use super::{ChangeKind, Evidence, Snapshot, SnapshotChange, lines, rules};
 
 /// The maximum number of bytes read to count lines.
 const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The result of a comparison.
-pub(super) struct Compared {
-    pub(super) changes: Vec<Change>,
+pub(super) struct Comparison {
+    pub(super) changes: Vec<SnapshotChange>,
     /// Whether the comparison finished before its deadline.
     pub(super) is_complete: bool,
 }
@@ -25,12 +25,12 @@ pub(super) fn compare(
     after: &Snapshot,
     reported: &[PathBuf],
     deadline: Option<Instant>,
-) -> Compared {
+) -> Comparison {
     let sorted = Sorted::of(before, after);
     let mut findings = Findings { before, list: Vec::new(), deadline, is_late: false };
     for number in &sorted.modified {
         let path = after.path(&after.entries[*number]);
-        findings.add(Place::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
+        findings.add(ReportedPath::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
     }
     findings.judge_gone(&sorted.gone);
     findings.judge_new(&sorted, after);
@@ -88,28 +88,28 @@ impl Sorted {
 }
 
 /// Returns whether a file changed since an old entry, by the table in the documentation of the parent module.
-fn differs(before: &Snapshot, old: usize, now: &Stamp) -> bool {
+fn differs(before: &Snapshot, old: usize, now: &FileStamp) -> bool {
     let entry = &before.entries[old];
     let was = &entry.stamp;
     let by_content = || before.known(old)?.differs(was.kind, &before.on_disk(before.path(entry)));
     if was.kind != now.kind {
         return true;
     }
-    if was == now && !was.is_racy(before.began) && was.kind != Kind::Link {
+    if was == now && !was.is_racy(before.began) && was.kind != FileKind::Link {
         return false;
     }
     let rewritten = was.modified != now.modified || (was.changed != now.changed && was.inode != now.inode);
     match was.kind {
-        Kind::Other => was.inode != now.inode && was.changed != now.changed,
-        Kind::Link => by_content().unwrap_or(rewritten),
-        Kind::File if was.size != now.size => true,
-        Kind::File => by_content().unwrap_or(rewritten),
+        FileKind::Other => was.inode != now.inode && was.changed != now.changed,
+        FileKind::Link => by_content().unwrap_or(rewritten),
+        FileKind::File if was.size != now.size => true,
+        FileKind::File => by_content().unwrap_or(rewritten),
     }
 }
 
 struct Findings<'a> {
     before: &'a Snapshot,
-    list: Vec<(Place, ChangeKind, Evidence)>,
+    list: Vec<(ReportedPath, ChangeKind, Evidence)>,
     deadline: Option<Instant>,
     is_late: bool,
 }
@@ -121,7 +121,7 @@ impl Findings<'_> {
         self.is_late
     }
 
-    fn add(&mut self, place: Place, kind: ChangeKind, evidence: Evidence) {
+    fn add(&mut self, place: ReportedPath, kind: ChangeKind, evidence: Evidence) {
         self.list.push((place, kind, evidence));
     }
 
@@ -134,14 +134,14 @@ impl Findings<'_> {
             }
             let path = self.before.path(&self.before.entries[number]);
             let kind = match self.before.on_disk(path).symlink_metadata() {
-                Ok(about) => match Stamp::of(&about) {
+                Ok(about) => match FileStamp::of(&about) {
                     Some(now) => differs(self.before, number, &now).then_some(ChangeKind::Modified),
                     None => Some(ChangeKind::Deleted),
                 },
                 Err(why) => reported::is_gone(&why).then_some(ChangeKind::Deleted),
             };
             if let Some(kind) = kind {
-                self.add(Place::Inside(path.to_vec()), kind, Evidence::Compared);
+                self.add(ReportedPath::Inside(path.to_vec()), kind, Evidence::Compared);
             }
         }
     }
@@ -160,23 +160,24 @@ impl Findings<'_> {
             let entry = &after.entries[number];
             let path = after.path(entry);
             if absence_is_proof || moved.contains(&entry.stamp.inode) {
-                self.add(Place::Inside(path.to_vec()), ChangeKind::Created, Evidence::Compared);
+                self.add(ReportedPath::Inside(path.to_vec()), ChangeKind::Created, Evidence::Compared);
             } else if let Some((kind, evidence)) = reported::look(&after.on_disk(path), self.before.began) {
-                self.add(Place::Inside(path.to_vec()), kind, evidence);
+                self.add(ReportedPath::Inside(path.to_vec()), kind, evidence);
             }
         }
     }
 
     fn judge_reported(&mut self, paths: &[PathBuf], after: &Snapshot) {
-        let places: BTreeSet<_> = paths.iter().map(|path| Place::of(&self.before.root, path)).collect();
+        let places: BTreeSet<_> =
+            paths.iter().map(|path| ReportedPath::of(&self.before.root, path)).collect();
         let known: BTreeSet<_> = self.list.iter().map(|(place, ..)| place.clone()).collect();
         for place in places.difference(&known) {
             if self.is_late() {
                 return;
             }
             let found = match place {
-                Place::Outside(path) => reported::look(path, self.before.began),
-                Place::Inside(path) => self.judge_reported_inside(path, after),
+                ReportedPath::Outside(path) => reported::look(path, self.before.began),
+                ReportedPath::Inside(path) => self.judge_reported_inside(path, after),
             };
             if let Some((kind, evidence)) = found {
                 self.add(place.clone(), kind, evidence);
@@ -203,8 +204,8 @@ impl Findings<'_> {
         inside.is_ok_and(|inside| rules::hides(&self.before.root, inside))
     }
 
-    fn into_changes(mut self) -> Compared {
-        let mut allowance = Allowance::new(LINE_COUNT_BYTES);
+    fn into_changes(mut self) -> Comparison {
+        let mut allowance = ReadBudget::new(LINE_COUNT_BYTES);
         let list = std::mem::take(&mut self.list);
         let mut changes: Vec<_> = list
             .into_iter()
@@ -214,24 +215,24 @@ impl Findings<'_> {
                 } else {
                     line_counts(self.before, &place, kind, &mut allowance)
                 };
-                Change { path: place.spelled(), kind, evidence, added: counts.0, removed: counts.1 }
+                SnapshotChange { path: place.spelled(), kind, evidence, added: counts.0, removed: counts.1 }
             })
             .collect();
         changes.sort_by(|one, other| one.path.cmp(&other.path));
-        Compared { changes, is_complete: !self.is_late }
+        Comparison { changes, is_complete: !self.is_late }
     }
 }
 
 /// Returns the number of added and removed lines, each if known.
 fn line_counts(
     before: &Snapshot,
-    place: &Place,
+    place: &ReportedPath,
     kind: ChangeKind,
-    allowance: &mut Allowance,
+    allowance: &mut ReadBudget,
 ) -> (Option<u64>, Option<u64>) {
     let on_disk = match place {
-        Place::Inside(path) => before.on_disk(path),
-        Place::Outside(path) => path.clone(),
+        ReportedPath::Inside(path) => before.on_disk(path),
+        ReportedPath::Outside(path) => path.clone(),
     };
     let mut may_read = || {
         let about = on_disk.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -254,11 +255,11 @@ fn line_counts(
 }
 
 /// Returns the old content of a regular file, if it was kept.
-fn old_content<'a>(before: &'a Snapshot, place: &Place) -> Option<&'a [u8]> {
-    let Place::Inside(path) = place else { return None };
+fn old_content<'a>(before: &'a Snapshot, place: &ReportedPath) -> Option<&'a [u8]> {
+    let ReportedPath::Inside(path) = place else { return None };
     let number = before.find(path)?;
     match before.known(number)? {
-        Known::Whole(content) if before.entries[number].stamp.kind == Kind::File => Some(content),
-        Known::Whole(_) | Known::Fingerprint(_) => None,
+        KnownContent::Whole(content) if before.entries[number].stamp.kind == FileKind::File => Some(content),
+        KnownContent::Whole(_) | KnownContent::Fingerprint(_) => None,
     }
 }

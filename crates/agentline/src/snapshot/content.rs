@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
-use super::stamp::{Kind, Stamp};
+use super::stamp::{FileKind, FileStamp};
 use super::{Entry, Snapshot};
 use crate::regular_file::open_unlinked;
 
@@ -22,18 +22,18 @@ const CHUNK: usize = 64 * 1024;
 
 /// The known content of a file.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum KnownContent {
     /// The complete content, or the target of a link.
     Whole(Box<[u8]>),
     /// The first half of the SHA-256 digest.
     Fingerprint([u8; 16]),
 }
 
-impl Known {
+impl KnownContent {
     /// Returns whether the file has different content now, or `None` if it cannot be read.
-    pub(super) fn differs(&self, kind: Kind, on_disk: &Path) -> Option<bool> {
+    pub(super) fn differs(&self, kind: FileKind, on_disk: &Path) -> Option<bool> {
         Some(match self {
-            Self::Whole(then) if kind == Kind::Link => **then != *link_target(on_disk)?,
+            Self::Whole(then) if kind == FileKind::Link => **then != *link_target(on_disk)?,
             Self::Whole(then) => **then != *whole(on_disk)?,
             Self::Fingerprint(then) => *then != fingerprint(on_disk)?,
         })
@@ -51,25 +51,25 @@ impl Snapshot {
     /// Adds the contents of a small workspace, or else fingerprints of files whose times may not show a later write.
     /// Targets of links are always added. After the deadline, nothing more is read.
     pub(super) fn with_contents(mut self, deadline: Option<Instant>) -> Self {
-        let files = || self.entries.iter().filter(|entry| entry.stamp.kind == Kind::File);
+        let files = || self.entries.iter().filter(|entry| entry.stamp.kind == FileKind::File);
         let bytes = files().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
         let is_small = self.entries.len() <= SMALL_FILES && bytes <= SMALL_BYTES;
-        let mut allowance = Allowance::new(FINGERPRINT_BYTES);
+        let mut allowance = ReadBudget::new(FINGERPRINT_BYTES);
         let mut is_late = false;
-        let mut known = |stamp: &Stamp, entry: &Entry| {
+        let mut known = |stamp: &FileStamp, entry: &Entry| {
             is_late |= deadline.is_some_and(|deadline| Instant::now() > deadline);
             if is_late {
                 return None;
             }
             let on_disk = || self.on_disk(self.path(entry));
             match stamp.kind {
-                Kind::Link => Some(Known::Whole(link_target(&on_disk())?)),
-                Kind::File if is_small => Some(Known::Whole(whole(&on_disk())?.into())),
-                Kind::File if stamp.is_racy(self.began) => {
+                FileKind::Link => Some(KnownContent::Whole(link_target(&on_disk())?)),
+                FileKind::File if is_small => Some(KnownContent::Whole(whole(&on_disk())?.into())),
+                FileKind::File if stamp.is_racy(self.began) => {
                     allowance.spend(stamp.size)?;
-                    Some(Known::Fingerprint(fingerprint(&on_disk())?))
+                    Some(KnownContent::Fingerprint(fingerprint(&on_disk())?))
                 }
-                Kind::File | Kind::Other => None,
+                FileKind::File | FileKind::Other => None,
             }
         };
         let numbered = (0_u32..).zip(&self.entries);
@@ -84,9 +84,9 @@ impl Snapshot {
 
 /// The number of bytes that may still be read.
 #[derive(Debug)]
-pub(super) struct Allowance(u64);
+pub(super) struct ReadBudget(u64);
 
-impl Allowance {
+impl ReadBudget {
     pub(super) fn new(bytes: u64) -> Self {
         Self(bytes)
     }

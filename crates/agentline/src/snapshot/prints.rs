@@ -2,7 +2,7 @@
 
 use super::{
     SnapshotOptions, content,
-    stamp::{Kind, Stamp, path_from_bytes},
+    stamp::{FileKind, FileStamp, path_from_bytes},
     walk,
 };
 use crate::digest::{Digester, digest};
@@ -22,7 +22,7 @@ const MOST_REMEMBERED: usize = 100_000;
 
 /// The digest of a file's content, its type and whether it is executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Print {
+pub(crate) struct FilePrint {
     pub(crate) is_link: bool,
     pub(crate) runnable: bool,
     content: [u8; 32],
@@ -30,22 +30,22 @@ pub(crate) struct Print {
 
 /// The files of a workspace, by their relative path.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Prints {
-    files: BTreeMap<Vec<u8>, Print>,
+pub(crate) struct FilePrints {
+    files: BTreeMap<Vec<u8>, FilePrint>,
 }
 
 /// A cache of files that need not be read again while their size, times and inode are the same.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
-    files: Mutex<HashMap<PathBuf, (Stamp, Print)>>,
+pub(crate) struct PrintMemo {
+    files: Mutex<HashMap<PathBuf, (FileStamp, FilePrint)>>,
 }
 
-impl Prints {
+impl FilePrints {
     /// Reads the files of a workspace, by the rules of a snapshot, without the directories in `skip`. Blocks.
     ///
     /// # Errors
     /// Returns the reason if the workspace is too large or cannot be read.
-    pub(crate) fn take(root: &Path, skip: &[PathBuf], remembered: &Remembered) -> Result<Self, String> {
+    pub(crate) fn take(root: &Path, skip: &[PathBuf], remembered: &PrintMemo) -> Result<Self, String> {
         let began = SystemTime::now();
         let options = SnapshotOptions::default().max_files(MOST_FILES).max_time(MOST_TIME);
         let deadline = options.deadline();
@@ -67,7 +67,7 @@ impl Prints {
                 let inside = path_from_bytes(path);
                 skip.iter().any(|skip| !skip.as_os_str().is_empty() && inside.starts_with(skip))
             };
-            if entry.stamp.kind == Kind::Other || (!skip.is_empty() && is_skipped()) {
+            if entry.stamp.kind == FileKind::Other || (!skip.is_empty() && is_skipped()) {
                 continue;
             }
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
@@ -107,7 +107,7 @@ impl Prints {
     }
 
     /// Returns the paths that differ in `later`, with their new state, or `None` if the file no longer exists.
-    pub(crate) fn changes<'a>(&'a self, later: &'a Self) -> Vec<(&'a [u8], Option<Print>)> {
+    pub(crate) fn changes<'a>(&'a self, later: &'a Self) -> Vec<(&'a [u8], Option<FilePrint>)> {
         let written = later.files.iter().filter(|(path, print)| self.files.get(*path) != Some(print));
         let gone = self.files.keys().filter(|path| !later.files.contains_key(*path));
         written
@@ -117,20 +117,20 @@ impl Prints {
     }
 }
 
-impl Print {
+impl FilePrint {
     /// Returns whether this is the fingerprint of these bytes, which for a link are its target.
     pub(crate) fn is_of(&self, bytes: &[u8]) -> bool {
         digest(bytes) == self.content
     }
 }
 
-impl Remembered {
-    fn get(&self, path: &Path, stamp: &Stamp) -> Option<Print> {
+impl PrintMemo {
+    fn get(&self, path: &Path, stamp: &FileStamp) -> Option<FilePrint> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.get(path).filter(|(then, _)| cfg!(unix) && then == stamp).map(|(_, print)| *print)
     }
 
-    fn put(&self, path: PathBuf, stamp: Stamp, print: Print) {
+    fn put(&self, path: PathBuf, stamp: FileStamp, print: FilePrint) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MOST_REMEMBERED {
             files.clear();
@@ -139,10 +139,10 @@ impl Remembered {
     }
 }
 
-fn read(path: &Path, kind: Kind) -> Option<Print> {
-    let is_link = kind == Kind::Link;
+fn read(path: &Path, kind: FileKind) -> Option<FilePrint> {
+    let is_link = kind == FileKind::Link;
     let bytes = if is_link { content::link_target(path)?.into_vec() } else { content::whole(path)? };
-    Some(Print { is_link, runnable: !is_link && is_runnable(path), content: digest(&bytes) })
+    Some(FilePrint { is_link, runnable: !is_link && is_runnable(path), content: digest(&bytes) })
 }
 
 #[cfg(unix)]
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn digest_of(prints: &Prints) -> [u8; 32] {
+    fn digest_of(prints: &FilePrints) -> [u8; 32] {
         let mut digester = Digester::default();
         prints.digest(&mut digester);
         digester.finish()
@@ -171,8 +171,8 @@ mod tests {
     fn the_same_files_are_the_same_and_each_change_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
-        let remembered = Remembered::default();
-        let take = || Prints::take(dir.path(), &[file("own")], &remembered).unwrap();
+        let remembered = PrintMemo::default();
+        let take = || FilePrints::take(dir.path(), &[file("own")], &remembered).unwrap();
         fs::write(file("a"), "1").unwrap();
         fs::write(file("b"), "2").unwrap();
         fs::write(file(".gitignore"), "ignored\n").unwrap();
@@ -200,8 +200,8 @@ mod tests {
     fn a_file_is_read_again_when_its_times_could_lie() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
-        let remembered = Remembered::default();
-        let take = || digest_of(&Prints::take(dir.path(), &[], &remembered).unwrap());
+        let remembered = PrintMemo::default();
+        let take = || digest_of(&FilePrints::take(dir.path(), &[], &remembered).unwrap());
         for n in 0..200 {
             // The new content has the same length and is written immediately.
             fs::write(&file, format!("{n:03}")).unwrap();

@@ -10,14 +10,14 @@ use super::{ChangeKind, Evidence};
 
 /// The location of a reported path after the links among its directories are resolved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum ReportedPath {
     /// In the workspace: the bytes of the relative path, with `/`.
     Inside(Vec<u8>),
     /// Elsewhere: the absolute path.
     Outside(PathBuf),
 }
 
-impl Place {
+impl ReportedPath {
     /// Resolves the directories of a path. The last component is not resolved, because a link is a file of its own.
     pub(super) fn of(root: &Path, path: &Path) -> Self {
         let path = without_dots(&root.join(path));

@@ -18,7 +18,7 @@ const MOST_RULES: usize = 10_000;
 
 /// The rules that apply in one directory: its own, and those of the directories above it.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct IgnoreRules {
     innermost: Option<Arc<Level>>,
     /// The user's own excludes.
     global: Arc<Gitignore>,
@@ -59,7 +59,7 @@ impl RuleFiles {
     }
 }
 
-impl Rules {
+impl IgnoreRules {
     /// Returns the rules that apply to the workspace `root` from above. Those of `root` itself are added by
     /// [`enter`](Self::enter).
     pub(super) fn above(root: &Path) -> Self {
@@ -116,7 +116,7 @@ impl Rules {
 
 /// Returns whether a walk of the workspace would skip a path inside it.
 pub(super) fn hides(root: &Path, inside: &Path) -> bool {
-    let mut rules = Rules::above(root);
+    let mut rules = IgnoreRules::above(root);
     let mut path = root.to_path_buf();
     let mut parts = inside.components().peekable();
     while let Some(part) = parts.next() {

@@ -13,7 +13,7 @@ const COARSE_WINDOW: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     File,
     Link,
     /// A pipe, socket or device, which is never opened, or a directory in a list of directories.
@@ -21,8 +21,8 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(super) kind: Kind,
+pub(crate) struct FileStamp {
+    pub(super) kind: FileKind,
     pub(super) size: u64,
     /// Nanoseconds since 1970. Fields that a system does not have are 0 and so never differ.
     pub(super) modified: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Stamp {
     pub(super) inode: u64,
 }
 
-impl Stamp {
+impl FileStamp {
     /// Returns the stamp of anything but a directory. `about` must not have followed a link.
     pub(super) fn of(about: &Metadata) -> Option<Self> {
         (!about.is_dir()).then(|| Self::of_any(about))
@@ -44,9 +44,9 @@ impl Stamp {
     /// Returns the stamp of a file of any type.
     pub(super) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
-            kind if kind.is_file() => Kind::File,
-            kind if kind.is_symlink() => Kind::Link,
-            _ => Kind::Other,
+            kind if kind.is_file() => FileKind::File,
+            kind if kind.is_symlink() => FileKind::Link,
+            _ => FileKind::Other,
         };
         let (modified, changed, inode) = times_and_inode(about);
         Self { kind, size: about.len(), modified, changed, inode }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use super::rules::{RuleFiles, Rules};
-use super::stamp::{self, Stamp};
+use super::rules::{IgnoreRules, RuleFiles};
+use super::stamp::{self, FileStamp};
 use super::{Entry, Snapshot, SnapshotOptions};
 
 /// The number of files and directories after which more threads are started.
@@ -111,7 +111,7 @@ struct QueueState {
 /// A directory and the rules that apply to its content from above.
 struct Dir {
     path: PathBuf,
-    rules: Rules,
+    rules: IgnoreRules,
 }
 
 /// Whether to continue a walk.
@@ -158,7 +158,7 @@ impl Queue {
 
 impl Walk<'_> {
     fn run(&self) {
-        let root = Dir { path: self.root.to_path_buf(), rules: Rules::above(self.root) };
+        let root = Dir { path: self.root.to_path_buf(), rules: IgnoreRules::above(self.root) };
         self.queue.lock().waiting.push(root);
         // Most workspaces are small, and starting threads takes longer than walking them.
         let few = if self.options.threads == 1 { usize::MAX } else { FEW };
@@ -250,7 +250,7 @@ impl Recorder<'_> {
         Step::Continue
     }
 
-    fn take(&mut self, entry: &DirEntry, rules: &Rules, found: &mut Vec<Dir>) -> Step {
+    fn take(&mut self, entry: &DirEntry, rules: &IgnoreRules, found: &mut Vec<Dir>) -> Step {
         self.seen += 1;
         if self.is_late() {
             return Step::Quit;
@@ -276,7 +276,7 @@ impl Recorder<'_> {
             return Step::Continue;
         }
         match entry.metadata() {
-            Ok(about) => match Stamp::of(&about) {
+            Ok(about) => match FileStamp::of(&about) {
                 Some(stamp) => self.record(&path, stamp),
                 None => Step::Continue,
             },
@@ -296,7 +296,7 @@ impl Recorder<'_> {
         is_late
     }
 
-    fn record(&mut self, path: &Path, stamp: Stamp) -> Step {
+    fn record(&mut self, path: &Path, stamp: FileStamp) -> Step {
         let before = self.part.paths.len();
         let room = self.walk.recorded.fetch_add(1, Ordering::Relaxed) < self.walk.options.max_files;
         match self.entry(path, stamp).filter(|_| room) {
@@ -315,14 +315,14 @@ impl Recorder<'_> {
     /// Records a directory before it is walked, so that a concurrent change is visible in its time afterwards.
     fn folder(&mut self, folder: &Path) {
         let about = folder.symlink_metadata();
-        match about.ok().and_then(|about| self.entry(folder, Stamp::of_any(&about))) {
+        match about.ok().and_then(|about| self.entry(folder, FileStamp::of_any(&about))) {
             Some(entry) => self.part.folders.push(entry),
             None => self.walk.lost_folder.store(true, Ordering::Relaxed),
         }
     }
 
     /// Stores the path and returns its entry, or `None` if the offsets overflow.
-    fn entry(&mut self, path: &Path, stamp: Stamp) -> Option<Entry> {
+    fn entry(&mut self, path: &Path, stamp: FileStamp) -> Option<Entry> {
         let before = self.part.paths.len();
         if let Ok(inside) = path.strip_prefix(self.walk.root) {
             stamp::push_path_bytes(inside.as_os_str(), &mut self.part.paths);

@@ -1,6 +1,6 @@
 //! Performs one tool call: the policy, the tool with its timeout, and the hook. A call always has an output.
 
-use super::tool::{Decision, Tool, ToolCall, ToolOutput};
+use super::tool::{CallDecision, Tool, ToolCall, ToolOutput};
 use futures_util::FutureExt;
 use serde_json::Value;
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Performs the call. Dropping the future aborts the tool.
 pub(super) async fn perform(tool: &Arc<Tool>, args: Value, call: ToolCall) -> ToolOutput {
-    if let Decision::Deny(reason) = permitted(tool, &args, &call).await {
+    if let CallDecision::Deny(reason) = permitted(tool, &args, &call).await {
         return ToolOutput::error(reason);
     }
     let kept = tool.has_after().then(|| args.clone());
@@ -22,16 +22,16 @@ pub(super) async fn perform(tool: &Arc<Tool>, args: Value, call: ToolCall) -> To
     output
 }
 
-async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> Decision {
+async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> CallDecision {
     let asked = async {
         match tool.decision(args, call) {
             Some(decision) => decision.await,
-            None => Decision::Allow,
+            None => CallDecision::Allow,
         }
     };
     AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
         // A panic in the policy denies the call.
-        Decision::deny(format!("the policy of the tool panicked: {}", said(&*panic)))
+        CallDecision::deny(format!("the policy of the tool panicked: {}", said(&*panic)))
     })
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     call::perform,
-    side::{Side, cut_text, cut_value},
+    side::{SideSender, cut_text, cut_value},
     tool::{Tool, ToolCall, ToolOutput},
-    under_way::UnderWay,
+    under_way::InFlight,
 };
 use serde_json::{Map, Value, json};
 use std::sync::{
@@ -14,30 +14,30 @@ use std::sync::{
 use tokio_util::sync::CancellationToken;
 
 /// The tools of one run.
-pub(super) struct Desk {
+pub(super) struct ToolRegistry {
     pub(super) name: String,
     pub(super) tools: Vec<Arc<Tool>>,
     /// Arguments that the agent adds for its own use.
     added: &'static [&'static str],
-    side: Side,
+    side: SideSender,
     calls: AtomicU64,
-    pub(super) under_way: UnderWay,
+    pub(super) under_way: InFlight,
     /// Cancelled when the run ends.
     pub(super) closed: CancellationToken,
 }
 
 /// The agent cancelled the call, or the run ended.
-pub(super) struct GivenUp;
+pub(super) struct CallAbandoned;
 
-impl Desk {
+impl ToolRegistry {
     pub(super) fn new(
         name: String,
         tools: Vec<Arc<Tool>>,
         added: &'static [&'static str],
-        side: Side,
+        side: SideSender,
         closed: CancellationToken,
     ) -> Self {
-        Self { name, tools, added, side, calls: AtomicU64::new(0), under_way: UnderWay::default(), closed }
+        Self { name, tools, added, side, calls: AtomicU64::new(0), under_way: InFlight::default(), closed }
     }
 
     /// Reports that the agent listed the tools.
@@ -53,7 +53,7 @@ impl Desk {
         name: &str,
         mut args: Map<String, Value>,
         left: CancellationToken,
-    ) -> Result<ToolOutput, GivenUp> {
+    ) -> Result<ToolOutput, CallAbandoned> {
         let tool = self.tools.iter().find(|tool| tool.name() == name);
         if let Some(tool) = tool {
             args.retain(|key, _| !self.added.contains(&key.as_str()) || tool.knows(key));
@@ -73,8 +73,8 @@ impl Desk {
         };
         let output = tokio::select! {
             biased;
-            () = visit.stop.cancelled() => return Err(GivenUp),
-            () = left.cancelled() => return Err(GivenUp),
+            () = visit.stop.cancelled() => return Err(CallAbandoned),
+            () = left.cancelled() => return Err(CallAbandoned),
             output = work => output,
         };
         end.answered = true;
@@ -87,7 +87,7 @@ impl Desk {
 
 /// Reports a call as cancelled on drop, unless it was answered.
 struct End<'a> {
-    desk: &'a Desk,
+    desk: &'a ToolRegistry,
     name: &'a str,
     number: u64,
     stopped: CancellationToken,

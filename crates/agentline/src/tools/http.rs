@@ -4,8 +4,8 @@
 
 use super::{
     relay::Relay,
-    server::{LONGEST_REQUEST, Server},
-    side::Side,
+    server::{LONGEST_REQUEST, McpToolServer},
+    side::SideSender,
 };
 use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
 use hyper::{
@@ -35,7 +35,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 /// The maximum number of refused requests that are reported for a run.
 const REFUSALS_TOLD: u32 = 20;
@@ -43,28 +43,28 @@ const REFUSALS_TOLD: u32 = 20;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The listeners of this process: one for each runtime, since the tasks of a runtime end with it.
-static DOORS: Mutex<Vec<(Id, Weak<Door>)>> = Mutex::new(Vec::new());
+static DOORS: Mutex<Vec<(Id, Weak<Listener>)>> = Mutex::new(Vec::new());
 
 /// An open port. Dropping the last reference closes it with every connection.
-pub(super) struct Door {
+pub(super) struct Listener {
     address: SocketAddr,
-    rooms: Arc<Rooms>,
+    rooms: Arc<Routes>,
     task: AbortHandle,
 }
 
-type Rooms = Mutex<HashMap<String, Arc<Room>>>;
+type Routes = Mutex<HashMap<String, Arc<Route>>>;
 
 /// The servers of one run.
-pub(super) struct Room {
+pub(super) struct Route {
     pub(super) token: String,
-    pub(super) side: Side,
-    pub(super) own: Option<Server>,
+    pub(super) side: SideSender,
+    pub(super) own: Option<McpToolServer>,
     /// Relayed servers by their name in the path.
     pub(super) foreign: HashMap<String, Arc<Relay>>,
     pub(super) refused: AtomicU32,
 }
 
-impl Door {
+impl Listener {
     /// Returns the listener of this runtime, and opens it if necessary.
     pub(super) fn open() -> io::Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(io::Error::other)?.id();
@@ -79,7 +79,7 @@ impl Door {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
-        let rooms = Arc::<Rooms>::default();
+        let rooms = Arc::<Routes>::default();
         let task = tokio::spawn(keep(listener, address, Arc::clone(&rooms))).abort_handle();
         let door = Arc::new(Self { address, rooms, task });
         doors.push((runtime, Arc::downgrade(&door)));
@@ -90,7 +90,7 @@ impl Door {
         format!("http://{}/r/{path}/mcp", self.address)
     }
 
-    pub(super) fn enter(&self, run: &str, room: Room) {
+    pub(super) fn enter(&self, run: &str, room: Route) {
         locked(&self.rooms).insert(run.to_owned(), Arc::new(room));
     }
 
@@ -99,14 +99,14 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
         // The connections are tasks of this task and end with it.
         self.task.abort();
     }
 }
 
-async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Rooms>) {
+async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Routes>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -128,7 +128,7 @@ async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Rooms>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Rooms) -> Answer {
+async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes) -> HttpAnswer {
     let Some((room, server)) = find(request.uri().path(), rooms) else {
         return plain(StatusCode::NOT_FOUND, "there is nothing here");
     };
@@ -156,7 +156,7 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Rooms) 
 }
 
 /// Returns the run and relayed server of a path: `/r/RUN/mcp` or `/r/RUN/SERVER/mcp`.
-fn find(path: &str, rooms: &Rooms) -> Option<(Arc<Room>, Option<String>)> {
+fn find(path: &str, rooms: &Routes) -> Option<(Arc<Route>, Option<String>)> {
     let path = path.strip_prefix("/r/")?.strip_suffix("/mcp")?;
     let (run, server) = match path.split_once('/') {
         Some((run, server)) => (run, Some(server.to_owned())),
@@ -190,7 +190,7 @@ fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Resul
     if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or wrong")) }
 }
 
-pub(super) fn plain(status: StatusCode, message: &str) -> Answer {
+pub(super) fn plain(status: StatusCode, message: &str) -> HttpAnswer {
     let mut answer = Response::new(Full::new(Bytes::copy_from_slice(message.as_bytes())).boxed());
     *answer.status_mut() = status;
     answer

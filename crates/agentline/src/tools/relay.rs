@@ -11,11 +11,11 @@ mod message;
 mod web;
 
 use super::{
-    http::{Answer, plain},
-    side::Side,
-    under_way::UnderWay,
+    http::{HttpAnswer, plain},
+    side::SideSender,
+    under_way::InFlight,
 };
-use crate::process::{Isolation, Spawn, Supervisor, Via};
+use crate::process::{Isolation, Spawn, StdoutMode, Supervisor};
 use agentline_core::McpServer;
 use command::CommandLink;
 use futures_util::stream;
@@ -25,8 +25,8 @@ use hyper::{
     body::{Bytes, Frame},
     header::{self, HeaderValue},
 };
-use link::{Gone, Link};
-use message::{Message, NO_METHOD, Reply, SERVER_ERROR};
+use link::{ServerGone, ServerLink};
+use message::{NO_METHOD, RelayMessage, RelayReply, SERVER_ERROR};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, sync::Arc, time::Duration,
@@ -40,7 +40,7 @@ use web::WebLink;
 const PROTOCOL: &str = "2025-06-18";
 
 /// Where and how the programs of relayed servers run.
-pub(super) struct Ground {
+pub(super) struct RelayContext {
     pub(super) cwd: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,
     pub(super) supervisor: Supervisor,
@@ -51,10 +51,10 @@ pub(super) struct Ground {
 
 /// One relayed server, as the agent sees it.
 pub(super) struct Relay {
-    link: Arc<Link>,
+    link: Arc<ServerLink>,
     way: Way,
     patience: Duration,
-    pub(super) under_way: UnderWay,
+    pub(super) under_way: InFlight,
     closed: CancellationToken,
 }
 
@@ -70,21 +70,21 @@ impl Relay {
     pub(super) fn start(
         name: String,
         server: &McpServer,
-        ground: &Ground,
-        side: Side,
+        context: &RelayContext,
+        side: SideSender,
         closed: CancellationToken,
     ) -> (Arc<Self>, JoinHandle<()>) {
-        let link = Link::new(name, side);
-        let patience = ground.patience;
+        let link = ServerLink::new(name, side);
+        let patience = context.patience;
         let relay = |way| {
             let (link, closed) = (Arc::clone(&link), closed.clone());
-            Arc::new(Self { link, way, patience, under_way: UnderWay::default(), closed })
+            Arc::new(Self { link, way, patience, under_way: InFlight::default(), closed })
         };
         match server {
             McpServer::Command { command, args, env } => {
                 let (way, frames) = CommandLink::new();
                 let relay = relay(Way::Command(Arc::clone(&way)));
-                let spawn = spawn(command, args, env, ground);
+                let spawn = spawn(command, args, env, context);
                 let task = tokio::spawn({
                     let relay = Arc::clone(&relay);
                     async move {
@@ -136,14 +136,14 @@ impl Relay {
             answer = hello => answer,
         };
         let why = match answer {
-            Ok(Ok(Reply::Result(introduction))) => {
+            Ok(Ok(RelayReply::Result(introduction))) => {
                 self.notify("notifications/initialized", None);
                 return self.link.is_ready(introduction);
             }
-            Ok(Ok(Reply::Error(error))) => format!("it refused to begin: {error}"),
+            Ok(Ok(RelayReply::Error(error))) => format!("it refused to begin: {error}"),
             // `command::carry` reports the reason in more detail.
-            Ok(Err(Gone(_))) if matches!(self.way, Way::Command(_)) => return,
-            Ok(Err(Gone(why))) => why,
+            Ok(Err(ServerGone(_))) if matches!(self.way, Way::Command(_)) => return,
+            Ok(Err(ServerGone(why))) => why,
             Err(_) => format!("it did not answer within {} s", self.patience.as_secs_f32()),
         };
         self.link.died(&why);
@@ -151,15 +151,15 @@ impl Relay {
     }
 
     /// Answers an authenticated request of the agent.
-    pub(super) async fn answer(&self, method: &Method, body: &Bytes) -> Answer {
+    pub(super) async fn answer(&self, method: &Method, body: &Bytes) -> HttpAnswer {
         match *method {
             Method::POST => {}
             Method::GET => return self.events(),
             Method::DELETE => return plain(StatusCode::OK, ""),
             _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE"),
         }
-        let Some(Message { id, method: Some(method), params, .. }) = Message::parse(body) else {
-            let is_answer = Message::parse(body).is_some_and(|message| message.id.is_some());
+        let Some(RelayMessage { id, method: Some(method), params, .. }) = RelayMessage::parse(body) else {
+            let is_answer = RelayMessage::parse(body).is_some_and(|message| message.id.is_some());
             return match is_answer {
                 // An answer to a request of the server, which is never forwarded.
                 true => plain(StatusCode::ACCEPTED, ""),
@@ -176,33 +176,33 @@ impl Relay {
     }
 
     /// Returns the reply to the agent's request, from the server or on its behalf.
-    async fn replied(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Reply {
+    async fn replied(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> RelayReply {
         let visit = self.under_way.begin(id.get(), &self.closed);
         let work = async {
             match self.link.health().await {
-                Ok(introduction) if method == "initialize" => Reply::Result((*introduction).to_owned()),
+                Ok(introduction) if method == "initialize" => RelayReply::Result((*introduction).to_owned()),
                 Ok(_) => self.forwarded(method, params).await,
                 Err(why) => for_the_dead(&self.link.name, &why, method, params),
             }
         };
         tokio::select! {
             biased;
-            () = visit.stop.cancelled() => Reply::error(SERVER_ERROR, "the request was cancelled"),
+            () = visit.stop.cancelled() => RelayReply::error(SERVER_ERROR, "the request was cancelled"),
             reply = work => reply,
         }
     }
 
-    async fn forwarded(&self, method: &str, params: Option<&RawValue>) -> Reply {
+    async fn forwarded(&self, method: &str, params: Option<&RawValue>) -> RelayReply {
         // Agents list tools before they begin, so a missing answer would block the run.
         let patience = if method.ends_with("/list") { self.patience } else { Duration::MAX };
         let why = match timeout(patience, self.request(method, params)).await {
             Ok(Ok(reply)) => {
-                if let (Reply::Result(result), "tools/list") = (&reply, method) {
+                if let (RelayReply::Result(result), "tools/list") = (&reply, method) {
                     self.link.listed(&names(result));
                 }
                 return reply;
             }
-            Ok(Err(Gone(why))) => why,
+            Ok(Err(ServerGone(why))) => why,
             Err(_) => format!("it did not answer `{method}` within {} s", self.patience.as_secs_f32()),
         };
         self.link.complain(&why);
@@ -224,11 +224,11 @@ impl Relay {
         }
     }
 
-    async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Reply, Gone> {
+    async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<RelayReply, ServerGone> {
         match &self.way {
             Way::Command(way) => way.request(method, params).await,
             Way::Web(way) => way.request(method, params).await,
-            Way::Nowhere => Err(Gone("it cannot be reached".into())),
+            Way::Nowhere => Err(ServerGone("it cannot be reached".into())),
         }
     }
 
@@ -241,7 +241,7 @@ impl Relay {
     }
 
     /// Returns the server's own messages as an event stream that ends with the run.
-    fn events(&self) -> Answer {
+    fn events(&self) -> HttpAnswer {
         let hearing = (self.link.listen(), self.closed.clone());
         let events = stream::unfold(hearing, |(mut hear, closed)| async {
             let event = tokio::select! {
@@ -257,39 +257,41 @@ impl Relay {
     }
 }
 
-fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, ground: &Ground) -> Spawn {
+fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, context: &RelayContext) -> Spawn {
     let mark = format!("mcp-{}", Uuid::new_v4().simple());
-    let mut spawn = Spawn::new(command, &ground.cwd, mark);
+    let mut spawn = Spawn::new(command, &context.cwd, mark);
     spawn.args = args.iter().map(OsString::from).collect();
-    spawn.env.clone_from(&ground.env);
+    spawn.env.clone_from(&context.env);
     spawn.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
-    spawn.stdout = Via::Pipe;
-    spawn.supervisor = ground.supervisor.clone();
-    spawn.isolation = ground.isolation;
+    spawn.stdout = StdoutMode::Pipe;
+    spawn.supervisor = context.supervisor.clone();
+    spawn.isolation = context.isolation;
     spawn
 }
 
 /// Returns the reply on behalf of a server that does not work. It has no tools, rather than an error that could make
 /// the agent fail as a whole.
-fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> Reply {
+fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
     let text = format!("the MCP server `{name}` does not work: {why}");
     match method {
         "initialize" => {
             let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());
             let version = params.and_then(|params| params["protocolVersion"].as_str().map(str::to_owned));
-            Reply::result(&json!({
+            RelayReply::result(&json!({
                 "protocolVersion": version.as_deref().unwrap_or(PROTOCOL),
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": name, "version": env!("CARGO_PKG_VERSION")},
             }))
         }
-        "ping" => Reply::result(&json!({})),
-        "tools/list" => Reply::result(&json!({"tools": []})),
-        "prompts/list" => Reply::result(&json!({"prompts": []})),
-        "resources/list" => Reply::result(&json!({"resources": []})),
-        "resources/templates/list" => Reply::result(&json!({"resourceTemplates": []})),
-        "tools/call" => Reply::result(&json!({"content": [{"type": "text", "text": text}], "isError": true})),
-        _ => Reply::error(NO_METHOD, &text),
+        "ping" => RelayReply::result(&json!({})),
+        "tools/list" => RelayReply::result(&json!({"tools": []})),
+        "prompts/list" => RelayReply::result(&json!({"prompts": []})),
+        "resources/list" => RelayReply::result(&json!({"resources": []})),
+        "resources/templates/list" => RelayReply::result(&json!({"resourceTemplates": []})),
+        "tools/call" => {
+            RelayReply::result(&json!({"content": [{"type": "text", "text": text}], "isError": true}))
+        }
+        _ => RelayReply::error(NO_METHOD, &text),
     }
 }
 
@@ -300,7 +302,7 @@ fn names(list: &RawValue) -> Vec<String> {
     tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
 }
 
-fn json_answer(body: Vec<u8>) -> Answer {
+fn json_answer(body: Vec<u8>) -> HttpAnswer {
     let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer

@@ -1,6 +1,6 @@
 //! Serves the tools of a run over MCP, using rmcp. No other module uses that crate, because it changes often.
 
-use super::{desk::Desk, tool::ToolOutput};
+use super::{desk::ToolRegistry, tool::ToolOutput};
 use http_body_util::{Full, combinators::BoxBody};
 use hyper::{Request, Response, body::Bytes};
 use rmcp::{
@@ -22,13 +22,13 @@ use std::{convert::Infallible, sync::Arc};
 pub(super) const LONGEST_REQUEST: usize = 16 << 20;
 
 /// The MCP server of one run.
-pub(super) struct Server {
-    desk: Arc<Desk>,
+pub(super) struct McpToolServer {
+    desk: Arc<ToolRegistry>,
     service: StreamableHttpService<Speaker, NeverSessionManager>,
 }
 
-impl Server {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
+impl McpToolServer {
+    pub(super) fn new(desk: Arc<ToolRegistry>) -> Self {
         // Without sessions and with plain JSON responses, there is no state to clean up.
         let config = StreamableHttpServerConfig::default()
             .with_cancellation_token(desk.closed.child_token())
@@ -77,7 +77,7 @@ struct CancelledParams {
 
 /// The rmcp handler of the server.
 #[derive(Clone)]
-struct Speaker(Arc<Desk>);
+struct Speaker(Arc<ToolRegistry>);
 
 impl ServerHandler for Speaker {
     fn get_info(&self) -> ServerConfig {

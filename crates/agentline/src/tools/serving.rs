@@ -2,11 +2,11 @@
 
 use super::{
     ToolHost,
-    desk::Desk,
-    http::{Door, Room},
-    relay::{Ground, Relay},
-    server::Server,
-    side::Side,
+    desk::ToolRegistry,
+    http::{Listener, Route},
+    relay::{Relay, RelayContext},
+    server::McpToolServer,
+    side::SideSender,
     tool::Tool,
 };
 use crate::{
@@ -38,28 +38,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What one run offers besides the tools of its host.
 #[must_use]
-pub struct Offer {
-    structured: Option<Structured>,
+pub struct ToolOffer {
+    structured: Option<AnswerTool>,
     servers: BTreeMap<String, McpServer>,
     added: &'static [&'static str],
-    ground: Ground,
+    context: RelayContext,
 }
 
-impl Offer {
+impl ToolOffer {
     /// Creates an empty offer.
     pub fn new() -> Self {
-        let ground = Ground {
+        let context = RelayContext {
             cwd: ".".into(),
             env: BTreeMap::new(),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
             patience: PATIENCE,
         };
-        Self { structured: None, servers: BTreeMap::new(), added: &[], ground }
+        Self { structured: None, servers: BTreeMap::new(), added: &[], context }
     }
 
     /// Adds a tool with which the agent submits its answer as a value.
-    pub fn structured(mut self, structured: Structured) -> Self {
+    pub fn structured(mut self, structured: AnswerTool) -> Self {
         self.structured = Some(structured);
         self
     }
@@ -82,7 +82,7 @@ impl Offer {
 
     /// Sets the working directory of relayed servers. The default is that of this process.
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
-        self.ground.cwd = cwd.into();
+        self.context.cwd = cwd.into();
         self
     }
 
@@ -90,19 +90,19 @@ impl Offer {
     ///
     /// The default is empty, without a `PATH`.
     pub fn env(mut self, env: BTreeMap<OsString, OsString>) -> Self {
-        self.ground.env = env;
+        self.context.env = env;
         self
     }
 
     /// Sets the supervisor that ends relayed servers if this process is killed.
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
-        self.ground.supervisor = supervisor;
+        self.context.supervisor = supervisor;
         self
     }
 
     /// Sets whether relayed servers get a pid namespace. The default is [`Isolation::Auto`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.ground.isolation = isolation;
+        self.context.isolation = isolation;
         self
     }
 
@@ -110,13 +110,13 @@ impl Offer {
     ///
     /// After that, the agent sees a server without tools.
     pub const fn startup_timeout(mut self, patience: Duration) -> Self {
-        self.ground.patience = patience;
+        self.context.patience = patience;
         self
     }
 }
 
 /// Omits the environment, which contains secrets.
-impl fmt::Debug for Offer {
+impl fmt::Debug for ToolOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offer")
             .field("structured", &self.structured)
@@ -125,21 +125,21 @@ impl fmt::Debug for Offer {
     }
 }
 
-impl Default for Offer {
+impl Default for ToolOffer {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A tool with which the agent submits its answer as a value. A later valid value replaces an earlier one.
-pub struct Structured {
+pub struct AnswerTool {
     name: String,
     description: String,
     schema: Value,
     validate: Arc<Validate>,
 }
 
-impl Structured {
+impl AnswerTool {
     /// Creates a tool `structured_output` for values of this schema, which must be of type `object`.
     ///
     /// Errors of `validate` are returned to the model.
@@ -172,7 +172,7 @@ impl Structured {
         self
     }
 
-    fn into_tool(self, slot: Arc<Mutex<Option<Value>>>, side: Side) -> Tool {
+    fn into_tool(self, slot: Arc<Mutex<Option<Value>>>, side: SideSender) -> Tool {
         let validate = self.validate;
         Tool::new(self.name, self.description, self.schema, move |value: Value, _call| {
             let (validate, slot, side) = (Arc::clone(&validate), Arc::clone(&slot), side.clone());
@@ -186,7 +186,7 @@ impl Structured {
     }
 }
 
-impl fmt::Debug for Structured {
+impl fmt::Debug for AnswerTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Structured")
             .field("name", &self.name)
@@ -198,24 +198,24 @@ impl fmt::Debug for Structured {
 /// The servers that a run offers, for as long as this value exists.
 ///
 /// Dropping it stops calls in progress and removes the run's servers.
-pub struct Serving {
+pub struct RunningTools {
     run: String,
-    door: Arc<Door>,
+    door: Arc<Listener>,
     token: String,
     servers: BTreeMap<String, McpServer>,
     lines: UnboundedReceiver<String>,
     /// Keeps the channel open, so that `next` waits while there are no lines.
-    _side: Side,
+    _side: SideSender,
     value: Arc<Mutex<Option<Value>>>,
     closed: CancellationToken,
-    own: Option<Arc<Desk>>,
+    own: Option<Arc<ToolRegistry>>,
     foreign: Vec<Arc<Relay>>,
     /// One task for each relayed server.
     tasks: Vec<JoinHandle<()>>,
 }
 
 /// Omits the token.
-impl fmt::Debug for Serving {
+impl fmt::Debug for RunningTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serving")
             .field("run", &self.run)
@@ -225,8 +225,8 @@ impl fmt::Debug for Serving {
 }
 
 /// Serves a host's tools and the run's offer.
-pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
-    let (side, lines) = Side::new();
+pub(super) fn serve(host: &ToolHost, offer: ToolOffer) -> Result<RunningTools, Error> {
+    let (side, lines) = SideSender::new();
     let value = Arc::<Mutex<Option<Value>>>::default();
     let mut tools = host.tools.clone();
     if let Some(structured) = offer.structured {
@@ -237,14 +237,20 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
         problems.extend(host.mistaken(offer.servers.keys()));
     }
     Problems(problems).into_result()?;
-    let door = Door::open().map_err(Error::io("listen on", "127.0.0.1"))?;
+    let door = Listener::open().map_err(Error::io("listen on", "127.0.0.1"))?;
     let (run, token) = (Uuid::new_v4().simple().to_string(), random_token());
     let closed = CancellationToken::new();
     let mut servers = BTreeMap::new();
     let mut own = None;
     if !tools.is_empty() {
         servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
-        own = Some(Arc::new(Desk::new(host.name.clone(), tools, offer.added, side.clone(), closed.clone())));
+        own = Some(Arc::new(ToolRegistry::new(
+            host.name.clone(),
+            tools,
+            offer.added,
+            side.clone(),
+            closed.clone(),
+        )));
     }
     let mut foreign = HashMap::new();
     let mut tasks = Vec::new();
@@ -256,23 +262,35 @@ pub(super) fn serve(host: &ToolHost, offer: Offer) -> Result<Serving, Error> {
         }
         let place = in_a_path(&name);
         servers.insert(name.clone(), reached_at(door.url(&format!("{run}/{place}")), &token));
-        let (relay, task) = Relay::start(name, &server, &offer.ground, side.clone(), closed.clone());
+        let (relay, task) = Relay::start(name, &server, &offer.context, side.clone(), closed.clone());
         foreign.insert(place, relay);
         tasks.push(task);
     }
     let relays = foreign.values().cloned().collect();
-    let room = Room {
+    let room = Route {
         token: token.clone(),
         side: side.clone(),
-        own: own.clone().map(Server::new),
+        own: own.clone().map(McpToolServer::new),
         foreign,
         refused: AtomicU32::new(0),
     };
     door.enter(&run, room);
-    Ok(Serving { run, door, token, servers, lines, _side: side, value, closed, own, foreign: relays, tasks })
+    Ok(RunningTools {
+        run,
+        door,
+        token,
+        servers,
+        lines,
+        _side: side,
+        value,
+        closed,
+        own,
+        foreign: relays,
+        tasks,
+    })
 }
 
-impl Serving {
+impl RunningTools {
     /// Returns the servers to configure in the agent, by name, with everything needed to reach them.
     #[must_use]
     pub const fn servers(&self) -> &BTreeMap<String, McpServer> {
@@ -299,7 +317,7 @@ impl Serving {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }
 
-    /// Returns the last valid value that the tool of [`Structured`] received.
+    /// Returns the last valid value that the tool of [`AnswerTool`] received.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -328,7 +346,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for RunningTools {
     fn drop(&mut self) {
         self.end();
     }

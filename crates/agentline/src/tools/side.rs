@@ -8,9 +8,9 @@ const LONGEST: usize = 64 << 10;
 
 /// The sender of side lines. Sending never blocks, and the receiver may be gone.
 #[derive(Debug, Clone)]
-pub(super) struct Side(UnboundedSender<String>);
+pub(super) struct SideSender(UnboundedSender<String>);
 
-impl Side {
+impl SideSender {
     pub(super) fn new() -> (Self, UnboundedReceiver<String>) {
         let (tell, hear) = unbounded_channel();
         (Self(tell), hear)

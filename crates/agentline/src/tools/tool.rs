@@ -14,7 +14,7 @@ pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Run = dyn Fn(Value, ToolCall) -> Boxed<ToolOutput> + Send + Sync;
-type Policy = dyn Fn(Value, ToolCall) -> Boxed<Decision> + Send + Sync;
+type Policy = dyn Fn(Value, ToolCall) -> Boxed<CallDecision> + Send + Sync;
 type After = dyn Fn(ToolCall, Value, ToolOutput) -> Boxed<Option<String>> + Send + Sync;
 
 /// An async function that an agent can call.
@@ -109,7 +109,7 @@ impl Tool {
     pub fn policy<F, D>(mut self, policy: F) -> Self
     where
         F: Fn(Value, ToolCall) -> D + Send + Sync + 'static,
-        D: IntoFuture<Output = Decision>,
+        D: IntoFuture<Output = CallDecision>,
         D::IntoFuture: Send + 'static,
     {
         self.policy = Some(Box::new(move |args, call| Box::pin(policy(args, call).into_future())));
@@ -168,7 +168,7 @@ impl Tool {
         (self.run)(args, call)
     }
 
-    pub(super) fn decision(&self, args: &Value, call: &ToolCall) -> Option<Boxed<Decision>> {
+    pub(super) fn decision(&self, args: &Value, call: &ToolCall) -> Option<Boxed<CallDecision>> {
         self.policy.as_ref().map(|policy| policy(args.clone(), call.clone()))
     }
 
@@ -236,14 +236,14 @@ impl ToolCall {
 
 /// The decision of a policy about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum CallDecision {
     /// The call may run.
     Allow,
     /// The call may not run, for this reason, which the model reads.
     Deny(String),
 }
 
-impl Decision {
+impl CallDecision {
     /// Denies the call for this reason.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny(reason.into())
@@ -251,7 +251,7 @@ impl Decision {
 }
 
 /// Allows a policy to be a plain function.
-impl IntoFuture for Decision {
+impl IntoFuture for CallDecision {
     type Output = Self;
     type IntoFuture = Ready<Self>;
 

@@ -11,18 +11,18 @@ use tokio_util::sync::CancellationToken;
 
 /// Requests by their ids as JSON. If two parts of an agent use the same id, it refers to the later request.
 #[derive(Default)]
-pub(super) struct UnderWay {
+pub(super) struct InFlight {
     begun: AtomicU64,
     requests: Mutex<HashMap<String, (u64, CancellationToken)>>,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Registers a request until the returned value is dropped. Cancelling `closed` also stops it.
-    pub(super) fn begin(&self, id: impl Into<String>, closed: &CancellationToken) -> Visit<'_> {
+    pub(super) fn begin(&self, id: impl Into<String>, closed: &CancellationToken) -> InFlightRequest<'_> {
         let (id, stop) = (id.into(), closed.child_token());
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         self.requests().insert(id.clone(), (number, stop.clone()));
-        Visit { all: self, id, number, stop }
+        InFlightRequest { all: self, id, number, stop }
     }
 
     /// Cancels a request.
@@ -45,15 +45,15 @@ impl UnderWay {
 }
 
 /// A registered request.
-pub(super) struct Visit<'a> {
-    all: &'a UnderWay,
+pub(super) struct InFlightRequest<'a> {
+    all: &'a InFlight,
     id: String,
     number: u64,
     /// Cancelled when the answer is no longer needed.
     pub(super) stop: CancellationToken,
 }
 
-impl Drop for Visit<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         let mut requests = self.all.requests();
         if requests.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_later_of_two_requests_has_the_id_and_keeps_it() {
-        let (all, closed) = (UnderWay::default(), CancellationToken::new());
+        let (all, closed) = (InFlight::default(), CancellationToken::new());
         let (first, second) = (all.begin("1", &closed), all.begin("1", &closed));
         let stopped = first.stop.clone();
         drop(first);

@@ -7,17 +7,17 @@ use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn command(line: &str) -> Checker {
+fn command(line: &str) -> CompletionCheck {
     let env = [("PATH", "/usr/bin:/bin"), ("MINE", "of the caller")];
     let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    Checker::command(line, env, Supervisor::None)
+    CompletionCheck::command(line, env, Supervisor::None)
 }
 
 async fn told(line: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     match command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap() {
-        Checked::Continue(why) => why,
-        Checked::Done => "done".into(),
+        CheckResult::Continue(why) => why,
+        CheckResult::Done => "done".into(),
     }
 }
 
@@ -38,7 +38,7 @@ async fn a_command_has_the_workspace_the_callers_environment_and_no_input() {
     std::fs::write(dir.path().join("made-by-the-agent"), "").unwrap();
     let line = "test -e made-by-the-agent && test \"$MINE\" = 'of the caller' && test -z \"$HOME\" && test -z \"$(cat)\"";
     let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
-    assert_eq!(checked, Checked::Done);
+    assert_eq!(checked, CheckResult::Done);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn of_much_output_the_end_is_told() {
 }
 
 /// Returns a check whose command creates a file unless it is ended, with its input.
-fn lingering(dir: &TempDir) -> (Checker, CheckInput) {
+fn lingering(dir: &TempDir) -> (CompletionCheck, CheckInput) {
     let line = "echo $$ > started; (sleep 6; echo late > survived) & wait";
     (command(line), CheckInput::new("", dir.path()))
 }
@@ -84,7 +84,7 @@ async fn when_the_time_is_over_the_command_is_ended_with_all_that_it_started() {
     let begun = Instant::now();
     let failure = checker.check(input, Duration::from_millis(500)).await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
-    assert_eq!(failure.kind, Kind::TimeoutRun);
+    assert_eq!(failure.kind, FailureKind::TimeoutRun);
     assert!(failure.message.contains("echo $$ > started"), "{}", failure.message);
     nothing_survives(&dir).await;
 }
@@ -105,14 +105,14 @@ async fn what_a_command_leaves_in_the_background_ends_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let line = "(sleep 6; echo late > survived) >/dev/null 2>&1 &";
     let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
-    assert_eq!(checked, Checked::Done);
+    assert_eq!(checked, CheckResult::Done);
     nothing_survives(&dir).await;
 }
 
 #[tokio::test]
 async fn a_command_that_cannot_be_started_is_a_failure() {
     let failure = command("true").check(CheckInput::new("", "/no/such/folder"), LONG).await.unwrap_err();
-    assert_eq!(failure.kind, Kind::Spawn);
+    assert_eq!(failure.kind, FailureKind::Spawn);
     assert!(failure.message.contains("`true` could not be started"), "{}", failure.message);
 }
 
@@ -120,26 +120,29 @@ async fn a_command_that_cannot_be_started_is_a_failure() {
 async fn functions_see_the_answer_and_may_panic_or_hang() {
     let mut input = CheckInput::new("the text", "/ws");
     input.value = Some(serde_json::json!({"n": 1}));
-    let checker = Checker::new(|input: CheckInput| async move {
+    let checker = CompletionCheck::new(|input: CheckInput| async move {
         assert_eq!(input.workspace, std::path::Path::new("/ws"));
         match input.value {
-            Some(value) if value["n"] == 1 => Checked::Continue(format!("not {}", input.text)),
-            _ => Checked::Done,
+            Some(value) if value["n"] == 1 => CheckResult::Continue(format!("not {}", input.text)),
+            _ => CheckResult::Done,
         }
     });
     let checked = checker.check(input, LONG).await.unwrap();
-    assert_eq!(checked, Checked::Continue("not the text".into()));
-    assert_eq!(checker.check(CheckInput::new("", "/ws"), LONG).await.unwrap(), Checked::Done);
+    assert_eq!(checked, CheckResult::Continue("not the text".into()));
+    assert_eq!(checker.check(CheckInput::new("", "/ws"), LONG).await.unwrap(), CheckResult::Done);
 
-    let panics = Checker::new(|input: CheckInput| {
+    let panics = CompletionCheck::new(|input: CheckInput| {
         assert!(!input.text.is_empty(), "there is no text");
-        async { Checked::Done }
+        async { CheckResult::Done }
     });
     let failure = panics.check(CheckInput::default(), LONG).await.unwrap_err();
-    assert_eq!((failure.kind, &*failure.message), (Kind::Tool, "the check panicked: there is no text"));
+    assert_eq!(
+        (failure.kind, &*failure.message),
+        (FailureKind::Tool, "the check panicked: there is no text")
+    );
 
-    let hangs = Checker::new(|_| std::future::pending());
+    let hangs = CompletionCheck::new(|_| std::future::pending());
     let failure = hangs.check(CheckInput::default(), Duration::from_millis(20)).await.unwrap_err();
-    assert_eq!(failure.kind, Kind::TimeoutRun);
+    assert_eq!(failure.kind, FailureKind::TimeoutRun);
     assert_eq!(format!("{hangs:?} {:?}", command("x")), "Checker(the check) Checker(the check `x`)");
 }

@@ -2,7 +2,7 @@
 
 use super::failed;
 use crate::settings;
-use agentline_core::{Problem, agents::Roster};
+use agentline_core::{Problem, agents::AgentRegistry};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -35,13 +35,13 @@ pub struct FileChange {
     /// The path relative to the directory.
     pub path: String,
     /// The kind of change.
-    pub change: Change,
+    pub change: TrustChange,
 }
 
 /// The kind of change of a trusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum TrustChange {
     /// The file is new.
     Added,
     /// The file no longer exists.
@@ -50,7 +50,7 @@ pub enum Change {
     Modified,
 }
 
-impl Change {
+impl TrustChange {
     /// Returns the name for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -79,7 +79,7 @@ impl Manifest {
             walk.entry(&file, &relative(&file, &directory), 0)?;
         }
         let names: BTreeSet<&str> =
-            Roster::default().all().flat_map(|agent| agent.card().project_files).copied().collect();
+            AgentRegistry::default().all().flat_map(|agent| agent.info().project_files).copied().collect();
         // In the home directory these are the user's own files, and above it nothing belongs to a project.
         for folder in directory.ancestors().take_while(|folder| home.as_deref() != Some(*folder)) {
             for name in &names {
@@ -107,9 +107,9 @@ impl Manifest {
         let paths: BTreeSet<&String> = self.files.keys().chain(trusted.keys()).collect();
         let change = |path: &String| match (self.files.get(path), trusted.get(path)) {
             (Some(now), Some(before)) if now == before => None,
-            (Some(_), Some(_)) => Some(Change::Modified),
-            (Some(_), None) => Some(Change::Added),
-            (None, _) => Some(Change::Removed),
+            (Some(_), Some(_)) => Some(TrustChange::Modified),
+            (Some(_), None) => Some(TrustChange::Added),
+            (None, _) => Some(TrustChange::Removed),
         };
         let changed = paths.into_iter().filter_map(|path| Some((path, change(path)?)));
         changed.map(|(path, change)| FileChange { path: path.clone(), change }).collect()

@@ -98,10 +98,10 @@ fn every_change_of_a_trusted_file_takes_trust_away() {
     machine.write("home/code/project/README.md", "not a setting");
     assert_eq!(machine.state(), TrustState::Trusted);
     for (file, content, change) in [
-        (".gemini/settings.json", Some("{ }"), Change::Modified),
-        (".mcp.json", Some("{}"), Change::Added),
-        ("../.env", Some("A=1"), Change::Added),
-        ("agentline.toml", None, Change::Removed),
+        (".gemini/settings.json", Some("{ }"), TrustChange::Modified),
+        (".mcp.json", Some("{}"), TrustChange::Added),
+        ("../.env", Some("A=1"), TrustChange::Added),
+        ("agentline.toml", None, TrustChange::Removed),
     ] {
         match content {
             Some(content) => machine.write(&format!("home/code/project/{file}"), content),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 
-use agentline::snapshot::ActiveRun;
+use agentline::snapshot::ActiveWorkspace;
 
 fn folders() -> (tempfile::TempDir, impl Fn(&str) -> std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();
@@ -35,9 +35,9 @@ fn runs_in_the_same_or_nested_folders_overlap() {
     ] {
         let (_temp, folder) = folders();
         let runtime = folder("runtime");
-        let one = ActiveRun::enter(&runtime, &folder(first)).unwrap();
+        let one = ActiveWorkspace::enter(&runtime, &folder(first)).unwrap();
         assert!(!one.overlapped());
-        let two = ActiveRun::enter(&runtime, &folder(second)).unwrap();
+        let two = ActiveWorkspace::enter(&runtime, &folder(second)).unwrap();
         assert_eq!((one.overlapped(), two.overlapped()), (overlap, overlap), "{first} and {second}");
         drop(two);
         assert_eq!(one.overlapped(), overlap, "the memory of it stays");
@@ -50,7 +50,7 @@ fn runs_in_the_same_or_nested_folders_overlap() {
 fn runs_one_after_the_other_do_not_overlap() {
     let (_temp, folder) = folders();
     for _ in 0..3 {
-        let run = ActiveRun::enter(&folder("runtime"), &folder("work")).unwrap();
+        let run = ActiveWorkspace::enter(&folder("runtime"), &folder("work")).unwrap();
         assert!(!run.overlapped());
     }
 }
@@ -65,7 +65,7 @@ fn of_many_that_enter_at_once_all_know() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     barrier.wait();
-                    let run = ActiveRun::enter(&runtime, &work).unwrap();
+                    let run = ActiveWorkspace::enter(&runtime, &work).unwrap();
                     barrier.wait();
                     assert!(run.overlapped());
                 });
@@ -80,7 +80,7 @@ fn of_many_that_enter_at_once_all_know() {
 fn other_process() {
     let Some(folder) = std::env::var_os("AGENTLINE_TEST_ACTIVE_RUN") else { return };
     let folder = Path::new(&folder);
-    let run = ActiveRun::enter(&folder.join("runtime"), &folder.join("work")).unwrap();
+    let run = ActiveWorkspace::enter(&folder.join("runtime"), &folder.join("work")).unwrap();
     fs::write(folder.join("entered"), run.overlapped().to_string()).unwrap();
     let _ = BufReader::new(std::io::stdin()).read_line(&mut String::new());
 }
@@ -94,13 +94,13 @@ fn a_run_of_another_process_counts_until_it_dies() {
         assert!(other.try_wait().unwrap().is_none(), "the other process ended early");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let during = ActiveRun::enter(&runtime, &work).unwrap();
+    let during = ActiveWorkspace::enter(&runtime, &work).unwrap();
     assert!(during.overlapped());
     drop(during);
     other.kill().unwrap();
     other.wait().unwrap();
     assert!(files_in(&runtime) > 0, "a killed process cleans nothing up");
-    let afterwards = ActiveRun::enter(&runtime, &work).unwrap();
+    let afterwards = ActiveWorkspace::enter(&runtime, &work).unwrap();
     assert!(!afterwards.overlapped());
     drop(afterwards);
     assert_eq!(files_in(&runtime), 0);

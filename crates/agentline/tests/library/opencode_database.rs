@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does")]
 
 use agentline::sessions::sqlite::Database;
-use agentline::{Part, ToolStatus};
+use agentline::{EntryPart, ToolStatus};
 use rusqlite::Connection;
 use std::{
     collections::BTreeMap,
@@ -141,7 +141,7 @@ fn a_database_that_nobody_has_open_is_read_and_left_alone() {
     assert_eq!((info.model.as_deref(), info.started), (Some("a-model"), Some(1000)));
     let tool = session.entries[1].tools().next().unwrap();
     assert_eq!((tool.call.name.as_str(), tool.result.as_ref().unwrap().status), ("Bash", ToolStatus::Ok));
-    assert!(matches!(session.entries[1].parts[0], Part::Text { .. }), "parts keep their order");
+    assert!(matches!(session.entries[1].parts[0], EntryPart::Text { .. }), "parts keep their order");
     let row = database.sessions().unwrap().value.into_iter().find(|row| row.info.id == "ses_a").unwrap();
     assert_eq!((row.tokens.unwrap().input, row.tokens.unwrap().cached), (Some(15), Some(5)));
     assert!(row.size > 20 * 1500 && row.changed == 2000);

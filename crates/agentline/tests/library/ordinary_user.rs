@@ -3,7 +3,7 @@
 //! Root may read and write everything, so as root each test starts itself again as a user without rights.
 
 use agentline::{
-    detect::{Here, detect},
+    detect::{HostEnv, detect},
     doctor::{doctor, render},
     install::{InstallError, ensure},
 };
@@ -85,14 +85,14 @@ impl Drop for Open {
     }
 }
 
-fn here(room: &Path, more: &[(&str, &Path)]) -> Here {
+fn here(room: &Path, more: &[(&str, &Path)]) -> HostEnv {
     let bin = folder(room.join("bin"), 0o755);
     program(&bin.join("node"), "#!/bin/sh\necho v20.0.0\n");
     program(&bin.join("npm"), "#!/bin/sh\nexit 9\n");
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let mut env = BTreeMap::from([("PATH".to_owned(), path), ("GEMINI_API_KEY".to_owned(), "k".to_owned())]);
     env.extend(more.iter().map(|(k, v)| ((*k).to_owned(), v.display().to_string())));
-    Here::new(env, room.join("home"), room)
+    HostEnv::new(env, room.join("home"), room)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use agentline::snapshot::{Change, ChangeKind, Evidence, Snapshot, SnapshotOptions, line_count};
+use agentline::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange, SnapshotOptions, line_count};
 use tempfile::TempDir;
 
 /// A workspace in a temporary folder, next to which there is room for files outside it.
@@ -42,11 +42,11 @@ impl Workspace {
     }
 
     /// Lets the files grow old enough that their times are beyond doubt, then compares before and after the work.
-    fn changes(&self, work: impl FnOnce(&Self)) -> Vec<Change> {
+    fn changes(&self, work: impl FnOnce(&Self)) -> Vec<SnapshotChange> {
         self.changes_with(&[], work)
     }
 
-    fn changes_with(&self, reported: &[PathBuf], work: impl FnOnce(&Self)) -> Vec<Change> {
+    fn changes_with(&self, reported: &[PathBuf], work: impl FnOnce(&Self)) -> Vec<SnapshotChange> {
         sleep(Duration::from_millis(250));
         let before = self.take();
         work(self);
@@ -71,8 +71,8 @@ impl Workspace {
 }
 
 /// The changes as one line each: a sign, the path, and a mark for what is known otherwise than by comparison.
-fn lines(changes: &[Change]) -> Vec<String> {
-    let line = |change: &Change| {
+fn lines(changes: &[SnapshotChange]) -> Vec<String> {
+    let line = |change: &SnapshotChange| {
         let sign = match change.kind {
             ChangeKind::Created => '+',
             ChangeKind::Modified => '~',
@@ -126,7 +126,7 @@ fn tells_created_modified_deleted_and_renamed() {
     assert_eq!(counts("new/file.txt"), (Some(3), Some(0)));
     assert_eq!(counts("edited.txt"), (Some(1), Some(1)));
     assert_eq!(counts("gone.txt"), (Some(0), Some(1)));
-    assert!(changes.iter().all(Change::verified));
+    assert!(changes.iter().all(SnapshotChange::verified));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The environment of the demo: a temporary directory with an empty home and a workspace, and a scripted model on
 //! loopback.
 
-use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::Here};
+use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::HostEnv};
 use agentline_mock::demo::{Demo, MODEL};
 use std::{
     collections::BTreeMap,
@@ -13,15 +13,15 @@ use std::{
 const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
 
 /// The files and the model of the demo, removed on drop.
-pub(super) struct Stage {
+pub(super) struct DemoStage {
     folder: tempfile::TempDir,
     model: Demo,
-    here: Here,
+    here: HostEnv,
 }
 
-impl Stage {
+impl DemoStage {
     pub(super) fn set(
-        user: &Here,
+        user: &HostEnv,
         program: &Program,
         model: impl FnOnce(&Path) -> io::Result<Demo>,
     ) -> io::Result<Self> {
@@ -40,7 +40,7 @@ impl Stage {
         env.insert("PATH".into(), path_with_node(&env, program));
         env.insert("HOME".into(), root.join("home").to_string_lossy().into_owned());
         env.insert("TMPDIR".into(), root.join("tmp").to_string_lossy().into_owned());
-        let mut here = Here::new(env, root.join("home"), root.join("primes"));
+        let mut here = HostEnv::new(env, root.join("home"), root.join("primes"));
         here.cache = root.join("cache");
         Ok(Self { folder, model, here })
     }
@@ -57,13 +57,13 @@ impl Stage {
     /// price.
     pub(super) fn for_programs(&self, agent: &dyn Agent, program: &Program) -> serde_json::Value {
         let mut env = self.here.env.clone();
-        env.insert(agent.card().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
+        env.insert(agent.info().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
         serde_json::json!({"env": env, "workspace": self.workspace(), "model": MODEL, "url": self.model_url()})
     }
 
     /// Returns the handle that starts runs in this environment.
     pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
-        Agentline::new(self.here.clone()).program(agent.card().id, named(program))
+        Agentline::new(self.here.clone()).program(agent.info().id, named(program))
     }
 
     pub(super) fn request(&self, prompt: &str, record: bool) -> RunRequest {

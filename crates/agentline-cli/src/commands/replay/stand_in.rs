@@ -1,8 +1,8 @@
 //! Stands in for an agent's program: prints its recorded output in order and exits with its code.
 
 use super::{Pace, TapeLines};
-use crate::{exit, stop::Stop, ui::Ui};
-use agentline::{Act, Exit, Problem, TapeHeader, core::agents};
+use crate::{exit, stop::CommandError, ui::Ui};
+use agentline::{ExitReason, Problem, TapeAction, TapeHeader, core::agents};
 use std::{
     fs,
     io::{self, IsTerminal, Read, Write},
@@ -16,7 +16,7 @@ use std::{
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// Prints the agent's output, line by line from the tape. Returns the agent's exit code.
-pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) -> Result<u8, Stop> {
+pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) -> Result<u8, CommandError> {
     let mut lines = open(tape, agent)?;
     swallow_stdin();
     let pace = if real_time { Pace::Recorded } else { Pace::AtOnce };
@@ -31,21 +31,21 @@ pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) ->
         Ok::<(), io::Error>(())
     };
     while let Some(line) = lines.next()? {
-        match Act::read(&line) {
-            Some(Act::Out(at, line)) => {
+        match TapeAction::read(&line) {
+            Some(TapeAction::Out(at, line)) => {
                 wait(at, ui)?;
                 writeln!(ui.out(), "{line}")?;
             }
-            Some(Act::Err(at, line)) => {
+            Some(TapeAction::Err(at, line)) => {
                 wait(at, ui)?;
                 // Flush, so that both streams are in order on a terminal.
                 ui.flush()?;
                 ui.line(line);
             }
-            Some(Act::Exit(Exit::Code(recorded))) => {
+            Some(TapeAction::Exit(ExitReason::Code(recorded))) => {
                 code = u8::try_from(recorded).unwrap_or(exit::FAILED);
             }
-            Some(Act::Exit(Exit::Signal(signal))) => {
+            Some(TapeAction::Exit(ExitReason::Signal(signal))) => {
                 code = u8::try_from(128 + signal).unwrap_or(exit::FAILED);
             }
             _ => {}
@@ -56,11 +56,16 @@ pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) ->
 }
 
 /// Writes a script that stands in for the agent, for tools that need the path of a program.
-pub(super) fn write_program(ui: &mut Ui, agent: &str, tape: &Path, program: &Path) -> Result<u8, Stop> {
+pub(super) fn write_program(
+    ui: &mut Ui,
+    agent: &str,
+    tape: &Path,
+    program: &Path,
+) -> Result<u8, CommandError> {
     open(tape, agent)?;
     let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = std::env::current_exe()
-        .map_err(|error| Stop::failed(format!("could not find our own program: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("could not find our own program: {error}")))?;
     let tape_path = absolute(tape);
     let script = if cfg!(windows) {
         format!("@\"{}\" replay --as {agent} \"{}\" -- %*\r\n", own.display(), tape_path.display())
@@ -70,16 +75,16 @@ pub(super) fn write_program(ui: &mut Ui, agent: &str, tape: &Path, program: &Pat
     };
     fs::write(program, script)
         .and_then(|()| make_runnable(program))
-        .map_err(|error| Stop::failed(format!("could not write `{}`: {error}", program.display())))?;
+        .map_err(|error| CommandError::failed(format!("could not write `{}`: {error}", program.display())))?;
     ui.say(format!("wrote `{}`, which stands in for {agent}", program.display()));
     Ok(exit::DONE)
 }
 
 /// Opens a tape, which must be of the requested agent.
-fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, Stop> {
+fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, CommandError> {
     let mut lines = TapeLines::open(tape)?;
     let recorded = TapeHeader::read(&lines.next()?.unwrap_or_default())?.agent;
-    if recorded == agents::find(agent)?.card().id {
+    if recorded == agents::find(agent)?.info().id {
         return Ok(lines);
     }
     let problem = Problem::new("--as", format!("the tape was recorded with `{recorded}`")).value(agent);

@@ -1,13 +1,13 @@
 //! `agentline sessions export`: writes a session to a file.
 
 use super::{
-    Desk, Which,
-    show::{Order, Told},
+    SessionArg, SessionsContext,
+    show::{BlockOrderArg, SessionJson},
 };
 use crate::{
     exit,
-    render::saved::{Story, Style, Teller, Wish, markdown, page},
-    stop::Stop,
+    render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown, page},
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::Problem;
@@ -27,7 +27,7 @@ Examples:
 ")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    which: Which,
+    which: SessionArg,
     /// The file to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -70,7 +70,7 @@ const ENDINGS: &[(&str, Format)] = &[
     ("txt", Format::Text),
 ];
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ExportArgs) -> Result<u8, CommandError> {
     let format = args.wanted()?;
     let is_stdout = args.output == Path::new("-");
     let path = desk.cwd.join(&args.output);
@@ -83,19 +83,24 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
     let found = desk.find(&args.which)?;
     let (session, children) = desk.load(&found, true)?;
     let write = |out: &mut dyn Write| {
-        let wish = Wish { context: args.context, thinking: true, subagents: true };
-        let told =
-            Told { desk, found: &found, session: &session, children: &children, context: args.context };
-        let story = || Story::new(&session, &children, &desk.prices);
+        let wish = SessionDetail { context: args.context, thinking: true, subagents: true };
+        let told = SessionJson {
+            desk,
+            found: &found,
+            session: &session,
+            children: &children,
+            context: args.context,
+        };
+        let story = || SessionTree::new(&session, &children, &desk.prices);
         match format {
             Format::Html => page(out, &story(), wish, &desk.clock),
             Format::Md => markdown(out, &story(), wish, &desk.clock),
-            Format::Json => told.unified(out, Order::Grouped),
+            Format::Json => told.unified(out, BlockOrderArg::Grouped),
             Format::Claude => told.claude(out),
             Format::Text => {
                 let style =
-                    Style { colour: false, short: false, live: false, wish, clock: desk.clock.clone() };
-                Teller::new(style).story(out, &story())
+                    TextStyle { colour: false, short: false, live: false, wish, clock: desk.clock.clone() };
+                TextRenderer::new(style).story(out, &story())
             }
         }
     };
@@ -106,7 +111,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ExportArgs) -> Result<u8, Sto
     let saved = if is_device { write_to(&path, write) } else { save(&path, args.force, write) };
     saved.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
-        _ => Stop::failed(format!("could not write {}: {error}", args.output.display())),
+        _ => CommandError::failed(format!("could not write {}: {error}", args.output.display())),
     })?;
     ui.say(format!("wrote {}", args.output.display()));
     Ok(exit::DONE)

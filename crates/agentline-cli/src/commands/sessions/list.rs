@@ -1,14 +1,14 @@
 //! `agentline sessions list`: lists the sessions of all agents, newest first.
 
-use super::{Among, Desk};
+use super::{SessionFilterArgs, SessionsContext};
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     render::{
         saved::{grouped, money},
         table::{Column, Table},
     },
-    stop::Stop,
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::sessions::Summary;
@@ -23,7 +23,7 @@ const SHORTEST_ID: usize = 8;
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    among: Among,
+    among: SessionFilterArgs,
     /// At most so many [default: all]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct ListArgs {
     subagents: bool,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
 /// A session in the JSON output.
@@ -43,20 +43,20 @@ struct Row<'a> {
     turns: u64,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ListArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Result<u8, CommandError> {
     let filter = desk.filter(&args.among)?.sub_agents(args.subagents);
     let mut all = desk.store.list(&filter)?;
     desk.warn_of_unreadable(ui, &filter)?;
     let lengths = id_lengths(&all);
     let total = all.len();
     all.truncate(args.limit.unwrap_or(usize::MAX));
-    if args.output == ReportOutput::Json {
+    if args.output == ReportFormat::Json {
         let rows = all.iter().map(|summary| Row { summary, turns: summary.answers });
         super::show::array(ui.out(), rows)?;
         return Ok(exit::DONE);
     }
     if all.is_empty() {
-        return Err(Stop::failed("no session was found"));
+        return Err(CommandError::failed("no session was found"));
     }
     let width = ui.width();
     let mut table = Table::new(vec![

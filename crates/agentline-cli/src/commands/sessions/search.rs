@@ -1,11 +1,11 @@
 //! `agentline sessions search`: finds words in all sessions and shows the lines around them.
 
-use super::{Among, Desk};
+use super::{SessionFilterArgs, SessionsContext};
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     render::{table::fit, words},
-    stop::Stop,
+    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{
@@ -30,7 +30,7 @@ pub(crate) struct SearchArgs {
     #[arg(short = 'e', long)]
     regex: bool,
     #[command(flatten)]
-    among: Among,
+    among: SessionFilterArgs,
     /// Lines before and after each hit
     #[arg(long, value_name = "N", default_value_t = 1)]
     around: usize,
@@ -45,10 +45,10 @@ pub(crate) struct SearchArgs {
     context: bool,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Result<u8, CommandError> {
     let case = match (args.ignore_case, args.case_sensitive) {
         (true, _) => Case::Insensitive,
         (_, true) => Case::Sensitive,
@@ -63,12 +63,12 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
     let hits: usize = found.iter().map(|result| result.hits.len()).sum();
     found.truncate(args.limit.unwrap_or(usize::MAX));
     let code = if total == 0 { exit::FAILED } else { exit::DONE };
-    if args.output == ReportOutput::Json {
+    if args.output == ReportFormat::Json {
         super::show::array(ui.out(), &found)?;
         return Ok(code);
     }
     if total == 0 {
-        return Err(Stop::failed("nothing was found"));
+        return Err(CommandError::failed("nothing was found"));
     }
     let width = ui.width();
     for (i, result) in found.iter().enumerate() {
@@ -91,7 +91,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: SearchArgs) -> Result<u8, Stop
 }
 
 /// Writes the title and metadata of a session.
-fn head(ui: &mut Ui, desk: &Desk, result: &SearchResult, width: Option<usize>) -> io::Result<()> {
+fn head(ui: &mut Ui, desk: &SessionsContext, result: &SearchResult, width: Option<usize>) -> io::Result<()> {
     let info = &result.info;
     let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
     let about = [at, info.agent.clone(), info.id.clone(), desk.project(info.project.as_deref())];

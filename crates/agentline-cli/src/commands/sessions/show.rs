@@ -1,16 +1,16 @@
 //! `agentline sessions show`: shows one session, for people or for programs. Messages are created and written one at a
 //! time.
 
-use super::{Desk, Which};
+use super::{SessionArg, SessionsContext};
 use crate::{
     exit,
-    render::saved::{Story, Style, Teller, Wish, markdown},
-    stop::Stop,
+    render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown},
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::{
-    BlockOrder, Entry, Message, SavedSession, SessionInfo, claude_messages, ledger, sessions::Found,
-    unified_message,
+    BlockOrder, Entry, Message, SavedSession, SessionInfo, claude_messages, session_usage,
+    sessions::FoundSession, unified_message,
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -19,13 +19,13 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    which: Which,
+    which: SessionArg,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
     /// The order of the blocks of a message, with `-o json`
     #[arg(long, value_name = "ORDER", default_value = "grouped")]
-    order: Order,
+    order: BlockOrderArg,
     /// Also what the agent put there for the model alone
     #[arg(long)]
     context: bool,
@@ -55,7 +55,7 @@ enum Form {
 
 /// The order of the blocks of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Order {
+pub(super) enum BlockOrderArg {
     /// Thinking, then each call with its result, then text
     #[default]
     Grouped,
@@ -63,34 +63,35 @@ pub(super) enum Order {
     Turn,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &ShowArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ShowArgs) -> Result<u8, CommandError> {
     let found = desk.find(&args.which)?;
     let (session, children) = desk.load(&found, args.subagents)?;
-    let wish = Wish { context: args.context, thinking: args.thinking, subagents: args.subagents };
-    let told = Told { desk, found: &found, session: &session, children: &children, context: args.context };
-    let story = || Story::new(&session, &children, &desk.prices);
+    let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: args.subagents };
+    let told =
+        SessionJson { desk, found: &found, session: &session, children: &children, context: args.context };
+    let story = || SessionTree::new(&session, &children, &desk.prices);
     match args.output {
         Form::Json => told.unified(ui.out(), args.order)?,
         Form::Claude => told.claude(ui.out())?,
         Form::Md => markdown(ui.out(), &story(), wish, &desk.clock)?,
         Form::Text => {
-            let style = Style {
+            let style = TextStyle {
                 colour: ui.is_coloured(),
                 short: ui.width().is_some() && !args.full,
                 live: false,
                 wish,
                 clock: desk.clock.clone(),
             };
-            Teller::new(style).story(ui.out(), &story())?;
+            TextRenderer::new(style).story(ui.out(), &story())?;
         }
     }
     Ok(exit::DONE)
 }
 
 /// Writes a session as JSON.
-pub(super) struct Told<'a> {
-    pub(super) desk: &'a Desk,
-    pub(super) found: &'a Found,
+pub(super) struct SessionJson<'a> {
+    pub(super) desk: &'a SessionsContext,
+    pub(super) found: &'a FoundSession,
     pub(super) session: &'a SavedSession,
     pub(super) children: &'a [SavedSession],
     /// Whether to include context that the agent added for the model only.
@@ -103,16 +104,16 @@ struct Head<'a> {
     #[serde(flatten)]
     info: &'a SessionInfo,
     files: Vec<&'a std::path::Path>,
-    usage: agentline::LedgerRow,
-    damage: &'a [agentline::Damage],
+    usage: agentline::UsageEntry,
+    damage: &'a [agentline::ReadError],
 }
 
-impl Told<'_> {
+impl SessionJson<'_> {
     /// Writes the `unified` view.
-    pub(super) fn unified(&self, out: &mut dyn Write, order: Order) -> io::Result<()> {
+    pub(super) fn unified(&self, out: &mut dyn Write, order: BlockOrderArg) -> io::Result<()> {
         let order = match order {
-            Order::Grouped => BlockOrder::Grouped,
-            Order::Turn => BlockOrder::Turn,
+            BlockOrderArg::Grouped => BlockOrder::Grouped,
+            BlockOrderArg::Turn => BlockOrder::Turn,
         };
         self.write(out, |info, entry, out| out.add(&unified_message(info, entry, order)))
     }
@@ -152,7 +153,7 @@ impl Told<'_> {
         files: Vec<&std::path::Path>,
         messages: &impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let usage = ledger(session, &self.desk.prices).total;
+        let usage = session_usage(session, &self.desk.prices).total;
         let head = Head { info: &session.info, files, usage, damage: &session.damage };
         write!(out, "{{\"session\":")?;
         serde_json::to_writer(&mut *out, &head)?;

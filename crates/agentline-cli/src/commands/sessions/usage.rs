@@ -1,14 +1,14 @@
 //! `agentline sessions usage`: counts tokens and costs by day, agent, model or project.
 
-use super::{Among, Desk};
+use super::{SessionFilterArgs, SessionsContext};
 use crate::{
-    args::ReportOutput,
+    args::ReportFormat,
     exit,
     render::{
         saved::{grouped, money},
         table::{Column, Table, bar},
     },
-    stop::Stop,
+    stop::CommandError,
     ui::Ui,
 };
 use agentline::sessions::{UsageBy, UsageRow};
@@ -26,13 +26,13 @@ pub(crate) struct UsageArgs {
     #[arg(long, value_name = "WHAT", default_value = "day")]
     by: By,
     #[command(flatten)]
-    among: Among,
+    among: SessionFilterArgs,
     /// What the bars show [default: tokens on a terminal, off on a pipe]
     #[arg(long, value_name = "WHAT")]
     chart: Option<Chart>,
     /// What standard output holds
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: ReportOutput,
+    output: ReportFormat,
 }
 
 /// What the rows stand for.
@@ -55,7 +55,7 @@ enum Chart {
     Off,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &UsageArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Result<u8, CommandError> {
     let (by, title) = match args.by {
         By::Day => (UsageBy::Day, "day"),
         By::Agent => (UsageBy::Agent, "agent"),
@@ -66,13 +66,13 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &UsageArgs) -> Result<u8, Stop
     let rows = desk.store.usage(&filter, by)?;
     desk.warn_of_unreadable(ui, &filter)?;
     let sum = UsageRow::sum(&rows);
-    if args.output == ReportOutput::Json {
+    if args.output == ReportFormat::Json {
         let all = serde_json::json!({ "by": title, "rows": rows, "total": sum });
         writeln!(ui.out(), "{all}")?;
         return Ok(exit::DONE);
     }
     if rows.is_empty() {
-        return Err(Stop::failed("no session was found that used a token"));
+        return Err(CommandError::failed("no session was found that used a token"));
     }
     let width = ui.width();
     let chart = args.chart.unwrap_or(if width.is_some() { Chart::Tokens } else { Chart::Off });
@@ -100,7 +100,7 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &UsageArgs) -> Result<u8, Stop
     Ok(exit::DONE)
 }
 
-fn name(desk: &Desk, by: By, row: &UsageRow) -> String {
+fn name(desk: &SessionsContext, by: By, row: &UsageRow) -> String {
     match by {
         _ if row.name.is_empty() => "(not known)".into(),
         By::Project => desk.project(Some(&row.name)),

@@ -1,13 +1,13 @@
 //! `agentline sessions watch`: follows a session while its agent works, in the format of `show`.
 
-use super::{Desk, Which};
+use super::{SessionArg, SessionsContext};
 use crate::{
     exit,
-    render::saved::{Progress, Style, Teller, Wish},
-    stop::Stop,
+    render::saved::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
+    stop::CommandError,
     ui::{Paint, Ui},
 };
-use agentline::{BlockOrder, Problem, sessions::Change, unified_message};
+use agentline::{BlockOrder, Problem, sessions::SessionChange, unified_message};
 use clap::Args;
 use std::{
     io::Write,
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
-    which: Which,
+    which: SessionArg,
     /// End when nothing was said for so many seconds [default: end on Ctrl-C]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     until_idle: Option<f64>,
@@ -30,7 +30,7 @@ pub(crate) struct WatchArgs {
     new: bool,
     /// What standard output holds: text, or with json a message a line, told again when it has grown
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    output: crate::args::ReportOutput,
+    output: crate::args::ReportFormat,
     /// Also what the agent put there for the model alone
     #[arg(long)]
     context: bool,
@@ -42,16 +42,17 @@ pub(crate) struct WatchArgs {
     full: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &WatchArgs) -> Result<u8, Stop> {
+pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Result<u8, CommandError> {
     let idle = args.until_idle.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         Problem::new("--until-idle", "is not a number of seconds").hint("write a number such as 30")
     })?;
     let found = desk.find(&args.which)?;
     let mut watch = desk.store.watch(&found)?;
-    let wish = Wish { context: args.context, thinking: args.thinking, subagents: true };
+    let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: true };
     let short = ui.width().is_some() && !args.full;
-    let style = Style { colour: ui.is_coloured(), short, live: true, wish, clock: desk.clock.clone() };
-    let mut told = Telling { teller: Teller::new(style), progress: Vec::new(), info: found.info.clone() };
+    let style = TextStyle { colour: ui.is_coloured(), short, live: true, wish, clock: desk.clock.clone() };
+    let mut told =
+        Telling { teller: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
     ui.say(format!("following {} of {}; Ctrl-C ends it", found.info.id, found.info.agent));
     let mut quiet_since = Instant::now();
     let mut is_first = true;
@@ -62,8 +63,8 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &WatchArgs) -> Result<u8, Stop
         }
         for change in changes {
             match args.output {
-                crate::args::ReportOutput::Json => told.json(ui, change, is_first && args.new, wish)?,
-                crate::args::ReportOutput::Text => told.text(ui, change, is_first && args.new, wish)?,
+                crate::args::ReportFormat::Json => told.json(ui, change, is_first && args.new, wish)?,
+                crate::args::ReportFormat::Text => told.text(ui, change, is_first && args.new, wish)?,
             }
         }
         ui.flush()?;
@@ -77,22 +78,28 @@ pub(super) fn run(ui: &mut Ui, desk: &Desk, args: &WatchArgs) -> Result<u8, Stop
 
 /// What has been shown so far.
 struct Telling {
-    teller: Teller,
+    teller: TextRenderer,
     /// How much of each entry has been shown.
-    progress: Vec<Progress>,
+    progress: Vec<EntryProgress>,
     info: agentline::SessionInfo,
 }
 
 impl Telling {
     /// Shows what is new in an entry. An `is_old` change is only recorded as shown.
-    fn text(&mut self, ui: &mut Ui, change: Change, is_old: bool, wish: Wish) -> Result<(), Stop> {
+    fn text(
+        &mut self,
+        ui: &mut Ui,
+        change: SessionChange,
+        is_old: bool,
+        wish: SessionDetail,
+    ) -> Result<(), CommandError> {
         match change {
-            Change::Added { at, entry } | Change::Grown { at, entry } => {
+            SessionChange::Added { at, entry } | SessionChange::Grown { at, entry } => {
                 if entry.context && !wish.context {
                     return Ok(());
                 }
                 if self.progress.len() <= at {
-                    self.progress.resize_with(at + 1, Progress::default);
+                    self.progress.resize_with(at + 1, EntryProgress::default);
                 }
                 if is_old {
                     self.teller.news(&mut std::io::sink(), &entry, &mut self.progress[at])?;
@@ -100,7 +107,7 @@ impl Telling {
                     self.teller.news(ui.out(), &entry, &mut self.progress[at])?;
                 }
             }
-            Change::Cut { at } => {
+            SessionChange::Cut { at } => {
                 self.progress.truncate(at);
                 if !is_old {
                     let line = ui.paint_out(Paint::Yellow, "— the session was taken back to here —");
@@ -112,10 +119,16 @@ impl Telling {
         Ok(())
     }
 
-    fn json(&mut self, ui: &mut Ui, change: Change, is_old: bool, wish: Wish) -> Result<(), Stop> {
+    fn json(
+        &mut self,
+        ui: &mut Ui,
+        change: SessionChange,
+        is_old: bool,
+        wish: SessionDetail,
+    ) -> Result<(), CommandError> {
         match change {
-            Change::Told(info) => self.info = *info,
-            Change::Added { entry, .. } | Change::Grown { entry, .. }
+            SessionChange::Told(info) => self.info = *info,
+            SessionChange::Added { entry, .. } | SessionChange::Grown { entry, .. }
                 if !is_old && (wish.context || !entry.context) =>
             {
                 let message = unified_message(&self.info, &entry, BlockOrder::Grouped);

@@ -16,11 +16,11 @@ const LONGEST_LINE: usize = 600;
 
 /// The displayed change of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct ShownChange {
     /// The path of the file.
     pub(crate) path: String,
     /// The changed places, with context.
-    pub(crate) hunks: Vec<Vec<Line>>,
+    pub(crate) hunks: Vec<Vec<DiffLine>>,
     /// The number of added lines.
     pub(crate) added: usize,
     /// The number of removed lines.
@@ -31,9 +31,9 @@ pub(crate) struct Change {
 
 /// One line of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct DiffLine {
     /// Whether the line is unchanged, added or removed.
-    pub(crate) sign: Sign,
+    pub(crate) sign: DiffSign,
     /// The line number before and after, from 1.
     pub(crate) numbers: (Option<usize>, Option<usize>),
     /// The line without its line ending.
@@ -44,7 +44,7 @@ pub(crate) struct Line {
 
 /// Whether a line is unchanged, added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub(crate) enum DiffSign {
     /// Unchanged.
     Same,
     /// Added.
@@ -53,7 +53,7 @@ pub(crate) enum Sign {
     Removed,
 }
 
-impl Sign {
+impl DiffSign {
     /// Returns the marker of a unified diff.
     pub(crate) fn mark(self) -> char {
         match self {
@@ -64,7 +64,7 @@ impl Sign {
     }
 }
 
-impl Change {
+impl ShownChange {
     /// Returns the change that an agent saved, or `None` if it is empty.
     pub(crate) fn of(diff: &SavedDiff) -> Option<Self> {
         let change = match (&diff.old, &diff.new, &diff.unified) {
@@ -92,25 +92,25 @@ impl Change {
         let ops = line_ops(gone, come);
         let mut lines = Vec::new();
         let start = head.saturating_sub(AROUND);
-        lines.extend((start..head).map(|i| Line::new(Sign::Same, (Some(i), Some(i)), old[i])));
+        lines.extend((start..head).map(|i| DiffLine::new(DiffSign::Same, (Some(i), Some(i)), old[i])));
         for op in ops {
             let (olds, news) = (op.old_range(), op.new_range());
-            let old_line = |i: usize| Line::new(Sign::Removed, (Some(head + i), None), gone[i]);
-            let new_line = |i: usize| Line::new(Sign::Added, (None, Some(head + i)), come[i]);
+            let old_line = |i: usize| DiffLine::new(DiffSign::Removed, (Some(head + i), None), gone[i]);
+            let new_line = |i: usize| DiffLine::new(DiffSign::Added, (None, Some(head + i)), come[i]);
             if let DiffOp::Equal { .. } = op {
-                let same = |(i, k)| Line::new(Sign::Same, (Some(head + i), Some(head + k)), gone[i]);
+                let same = |(i, k)| DiffLine::new(DiffSign::Same, (Some(head + i), Some(head + k)), gone[i]);
                 lines.extend(olds.zip(news).map(same));
                 continue;
             }
-            let mut removed: Vec<Line> = olds.map(old_line).collect();
-            let mut added: Vec<Line> = news.map(new_line).collect();
+            let mut removed: Vec<DiffLine> = olds.map(old_line).collect();
+            let mut added: Vec<DiffLine> = news.map(new_line).collect();
             mark_all(&mut removed, &mut added);
             lines.append(&mut removed);
             lines.append(&mut added);
         }
         let (olds, news) = (old.len() - tail, new.len() - tail);
         let after = (0..tail.min(AROUND)).map(|i| (olds + i, news + i));
-        lines.extend(after.map(|(i, k)| Line::new(Sign::Same, (Some(i), Some(k)), old[i])));
+        lines.extend(after.map(|(i, k)| DiffLine::new(DiffSign::Same, (Some(i), Some(k)), old[i])));
         change.take(lines);
         change
     }
@@ -119,7 +119,7 @@ impl Change {
     fn read(unified: &str) -> Self {
         let mut change = Self::default();
         let (mut old, mut new) = (None, None);
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<DiffLine> = Vec::new();
         let is_head = |line: &str| {
             ["--- ", "+++ ", "Index: ", "====", "diff ", "index ", "\\ "].iter().any(|h| line.starts_with(h))
         };
@@ -138,13 +138,13 @@ impl Change {
             };
             let (sign, numbers, rest) = match text.split_at_checked(1) {
                 _ if text.starts_with("\\ ") || (!is_inside && is_head(text)) => continue,
-                Some(("+", rest)) => (Sign::Added, (None, next(&mut new)), rest),
-                Some(("-", rest)) => (Sign::Removed, (next(&mut old), None), rest),
-                Some((" ", rest)) => (Sign::Same, (next(&mut old), next(&mut new)), rest),
-                None => (Sign::Same, (next(&mut old), next(&mut new)), text),
+                Some(("+", rest)) => (DiffSign::Added, (None, next(&mut new)), rest),
+                Some(("-", rest)) => (DiffSign::Removed, (next(&mut old), None), rest),
+                Some((" ", rest)) => (DiffSign::Same, (next(&mut old), next(&mut new)), rest),
+                None => (DiffSign::Same, (next(&mut old), next(&mut new)), text),
                 Some(_) => continue,
             };
-            lines.push(Line::new(sign, numbers, rest));
+            lines.push(DiffLine::new(sign, numbers, rest));
         }
         change.take(lines);
         for hunk in &mut change.hunks {
@@ -154,10 +154,10 @@ impl Change {
     }
 
     /// Adds lines as hunks, without those far from any change.
-    fn take(&mut self, lines: Vec<Line>) {
+    fn take(&mut self, lines: Vec<DiffLine>) {
         let near: Vec<bool> = {
             let mut near = vec![false; lines.len()];
-            let changed = lines.iter().enumerate().filter(|(_, line)| line.sign != Sign::Same);
+            let changed = lines.iter().enumerate().filter(|(_, line)| line.sign != DiffSign::Same);
             for (i, _) in changed {
                 near[i.saturating_sub(AROUND)..(i + AROUND + 1).min(lines.len())].fill(true);
             }
@@ -166,8 +166,8 @@ impl Change {
         let mut hunk = Vec::new();
         for (line, near) in lines.into_iter().zip(near) {
             if near {
-                self.added += usize::from(line.sign == Sign::Added);
-                self.removed += usize::from(line.sign == Sign::Removed);
+                self.added += usize::from(line.sign == DiffSign::Added);
+                self.removed += usize::from(line.sign == DiffSign::Removed);
                 hunk.push(line);
             } else if !hunk.is_empty() {
                 self.hunks.push(std::mem::take(&mut hunk));
@@ -252,9 +252,9 @@ fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     row
 }
 
-impl Line {
+impl DiffLine {
     /// Creates a line from line numbers that start at 0.
-    fn new(sign: Sign, numbers: (Option<usize>, Option<usize>), text: &str) -> Self {
+    fn new(sign: DiffSign, numbers: (Option<usize>, Option<usize>), text: &str) -> Self {
         let from_one = |n: Option<usize>| n.map(|n| n + 1);
         let numbers = (from_one(numbers.0), from_one(numbers.1));
         Self { sign, numbers, text: text.to_owned(), marks: Vec::new() }
@@ -271,12 +271,12 @@ fn hunk_start(line: &str) -> Option<(usize, usize)> {
 }
 
 /// Marks the differences within adjacent removed and added lines.
-fn mark_runs(lines: &mut [Line]) {
+fn mark_runs(lines: &mut [DiffLine]) {
     let mut from = 0;
     while from < lines.len() {
-        let run = |at: usize, sign: Sign| lines[at..].iter().take_while(|line| line.sign == sign).count();
-        let removed = run(from, Sign::Removed);
-        let added = run(from + removed, Sign::Added);
+        let run = |at: usize, sign: DiffSign| lines[at..].iter().take_while(|line| line.sign == sign).count();
+        let removed = run(from, DiffSign::Removed);
+        let added = run(from + removed, DiffSign::Added);
         let (before, after) = lines[from..from + removed + added].split_at_mut(removed);
         mark_all(before, after);
         from += (removed + added).max(1);
@@ -284,14 +284,14 @@ fn mark_runs(lines: &mut [Line]) {
 }
 
 /// Marks the differences if there are as many added as removed lines, so that each has a counterpart.
-fn mark_all(removed: &mut [Line], added: &mut [Line]) {
+fn mark_all(removed: &mut [DiffLine], added: &mut [DiffLine]) {
     if removed.len() == added.len() {
         removed.iter_mut().zip(added).for_each(|(old, new)| mark(old, new));
     }
 }
 
 /// Marks the words that differ, unless the lines have too little in common.
-fn mark(old: &mut Line, new: &mut Line) {
+fn mark(old: &mut DiffLine, new: &mut DiffLine) {
     if old.text.len().max(new.text.len()) > LONGEST_LINE {
         return;
     }
@@ -347,8 +347,8 @@ mod tests {
     use super::*;
 
     /// Formats a change as lines, with differences in brackets.
-    fn shown(change: &Change) -> Vec<String> {
-        let line = |line: &Line| {
+    fn shown(change: &ShownChange) -> Vec<String> {
+        let line = |line: &DiffLine| {
             let mut text = line.text.clone();
             for mark in line.marks.iter().rev() {
                 text.insert(mark.end, ']');
@@ -366,7 +366,7 @@ mod tests {
     fn lines_around_a_change_are_shown_with_it_and_words_are_marked() {
         let old = "1\n2\n3\n4\nlet a = b + 1;\n6\n7\n8\n9\n10\n11\n12\n13\n14\n";
         let new = old.replace("a = b", "a = c").replace("13\n", "");
-        let change = Change::between(old, &new);
+        let change = ShownChange::between(old, &new);
         assert_eq!(
             shown(&change),
             [
@@ -387,13 +387,13 @@ mod tests {
             ]
         );
         assert_eq!((change.added, change.removed), (1, 2));
-        assert!(Change::between(old, old).hunks.is_empty());
+        assert!(ShownChange::between(old, old).hunks.is_empty());
     }
 
     #[test]
     fn a_new_file_and_one_that_is_emptied() {
-        assert_eq!(shown(&Change::between("", "a\nb")), ["1+a", "2+b"]);
-        assert_eq!(shown(&Change::between("a\n", "")), ["1-a"]);
+        assert_eq!(shown(&ShownChange::between("", "a\nb")), ["1+a", "2+b"]);
+        assert_eq!(shown(&ShownChange::between("a\n", "")), ["1-a"]);
     }
 
     #[test]
@@ -401,7 +401,7 @@ mod tests {
         let unified = "--- a/x\n+++ b/x\n@@ -4,3 +4,3 @@ fn\n same\n-old way\n+new way\n--- gone\n\\ No newline\n@@ -20 +20 @@\n+x";
         let mut diff = SavedDiff::default();
         (diff.unified, diff.path) = (Some(unified.into()), "x".into());
-        let change = Change::of(&diff).unwrap();
+        let change = ShownChange::of(&diff).unwrap();
         assert_eq!(shown(&change), ["4 same", "5-[old] way", "5+[new] way", "6--- gone", "…", "20+x"]);
         assert_eq!((change.added, change.removed, &*change.path), (2, 2, "x"));
     }
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn texts_with_nothing_in_common_take_no_time() {
         let text = |word: &str| (0..60_000).map(|i| format!("{word}{i}\n")).collect::<String>();
-        let change = Change::between(&text("a"), &text("b"));
+        let change = ShownChange::between(&text("a"), &text("b"));
         assert_eq!((change.added, change.removed), (60_000, 60_000));
     }
 
@@ -417,7 +417,7 @@ mod tests {
     fn long_texts_are_compared_between_lines_that_both_have_once() {
         let old: String = (0..5_000).map(|i| format!("line {i}\n")).collect();
         let new = old.replace("line 10\n", "line ten\n").replace("line 4000\n", "line 4000\nand one more\n");
-        let change = Change::between(&old, &new);
+        let change = ShownChange::between(&old, &new);
         assert_eq!((change.added, change.removed, change.hunks.len()), (2, 1, 2));
     }
 
@@ -435,7 +435,7 @@ mod tests {
         for texts in [turned, doubled, signs] {
             let time = |lines: usize| {
                 let ((old, new), begun) = (texts(lines), std::time::Instant::now());
-                assert!(!Change::between(&old, &new).hunks.is_empty());
+                assert!(!ShownChange::between(&old, &new).hunks.is_empty());
                 begun.elapsed()
             };
             let fits = (0..5).any(|_| time(16_000) < time(4_000) * 8 + std::time::Duration::from_millis(20));
@@ -454,9 +454,9 @@ mod tests {
                 .collect();
             for old in &texts {
                 for new in &texts {
-                    let change = Change::between(old, new);
+                    let change = ShownChange::between(old, new);
                     let lines = change.hunks.iter().flatten();
-                    let came = lines.filter(|line| line.sign != Sign::Removed);
+                    let came = lines.filter(|line| line.sign != DiffSign::Removed);
                     let text: String = came.map(|line| format!("{}\n", line.text)).collect();
                     assert_eq!(text, if old == new { "" } else { new }, "{old:?} {new:?}");
                 }

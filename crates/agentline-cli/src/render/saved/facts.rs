@@ -1,6 +1,6 @@
 //! Counts about a session, and the formatting of numbers.
 
-use super::Story;
+use super::SessionTree;
 use crate::render::words;
 use agentline::{Entry, Role, SavedSession};
 
@@ -9,7 +9,7 @@ const LONGEST_TITLE: usize = 120;
 
 /// Counts about a session, including its sub-agents.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SessionFigures {
     /// The number of prompts.
     pub(crate) prompts: usize,
     /// The number of answers.
@@ -24,8 +24,8 @@ pub(crate) struct Facts {
     pub(crate) subagents: usize,
 }
 
-impl Facts {
-    pub(crate) fn of(story: &Story<'_>) -> Self {
+impl SessionFigures {
+    pub(crate) fn of(story: &SessionTree<'_>) -> Self {
         let mut facts = Self::default();
         for entry in story.session.loaded_entries() {
             facts.prompts += usize::from(entry.is_prompt());
@@ -87,7 +87,7 @@ pub(crate) fn money(usd: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::Part;
+    use agentline::EntryPart;
 
     #[test]
     fn numbers_are_easy_to_read() {
@@ -101,7 +101,7 @@ mod tests {
         let mut session = SavedSession::default();
         assert_eq!(title(&session), "(nothing was asked)");
         let mut prompt = Entry::new("1", Role::User);
-        prompt.parts.push(Part::text("\n  fix\u{1b}[2J it\nnow"));
+        prompt.parts.push(EntryPart::text("\n  fix\u{1b}[2J it\nnow"));
         session.entries.push(prompt);
         assert_eq!(title(&session), "fix[2J it");
         session.info.title = Some("Fix".into());

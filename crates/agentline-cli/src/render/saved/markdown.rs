@@ -1,24 +1,29 @@
 //! Renders a saved session as Markdown for GitHub. No content can break its fences or `<details>` blocks.
 
 use super::{
-    Facts, Piece, Story, Wish,
-    diff::Change,
+    SessionDetail, SessionFigures, SessionPiece, SessionTree,
+    diff::ShownChange,
     facts::{grouped, money, title},
     text::{about_media, counted, spent},
-    tool::{self, Shown},
+    tool::{self, ShownCall},
 };
-use crate::{render::words, when::Clock};
-use agentline::{Entry, Part, Role, SavedTool, ToolStatus};
+use crate::{render::words, when::TimeFormat};
+use agentline::{Entry, EntryPart, Role, SavedTool, ToolStatus};
 use std::{
     borrow::Cow,
     io::{self, Write},
 };
 
 /// Writes a session as Markdown.
-pub(crate) fn markdown(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock: &Clock) -> io::Result<()> {
+pub(crate) fn markdown(
+    out: &mut dyn Write,
+    story: &SessionTree<'_>,
+    wish: SessionDetail,
+    clock: &TimeFormat,
+) -> io::Result<()> {
     let info = &story.session.info;
     writeln!(out, "# {}\n", line(&title(story.session)))?;
-    let facts = Facts::of(story);
+    let facts = SessionFigures::of(story);
     let version = info.agent_version.as_deref().unwrap_or_default();
     let mut rows = vec![("agent", format!("{} {version}", info.agent).trim().to_owned())];
     rows.push(("session", info.id.clone()));
@@ -37,9 +42,9 @@ pub(crate) fn markdown(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock
     }
     for piece in story.pieces(wish) {
         match piece {
-            Piece::Entry(entry) => self::entry(out, entry, wish, clock)?,
-            Piece::Aside(entries) => aside(out, "Sub-agent", entries, wish, clock)?,
-            Piece::Child(child) => {
+            SessionPiece::Entry(entry) => self::entry(out, entry, wish, clock)?,
+            SessionPiece::Aside(entries) => aside(out, "Sub-agent", entries, wish, clock)?,
+            SessionPiece::Child(child) => {
                 aside(out, &format!("Sub-agent: {}", title(child)), &child.entries, wish, clock)?;
             }
         }
@@ -51,16 +56,22 @@ pub(crate) fn markdown(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock
     Ok(())
 }
 
-fn aside(out: &mut dyn Write, name: &str, entries: &[Entry], wish: Wish, clock: &Clock) -> io::Result<()> {
+fn aside(
+    out: &mut dyn Write,
+    name: &str,
+    entries: &[Entry],
+    wish: SessionDetail,
+    clock: &TimeFormat,
+) -> io::Result<()> {
     writeln!(out, "\n<details><summary>{}</summary>", tagless(name))?;
     let mut told = entries.iter().filter(|entry| wish.context || !entry.context);
     told.try_for_each(|entry| self::entry(out, entry, wish, clock))?;
     writeln!(out, "\n</details>")
 }
 
-fn entry(out: &mut dyn Write, entry: &Entry, wish: Wish, clock: &Clock) -> io::Result<()> {
+fn entry(out: &mut dyn Write, entry: &Entry, wish: SessionDetail, clock: &TimeFormat) -> io::Result<()> {
     let entry = entry.loaded();
-    let is_told = |part: &&Part| wish.thinking || !matches!(part, Part::Thinking { .. });
+    let is_told = |part: &&EntryPart| wish.thinking || !matches!(part, EntryPart::Thinking { .. });
     let mut parts = entry.parts.iter().filter(is_told).peekable();
     if parts.peek().is_none() {
         return Ok(());
@@ -76,18 +87,18 @@ fn entry(out: &mut dyn Write, entry: &Entry, wish: Wish, clock: &Clock) -> io::R
     writeln!(out, "\n### {}", about.join(" · "))?;
     for part in parts {
         match part {
-            Part::Text { text } if entry.role == Role::Assistant => writeln!(out, "\n{}", closed(text))?,
-            Part::Text { text } => {
+            EntryPart::Text { text } if entry.role == Role::Assistant => writeln!(out, "\n{}", closed(text))?,
+            EntryPart::Text { text } => {
                 writeln!(out)?;
                 closed(text).lines().try_for_each(|line| writeln!(out, "> {line}"))?;
             }
-            Part::Thinking { text, .. } => {
+            EntryPart::Thinking { text, .. } => {
                 writeln!(out, "\n<details><summary>Thinking</summary>")?;
                 fenced(out, "text", text)?;
                 writeln!(out, "\n</details>")?;
             }
-            Part::Tool(tool) => self::tool(out, tool)?,
-            Part::Media(media) => writeln!(out, "\n*{}*", line(&about_media(media)))?,
+            EntryPart::Tool(tool) => self::tool(out, tool)?,
+            EntryPart::Media(media) => writeln!(out, "\n*{}*", line(&about_media(media)))?,
             _ => {}
         }
     }
@@ -98,7 +109,7 @@ fn entry(out: &mut dyn Write, entry: &Entry, wish: Wish, clock: &Clock) -> io::R
 }
 
 fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
-    let shown = Shown::of(tool);
+    let shown = ShownCall::of(tool);
     let sign = match shown.status {
         Some(ToolStatus::Ok) => "✓",
         Some(ToolStatus::Error) => "✗",
@@ -130,8 +141,8 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
 }
 
 /// Formats a change as a unified diff.
-fn unified(change: &Change) -> String {
-    let hunk = |hunk: &Vec<super::diff::Line>| {
+fn unified(change: &ShownChange) -> String {
+    let hunk = |hunk: &Vec<super::diff::DiffLine>| {
         let lines = hunk.iter().map(|line| format!("{}{}\n", line.sign.mark(), line.text));
         lines.collect::<String>()
     };
@@ -223,10 +234,10 @@ mod tests {
     #[test]
     fn a_session_reads_well_on_github() {
         let (session, children) = sample::session();
-        let story = Story::new(&session, &children, &PriceTable::default());
+        let story = SessionTree::new(&session, &children, &PriceTable::default());
         let mut out = Vec::new();
-        let wish = Wish { context: false, thinking: true, subagents: true };
-        markdown(&mut out, &story, wish, &Clock::utc()).unwrap();
+        let wish = SessionDetail { context: false, thinking: true, subagents: true };
+        markdown(&mut out, &story, wish, &TimeFormat::utc()).unwrap();
         sample::same("sample.md", &String::from_utf8(out).unwrap());
     }
 

@@ -10,15 +10,15 @@ mod escape;
 mod prose;
 
 use super::{
-    Facts, Piece, Story, Wish,
+    SessionDetail, SessionFigures, SessionPiece, SessionTree,
     facts::{grouped, money, title},
     text::{about_media, counted, spent},
-    tool::{self, Shown},
+    tool::{self, ShownCall},
 };
-use crate::{render::words, when::Clock};
-use agentline::{Entry, Media, Millis, Part, Role, SavedTool, ToolStatus};
+use crate::{render::words, when::TimeFormat};
+use agentline::{Entry, EntryPart, Media, Millis, Role, SavedTool, ToolStatus};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use chart::Turn;
+use chart::ChartTurn;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
@@ -30,8 +30,13 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const OPEN_LINES: usize = 60;
 
 /// Writes a session as a page.
-pub(crate) fn page(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock: &Clock) -> io::Result<()> {
-    let pieces: Vec<Piece<'_>> = story.pieces(wish).collect();
+pub(crate) fn page(
+    out: &mut dyn Write,
+    story: &SessionTree<'_>,
+    wish: SessionDetail,
+    clock: &TimeFormat,
+) -> io::Result<()> {
+    let pieces: Vec<SessionPiece<'_>> = story.pieces(wish).collect();
     let mut page = Page { out, wish, clock, entries: 0, day: None, is_aside: false };
     page.head(&title(story.session))?;
     page.bar()?;
@@ -49,8 +54,8 @@ pub(crate) fn page(out: &mut dyn Write, story: &Story<'_>, wish: Wish, clock: &C
 /// A page that is being written.
 struct Page<'a> {
     out: &'a mut dyn Write,
-    wish: Wish,
-    clock: &'a Clock,
+    wish: SessionDetail,
+    clock: &'a TimeFormat,
     /// The number of entries written.
     entries: usize,
     /// The day of the last entry.
@@ -92,9 +97,9 @@ impl Page<'_> {
     }
 
     /// Writes the title, metadata and numbers of the session.
-    fn cover(&mut self, story: &Story<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
+    fn cover(&mut self, story: &SessionTree<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
         let info = &story.session.info;
-        let facts = Facts::of(story);
+        let facts = SessionFigures::of(story);
         write!(self.out, "<section class=cover id=top><h1 dir=auto>")?;
         escape::text(self.out, &title(story.session))?;
         write!(self.out, "</h1><p class=about><span class=agent>")?;
@@ -135,8 +140,8 @@ impl Page<'_> {
         writeln!(self.out, "</dl>")?;
         self.damage(story)?;
         let tokens = |entry: &Entry| entry.usage.filter(|tokens| tokens.sum() > 0);
-        let turn = |(entry, said): &(usize, &Entry)| Some(Turn { entry: *entry, tokens: tokens(said)? });
-        let turns: Vec<Turn> = entries.iter().filter_map(turn).collect();
+        let turn = |(entry, said): &(usize, &Entry)| Some(ChartTurn { entry: *entry, tokens: tokens(said)? });
+        let turns: Vec<ChartTurn> = entries.iter().filter_map(turn).collect();
         chart::chart(self.out, &turns)?;
         writeln!(self.out, "</section>")
     }
@@ -152,7 +157,7 @@ impl Page<'_> {
         writeln!(self.out, "</dd></div>")
     }
 
-    fn damage(&mut self, story: &Story<'_>) -> io::Result<()> {
+    fn damage(&mut self, story: &SessionTree<'_>) -> io::Result<()> {
         let damage = &story.session.damage;
         if damage.is_empty() {
             return Ok(());
@@ -172,7 +177,7 @@ impl Page<'_> {
 
     /// Returns whether an entry has anything to show.
     fn tells(&self, entry: &Entry) -> bool {
-        let is_told = |part: &Part| self.wish.thinking || !matches!(part, Part::Thinking { .. });
+        let is_told = |part: &EntryPart| self.wish.thinking || !matches!(part, EntryPart::Thinking { .. });
         (self.wish.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
     }
 
@@ -182,17 +187,17 @@ impl Page<'_> {
     }
 
     /// Returns the entries of the session itself, with their numbers for links.
-    fn numbered<'e>(&self, pieces: &[Piece<'e>]) -> Vec<(usize, &'e Entry)> {
+    fn numbered<'e>(&self, pieces: &[SessionPiece<'e>]) -> Vec<(usize, &'e Entry)> {
         let (mut entries, mut number) = (Vec::new(), 0);
         for piece in pieces {
             number += match piece {
-                Piece::Entry(entry) if self.tells(entry) => {
+                SessionPiece::Entry(entry) if self.tells(entry) => {
                     entries.push((number, *entry));
                     1
                 }
-                Piece::Entry(_) => 0,
-                Piece::Aside(entries) => self.count(entries),
-                Piece::Child(child) => self.count(&child.entries),
+                SessionPiece::Entry(_) => 0,
+                SessionPiece::Aside(entries) => self.count(entries),
+                SessionPiece::Child(child) => self.count(&child.entries),
             };
         }
         entries
@@ -211,11 +216,11 @@ impl Page<'_> {
         writeln!(self.out, "</ol></nav>")
     }
 
-    fn piece(&mut self, piece: &Piece<'_>) -> io::Result<()> {
+    fn piece(&mut self, piece: &SessionPiece<'_>) -> io::Result<()> {
         match piece {
-            Piece::Entry(entry) => self.entry(entry),
-            Piece::Aside(entries) => self.aside("", entries),
-            Piece::Child(child) => self.aside(&title(child), &child.entries),
+            SessionPiece::Entry(entry) => self.entry(entry),
+            SessionPiece::Aside(entries) => self.aside("", entries),
+            SessionPiece::Child(child) => self.aside(&title(child), &child.entries),
         }
     }
 
@@ -280,21 +285,21 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn part(&mut self, part: &Part, entry: &Entry) -> io::Result<()> {
+    fn part(&mut self, part: &EntryPart, entry: &Entry) -> io::Result<()> {
         match part {
-            Part::Text { text } if entry.role == Role::Assistant => {
+            EntryPart::Text { text } if entry.role == Role::Assistant => {
                 write!(self.out, "<div class=prose>")?;
                 prose::prose(self.out, text)?;
                 writeln!(self.out, "</div>")
             }
-            Part::Text { text } => {
+            EntryPart::Text { text } => {
                 write!(self.out, "<div class=said dir=auto>")?;
                 escape::text(self.out, text.trim_end())?;
                 writeln!(self.out, "</div>")
             }
-            Part::Thinking { text, .. } if self.wish.thinking => self.thinking(text),
-            Part::Tool(tool) => self.tool(tool),
-            Part::Media(media) => self.media(media),
+            EntryPart::Thinking { text, .. } if self.wish.thinking => self.thinking(text),
+            EntryPart::Tool(tool) => self.tool(tool),
+            EntryPart::Media(media) => self.media(media),
             _ => Ok(()),
         }
     }
@@ -309,7 +314,7 @@ impl Page<'_> {
     }
 
     fn tool(&mut self, tool: &SavedTool) -> io::Result<()> {
-        let shown = Shown::of(tool);
+        let shown = ShownCall::of(tool);
         let class = match shown.status {
             Some(ToolStatus::Ok) => "ok",
             Some(ToolStatus::Error) => "bad",
@@ -376,7 +381,7 @@ impl Page<'_> {
         }
     }
 
-    fn foot(&mut self, story: &Story<'_>) -> io::Result<()> {
+    fn foot(&mut self, story: &SessionTree<'_>) -> io::Result<()> {
         write!(self.out, "<footer>Session <code>")?;
         escape::text(self.out, &story.session.info.id)?;
         writeln!(self.out, "</code>. This page needs no network and sends nothing.</footer>")?;
@@ -398,10 +403,10 @@ mod tests {
 
     fn written() -> String {
         let (session, children) = sample::session();
-        let story = Story::new(&session, &children, &PriceTable::default());
-        let wish = Wish { context: true, thinking: true, subagents: true };
+        let story = SessionTree::new(&session, &children, &PriceTable::default());
+        let wish = SessionDetail { context: true, thinking: true, subagents: true };
         let mut out = Vec::new();
-        page(&mut out, &story, wish, &Clock::utc()).unwrap();
+        page(&mut out, &story, wish, &TimeFormat::utc()).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -444,10 +449,10 @@ mod tests {
     fn an_image_is_shown_only_where_it_can_do_no_harm() {
         let shown = |mime_type: &str, data: &str| {
             let mut out = Vec::new();
-            let clock = Clock::utc();
+            let clock = TimeFormat::utc();
             let mut page = Page {
                 out: &mut out,
-                wish: Wish::default(),
+                wish: SessionDetail::default(),
                 clock: &clock,
                 entries: 0,
                 day: None,

@@ -2,8 +2,8 @@
 #![cfg(test)]
 
 use agentline::{
-    Damage, Entry, Media, Part, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Tokens, ToolKind,
-    ToolStatus, ToolUse,
+    Entry, EntryPart, Media, ReadError, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Tokens,
+    ToolKind, ToolStatus, ToolUse,
 };
 
 /// Text that must always be escaped.
@@ -25,28 +25,29 @@ pub(crate) fn session() -> (SavedSession, Vec<SavedSession>) {
     info.cost_usd = Some(0.0123);
     info.started = Some(START);
     info.updated = Some(START + 95_000);
-    let mut context = entry("c", Role::User, 0, vec![Part::text("<session_context>today</session_context>")]);
+    let mut context =
+        entry("c", Role::User, 0, vec![EntryPart::text("<session_context>today</session_context>")]);
     context.context = true;
     let mut answer = entry("b", Role::Assistant, 3, answer());
     (answer.model, answer.usage) = (Some("gemini-2.5-pro".into()), Some(tokens(4000, 300, 3000, 120)));
-    let mut last = entry("d", Role::Assistant, 90, vec![Part::text("All done:\n\n- primes\n- tests\n")]);
+    let mut last = entry("d", Role::Assistant, 90, vec![EntryPart::text("All done:\n\n- primes\n- tests\n")]);
     (last.model, last.usage) = (Some("gemini-2.5-pro".into()), Some(tokens(5200, 40, 4100, 0)));
     session.entries = vec![
         context,
-        entry("a", Role::User, 1, vec![Part::text("Write primes.py\nand test it"), image()]),
+        entry("a", Role::User, 1, vec![EntryPart::text("Write primes.py\nand test it"), image()]),
         answer,
-        entry("n", Role::System, 60, vec![Part::text("Request was retried")]),
-        entry("h", Role::User, 80, vec![Part::text(HOSTILE)]),
+        entry("n", Role::System, 60, vec![EntryPart::text("Request was retried")]),
+        entry("h", Role::User, 80, vec![EntryPart::text(HOSTILE)]),
         last,
     ];
-    session.damage.push(Damage::new(Some(7), "not JSON"));
+    session.damage.push(ReadError::new(Some(7), "not JSON"));
     let mut child = SavedSession::default();
     child.info.id = "sub-1".into();
     child.info.title = Some("Find the callers".into());
     child.info.started = Some(START + 20_000);
     child.entries = vec![
-        entry("s1", Role::User, 20, vec![Part::text("find the callers")]),
-        entry("s2", Role::Assistant, 30, vec![Part::text("none")]),
+        entry("s1", Role::User, 20, vec![EntryPart::text("find the callers")]),
+        entry("s2", Role::Assistant, 30, vec![EntryPart::text("none")]),
     ];
     (session, vec![child])
 }
@@ -63,7 +64,7 @@ pub(crate) fn same(file: &str, told: &str) {
 
 const START: u64 = 1_794_747_840_000;
 
-fn entry(id: &str, role: Role, seconds: u64, parts: Vec<Part>) -> Entry {
+fn entry(id: &str, role: Role, seconds: u64, parts: Vec<EntryPart>) -> Entry {
     let mut entry = Entry::new(id, role);
     entry.timestamp = Some(START + seconds * 1000);
     entry.parts = parts;
@@ -80,11 +81,11 @@ fn tokens(input: u64, output: u64, cached: u64, thoughts: u64) -> Tokens {
     }
 }
 
-fn image() -> Part {
-    Part::Media(Media::new("image/png", Some(PIXEL.into()), None))
+fn image() -> EntryPart {
+    EntryPart::Media(Media::new("image/png", Some(PIXEL.into()), None))
 }
 
-fn answer() -> Vec<Part> {
+fn answer() -> Vec<EntryPart> {
     let lines: String = (1..=30).map(|n| format!("line {n}\n")).collect();
     let mut edit = tool("Edit", ToolKind::Edit, r#"{"file_path":"primes.py"}"#, ToolStatus::Ok, "edited");
     let mut diff = SavedDiff::default();
@@ -94,11 +95,11 @@ fn answer() -> Vec<Part> {
     edit.diff = Some(diff);
     let shell = |command: &str| serde_json::json!({"command": command}).to_string();
     vec![
-        Part::thinking("Plan: a sieve\nis best"),
-        Part::text(
+        EntryPart::thinking("Plan: a sieve\nis best"),
+        EntryPart::text(
             "I will **write** it with `sieve`:\n\n```python\ndef primes(n): # all\n    return \"2\"\n```",
         ),
-        Part::Tool(Box::new(edit)),
+        EntryPart::Tool(Box::new(edit)),
         tool("Bash", ToolKind::Shell, &shell("python primes.py"), ToolStatus::Ok, &lines).into_part(),
         tool("Bash", ToolKind::Shell, &shell("rm -rf /"), ToolStatus::Denied, "refused by policy")
             .into_part(),
@@ -118,11 +119,11 @@ fn tool(name: &str, kind: ToolKind, input: &str, status: ToolStatus, output: &st
 }
 
 trait IntoPart {
-    fn into_part(self) -> Part;
+    fn into_part(self) -> EntryPart;
 }
 
 impl IntoPart for SavedTool {
-    fn into_part(self) -> Part {
-        Part::Tool(Box::new(self))
+    fn into_part(self) -> EntryPart {
+        EntryPart::Tool(Box::new(self))
     }
 }

@@ -1,17 +1,17 @@
 //! Renders a saved session as text: messages, tool calls and changes.
 
 use super::{
-    Facts, Piece, Story, Wish,
-    diff::{Change, Line, Sign},
+    SessionDetail, SessionFigures, SessionPiece, SessionTree,
+    diff::{DiffLine, DiffSign, ShownChange},
     facts::{grouped, money, title},
-    tool::{self, Shown},
+    tool::{self, ShownCall},
 };
 use crate::{
     render::words,
     ui::{Paint, painted},
-    when::Clock,
+    when::TimeFormat,
 };
-use agentline::{Entry, Media, Part, Role, SavedSession, SavedTool, Tokens, ToolStatus};
+use agentline::{Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus};
 use std::io::{self, Write};
 
 /// The number of lines at the beginning of a shortened output.
@@ -21,7 +21,7 @@ const TAIL: usize = 4;
 
 /// The options of the text format.
 #[derive(Clone, Debug)]
-pub(crate) struct Style {
+pub(crate) struct TextStyle {
     /// Whether to use colours.
     pub(crate) colour: bool,
     /// Whether to shorten long outputs.
@@ -29,49 +29,49 @@ pub(crate) struct Style {
     /// Whether the session is in progress, so that a call without a result is not finished.
     pub(crate) live: bool,
     /// What to show besides prompts and answers.
-    pub(crate) wish: Wish,
+    pub(crate) wish: SessionDetail,
     /// The clock that formats times.
-    pub(crate) clock: Clock,
+    pub(crate) clock: TimeFormat,
 }
 
 /// Writes sessions entry by entry.
 #[derive(Debug)]
-pub(crate) struct Teller {
-    style: Style,
+pub(crate) struct TextRenderer {
+    style: TextStyle,
     /// The prefix of every line, which indents the work of sub-agents.
     margin: String,
 }
 
 /// How much of an entry has been shown, because a followed session grows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct EntryProgress {
     headed: bool,
     /// The size of each part that has been shown.
     parts: Vec<usize>,
 }
 
 /// Returns the size of a part, which changes when the part grows.
-fn size_of(part: &Part) -> usize {
+fn size_of(part: &EntryPart) -> usize {
     match part {
-        Part::Text { text } | Part::Thinking { text, .. } => text.len(),
-        Part::Tool(tool) => 1 + usize::from(tool.result.is_some()),
+        EntryPart::Text { text } | EntryPart::Thinking { text, .. } => text.len(),
+        EntryPart::Tool(tool) => 1 + usize::from(tool.result.is_some()),
         _ => 1,
     }
 }
 
-impl Teller {
-    pub(crate) fn new(style: Style) -> Self {
+impl TextRenderer {
+    pub(crate) fn new(style: TextStyle) -> Self {
         Self { style, margin: String::new() }
     }
 
     /// Writes a complete session.
-    pub(crate) fn story(&mut self, out: &mut dyn Write, story: &Story<'_>) -> io::Result<()> {
+    pub(crate) fn story(&mut self, out: &mut dyn Write, story: &SessionTree<'_>) -> io::Result<()> {
         self.head(out, story)?;
         for piece in story.pieces(self.style.wish) {
             match piece {
-                Piece::Entry(entry) => self.entry(out, entry)?,
-                Piece::Aside(entries) => self.aside(out, "sub-agent", entries)?,
-                Piece::Child(child) => {
+                SessionPiece::Entry(entry) => self.entry(out, entry)?,
+                SessionPiece::Aside(entries) => self.aside(out, "sub-agent", entries)?,
+                SessionPiece::Child(child) => {
                     let name = format!("sub-agent {} · {}", child.info.id, title(child));
                     self.aside(out, &name, &child.entries)?;
                 }
@@ -81,9 +81,9 @@ impl Teller {
     }
 
     /// Writes the title, metadata and numbers of a session.
-    pub(crate) fn head(&self, out: &mut dyn Write, story: &Story<'_>) -> io::Result<()> {
+    pub(crate) fn head(&self, out: &mut dyn Write, story: &SessionTree<'_>) -> io::Result<()> {
         let info = &story.session.info;
-        let facts = Facts::of(story);
+        let facts = SessionFigures::of(story);
         writeln!(out, "{}", self.paint(Paint::Bold, &title(story.session)))?;
         let agent = match &info.agent_version {
             Some(version) => format!("{} {version}", info.agent),
@@ -134,14 +134,19 @@ impl Teller {
 
     /// Writes one entry.
     pub(crate) fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
-        self.news(out, &entry.loaded(), &mut Progress::default())
+        self.news(out, &entry.loaded(), &mut EntryProgress::default())
     }
 
     /// Writes what is new in an entry since it was last shown.
-    pub(crate) fn news(&self, out: &mut dyn Write, entry: &Entry, told: &mut Progress) -> io::Result<()> {
+    pub(crate) fn news(
+        &self,
+        out: &mut dyn Write,
+        entry: &Entry,
+        told: &mut EntryProgress,
+    ) -> io::Result<()> {
         told.parts.resize(entry.parts.len(), 0);
         for (part, told_so_far) in entry.parts.iter().zip(&mut told.parts) {
-            let is_hidden = matches!(part, Part::Thinking { .. }) && !self.style.wish.thinking;
+            let is_hidden = matches!(part, EntryPart::Thinking { .. }) && !self.style.wish.thinking;
             let size = size_of(part);
             if is_hidden || size == *told_so_far {
                 continue;
@@ -153,12 +158,12 @@ impl Teller {
             // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
             let new = |text: &'_ str| text.get(*told_so_far..).map_or(0, |_| *told_so_far);
             match part {
-                Part::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
-                Part::Thinking { text, .. } => {
+                EntryPart::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
+                EntryPart::Thinking { text, .. } => {
                     self.lines(out, text[new(text)..].trim_end(), Some(Paint::Dim))?;
                 }
-                Part::Tool(tool) => self.tool(out, tool)?,
-                Part::Media(media) => self.lines(out, &about_media(media), Some(Paint::Dim))?,
+                EntryPart::Tool(tool) => self.tool(out, tool)?,
+                EntryPart::Media(media) => self.lines(out, &about_media(media), Some(Paint::Dim))?,
                 _ => {}
             }
             *told_so_far = size;
@@ -195,7 +200,7 @@ impl Teller {
     }
 
     fn tool(&self, out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
-        let shown = Shown::of(tool);
+        let shown = ShownCall::of(tool);
         let paint = match shown.status {
             Some(ToolStatus::Ok) => Paint::Green,
             Some(ToolStatus::Error) => Paint::Red,
@@ -235,7 +240,7 @@ impl Teller {
         text.lines().skip(count - TAIL).try_for_each(|line| write(out, line))
     }
 
-    fn change(&self, out: &mut dyn Write, change: &Change) -> io::Result<()> {
+    fn change(&self, out: &mut dyn Write, change: &ShownChange) -> io::Result<()> {
         let last = change.hunks.iter().flatten().filter_map(|line| line.numbers.1.max(line.numbers.0)).max();
         let width = if change.numbered { last.unwrap_or(0).to_string().len() } else { 0 };
         for (i, hunk) in change.hunks.iter().enumerate() {
@@ -249,15 +254,15 @@ impl Teller {
         Ok(())
     }
 
-    fn changed_line(&self, out: &mut dyn Write, line: &Line, width: usize) -> io::Result<()> {
+    fn changed_line(&self, out: &mut dyn Write, line: &DiffLine, width: usize) -> io::Result<()> {
         let number = line.numbers.1.or(line.numbers.0).filter(|_| width > 0);
         let number = number.map(|n| format!("{n:>width$} ")).unwrap_or_default();
         let text = words::plain(&line.text);
         let told = format!("{}{text}", line.sign.mark());
         let told = match line.sign {
-            Sign::Same => told,
-            Sign::Added => self.paint(Paint::Green, &told),
-            Sign::Removed => self.paint(Paint::Red, &told),
+            DiffSign::Same => told,
+            DiffSign::Added => self.paint(Paint::Green, &told),
+            DiffSign::Removed => self.paint(Paint::Red, &told),
         };
         writeln!(out, "{}    {}{told}", self.margin, self.paint(Paint::Dim, &number))
     }
@@ -295,14 +300,19 @@ mod tests {
     use super::{super::sample, *};
     use agentline::PriceTable;
 
-    fn told(style: impl FnOnce(&mut Style)) -> String {
-        let mut how =
-            Style { colour: false, short: false, live: false, wish: Wish::default(), clock: Clock::utc() };
+    fn told(style: impl FnOnce(&mut TextStyle)) -> String {
+        let mut how = TextStyle {
+            colour: false,
+            short: false,
+            live: false,
+            wish: SessionDetail::default(),
+            clock: TimeFormat::utc(),
+        };
         style(&mut how);
         let (session, children) = sample::session();
         let mut out = Vec::new();
-        let story = Story::new(&session, &children, &PriceTable::default());
-        Teller::new(how).story(&mut out, &story).unwrap();
+        let story = SessionTree::new(&session, &children, &PriceTable::default());
+        TextRenderer::new(how).story(&mut out, &story).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -313,7 +323,8 @@ mod tests {
 
     #[test]
     fn everything_is_told_on_request() {
-        let text = told(|style| style.wish = Wish { context: true, thinking: true, subagents: true });
+        let text =
+            told(|style| style.wish = SessionDetail { context: true, thinking: true, subagents: true });
         sample::same("sample.all.txt", &text);
     }
 

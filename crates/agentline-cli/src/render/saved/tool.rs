@@ -1,6 +1,6 @@
 //! Extracts from a tool call what a reader needs: its name, target, change and output.
 
-use super::diff::Change;
+use super::diff::ShownChange;
 use crate::render::words;
 use agentline::{SavedDiff, SavedTool, ToolKind, ToolStatus};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 /// A tool call as it is shown.
 #[derive(Debug)]
-pub(super) struct Shown<'a> {
+pub(super) struct ShownCall<'a> {
     /// The canonical name, or the agent's own.
     pub(super) name: Cow<'a, str>,
     /// The file, pattern or address of the call.
@@ -17,7 +17,7 @@ pub(super) struct Shown<'a> {
     /// The command.
     pub(super) command: Option<String>,
     /// The change.
-    pub(super) change: Option<Change>,
+    pub(super) change: Option<ShownChange>,
     /// The input, if it contains more than the fields above.
     pub(super) input: Option<&'a str>,
     /// The status; `None` if there is no result.
@@ -54,7 +54,7 @@ struct Input<'a> {
     new_string: Option<&'a RawValue>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownCall<'a> {
     pub(super) fn of(tool: &'a SavedTool) -> Self {
         let call = &tool.call;
         let raw = call.input.as_ref().or(call.raw_input.as_ref()).map(|raw| raw.get());
@@ -73,8 +73,8 @@ impl<'a> Shown<'a> {
         let target = call.path.clone().or_else(|| about.into_iter().flatten().find_map(text));
         let status = tool.result.as_ref().map(|result| result.status);
         let failed = status.is_some_and(ToolStatus::is_error);
-        let told = || if failed { None } else { Change::of(&wanted(call.kind, &input)?) };
-        let change = tool.diff.as_ref().and_then(Change::of).or_else(told).map(|mut change| {
+        let told = || if failed { None } else { ShownChange::of(&wanted(call.kind, &input)?) };
+        let change = tool.diff.as_ref().and_then(ShownChange::of).or_else(told).map(|mut change| {
             if change.path.is_empty() {
                 // A change derived from the call's input has no line numbers of the file, unless the whole file was
                 // written.
@@ -168,21 +168,21 @@ mod tests {
     #[test]
     fn a_call_is_told_by_what_it_was_about() {
         let shell = tool(ToolKind::Shell, r#"{"command":["ls","-l"],"description":"d"}"#);
-        let shown = Shown::of(&shell);
+        let shown = ShownCall::of(&shell);
         assert_eq!((shown.line(), shown.input, word(shown.status)), ("Tool ls -l".into(), None, "no result"));
         let search = tool(ToolKind::Search, r#"{"pattern":"a\nb","deep":{"a":1}}"#);
-        let shown = Shown::of(&search);
+        let shown = ShownCall::of(&search);
         assert_eq!((&*shown.line(), shown.input.is_some()), ("Tool a …", true));
-        assert_eq!(Shown::of(&tool(ToolKind::Other, "{}")).line(), "Tool");
+        assert_eq!(ShownCall::of(&tool(ToolKind::Other, "{}")).line(), "Tool");
     }
 
     #[test]
     fn a_change_that_was_asked_for_is_shown_unless_it_failed() {
         let mut edit = tool(ToolKind::Edit, r#"{"file_path":"x","old_string":"a","new_string":"b"}"#);
-        let change = Shown::of(&edit).change.unwrap();
+        let change = ShownCall::of(&edit).change.unwrap();
         assert_eq!((&*change.path, change.added, change.removed), ("x", 1, 1));
         edit.result = Some(SavedResult::new(ToolStatus::Error, "no match"));
-        let shown = Shown::of(&edit);
+        let shown = ShownCall::of(&edit);
         assert!(shown.change.is_none() && shown.has_news());
     }
 }

@@ -5,7 +5,7 @@
 //! settings, except session-end hooks when a signal ends it. This cannot be disabled, so such a workspace is refused.
 
 use crate::{
-    Ground, Look,
+    FileSystem, LaunchContext,
     agents::adapter::{may_mention, workspace_dirs},
 };
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 const SETTINGS: &[&str] = &[".claude/settings.json", ".claude/settings.local.json"];
 
 /// Returns the first project settings file, in the workspace or above it, that may have a session-end hook.
-pub(super) fn session_end_hooks(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
-    let own = ground.env.get("CLAUDE_CONFIG_DIR").filter(|path| !path.is_empty()).map(Path::new);
+pub(super) fn session_end_hooks(context: &LaunchContext, look: &dyn FileSystem) -> Option<PathBuf> {
+    let own = context.env.get("CLAUDE_CONFIG_DIR").filter(|path| !path.is_empty()).map(Path::new);
     let own = own.and_then(|path| look.canonical(path));
-    let files =
-        workspace_dirs(&ground.cwd, &ground.home).flat_map(|dir| SETTINGS.iter().map(|name| dir.join(name)));
+    let files = workspace_dirs(&context.cwd, &context.home)
+        .flat_map(|dir| SETTINGS.iter().map(|name| dir.join(name)));
     let is_own = |path: &Path| own.is_some() && path.parent().and_then(|dir| look.canonical(dir)) == own;
     files.into_iter().find(|path| may_mention(path, &["SessionEnd"], look) && !is_own(path))
 }
@@ -26,15 +26,15 @@ pub(super) fn session_end_hooks(ground: &Ground, look: &dyn Look) -> Option<Path
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Program, map_look::MapLook};
+    use crate::{Program, map_look::MemoryFs};
 
     #[test]
     fn hooks_for_the_end_of_a_session_are_found_however_they_are_spelled() {
         let found = |path: &str, text: &str, own: &str| {
             let program = Program { path: "/bin/x".into(), args: vec![], version: None };
-            let mut ground = Ground::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into());
-            ground.env.insert("CLAUDE_CONFIG_DIR".into(), own.into());
-            session_end_hooks(&ground, &MapLook::default().plain(path, text)).is_some()
+            let mut context = LaunchContext::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into());
+            context.env.insert("CLAUDE_CONFIG_DIR".into(), own.into());
+            session_end_hooks(&context, &MemoryFs::default().plain(path, text)).is_some()
         };
         let hook = r#"{"hooks": {"SessionEnd": []}}"#;
         assert!(found("/u/repo/ws/.claude/settings.json", hook, ""));

@@ -8,12 +8,12 @@ mod results;
 mod titles;
 
 use crate::{
-    ContentStore, Entry, Millis, Part, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFold,
-    Tokens, ToolStatus,
-    agents::lines::Lines,
+    ContentStore, Entry, EntryPart, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
+    SessionReader, Tokens, ToolStatus,
+    agents::lines::LineReader,
     wire::{Str, Tolerant},
 };
-use records::{Count, Line, Payload};
+use records::{CodexPayload, CodexRecord, CodexTokenUsage};
 use std::{collections::HashMap, sync::Arc};
 pub(super) use titles::titles;
 
@@ -32,8 +32,8 @@ const WRAPPERS: &[&str] = &[
 
 /// Folds the lines of a rollout.
 #[derive(Debug)]
-pub(super) struct CodexFold {
-    lines: Lines,
+pub(super) struct CodexReader {
+    lines: LineReader,
     model: Option<String>,
     /// The number of the first record of each entry.
     ordinals: Vec<u64>,
@@ -53,10 +53,10 @@ pub(super) struct CodexFold {
     waiting: Option<(Tokens, u64)>,
 }
 
-impl SessionFold for CodexFold {
+impl SessionReader for CodexReader {
     fn take(&mut self, record: RawJson) {
         let mut mended = String::new();
-        let Some(line) = self.lines.read::<Line<'_>>(record.as_str(), &mut mended) else { return };
+        let Some(line) = self.lines.read::<CodexRecord<'_>>(record.as_str(), &mut mended) else { return };
         let at = self.lines.moment(&line.timestamp);
         self.ordinal = line.ordinal.0.unwrap_or(self.lines.count);
         match line.payload {
@@ -65,7 +65,7 @@ impl SessionFold for CodexFold {
                 self.lines.session.info.id = line.id.own();
             }
             None => {
-                let item = serde_json::from_str::<Payload<'_>>(record.as_str()).unwrap_or_default();
+                let item = serde_json::from_str::<CodexPayload<'_>>(record.as_str()).unwrap_or_default();
                 self.item(item, at, &record);
             }
         }
@@ -84,11 +84,11 @@ impl SessionFold for CodexFold {
     }
 }
 
-impl CodexFold {
+impl CodexReader {
     /// Creates an empty reader.
     pub(super) fn new() -> Self {
         Self {
-            lines: Lines::new("codex"),
+            lines: LineReader::new("codex"),
             model: None,
             ordinals: Vec::new(),
             ordinal: 0,
@@ -101,7 +101,7 @@ impl CodexFold {
         }
     }
 
-    fn record(&mut self, kind: &str, payload: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn record(&mut self, kind: &str, payload: CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         match kind {
             "session_meta" => self.header(payload),
             "turn_context" if !payload.model.is_empty() => {
@@ -132,7 +132,7 @@ impl CodexFold {
                     let id = format!("{}-summary", self.made_id(at));
                     let mut entry = self.entry(&id, Role::User, at, record);
                     entry.context = true;
-                    entry.parts.push(Part::text(payload.message.own()));
+                    entry.parts.push(EntryPart::text(payload.message.own()));
                     self.tell(entry);
                 }
             }
@@ -140,7 +140,7 @@ impl CodexFold {
         }
     }
 
-    fn header(&mut self, meta: Payload<'_>) {
+    fn header(&mut self, meta: CodexPayload<'_>) {
         let info = &mut self.lines.session.info;
         if !info.id.is_empty() {
             // A further file of the session may continue from an earlier record. A forked session may contain the
@@ -178,7 +178,7 @@ impl CodexFold {
     fn notice(&mut self, text: String, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let mut entry = self.entry("", Role::System, at, record);
-        entry.parts.push(Part::text(text));
+        entry.parts.push(EntryPart::text(text));
         self.tell(entry);
     }
 
@@ -189,7 +189,7 @@ impl CodexFold {
     }
 
     /// Processes an item of the model's input or output.
-    fn item(&mut self, item: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn item(&mut self, item: CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         match &*item.kind {
             "message" if &*item.role == "assistant" => {
                 let parts = pieces(&item);
@@ -200,7 +200,7 @@ impl CodexFold {
                 let thoughts = item.summary.0.into_iter().chain(item.content.0).map(|piece| piece.text.own());
                 let text = thoughts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
                 // Encrypted reasoning has no readable text, but its record is kept.
-                let parts = (!text.is_empty()).then(|| Part::thinking(text)).into_iter().collect();
+                let parts = (!text.is_empty()).then(|| EntryPart::thinking(text)).into_iter().collect();
                 self.said(&item.id, parts, at, record);
             }
             "function_call" => self.called(&item.id, calls::function(&item), at, record),
@@ -220,7 +220,7 @@ impl CodexFold {
     }
 
     /// Processes a prompt or a message that Codex inserted.
-    fn asked(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn asked(&mut self, item: &CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let role = if &*item.role == "user" { Role::User } else { Role::System };
         let mut entry = self.entry(&item.id, role, at, record);
@@ -236,7 +236,7 @@ impl CodexFold {
     }
 
     /// Adds parts to the current answer, or begins a new one.
-    fn said(&mut self, id: &str, mut parts: Vec<Part>, at: Option<Millis>, record: &RawJson) -> usize {
+    fn said(&mut self, id: &str, mut parts: Vec<EntryPart>, at: Option<Millis>, record: &RawJson) -> usize {
         let open = self.open;
         if let Some((index, entry)) = open.and_then(|index| Some((index, self.entry_at(index)?))) {
             entry.parts.append(&mut parts);
@@ -256,7 +256,7 @@ impl CodexFold {
 
     fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
         let call = tool.call.id.clone();
-        let index = self.said(id, vec![Part::Tool(Box::new(tool))], at, record);
+        let index = self.said(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
         let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
         let place = entry.parts.len() - 1;
@@ -273,13 +273,13 @@ impl CodexFold {
     fn tool(&mut self, call: &str) -> Option<&mut SavedTool> {
         let (index, at) = *self.calls.get(call)?;
         match self.entry_at(index)?.parts.get_mut(at)? {
-            Part::Tool(tool) => Some(tool),
+            EntryPart::Tool(tool) => Some(tool),
             _ => None,
         }
     }
 
     /// Processes the output of a tool.
-    fn returned(&mut self, item: &Payload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn returned(&mut self, item: &CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let mut result = results::result(item.output);
         result.timestamp = at;
@@ -300,13 +300,13 @@ impl CodexFold {
         // The call is missing, but its result is still shown.
         let mut entry = self.entry(&item.id, Role::User, at, record);
         entry.context = true;
-        entry.parts.push(Part::text(result.content));
-        entry.parts.extend(result.media.into_iter().map(Part::Media));
+        entry.parts.push(EntryPart::text(result.content));
+        entry.parts.extend(result.media.into_iter().map(EntryPart::Media));
         self.tell(entry);
     }
 
     /// Processes a UI event. Its texts are already stored as items, so only statuses, counts and notices are used.
-    fn event(&mut self, event: Payload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn event(&mut self, event: CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         match &*event.kind {
             "token_count" => {
                 let (total, last) = (event.info.total, event.info.last);
@@ -371,7 +371,7 @@ impl CodexFold {
     fn cut_off(&mut self, answer: Option<usize>) {
         let Some(entry) = answer.and_then(|index| self.entry_at(index)) else { return };
         for part in &mut entry.parts {
-            if let Part::Tool(tool) = part
+            if let EntryPart::Tool(tool) = part
                 && tool.result.is_none()
             {
                 tool.result = Some(SavedResult::new(ToolStatus::Cancelled, ""));
@@ -427,16 +427,16 @@ impl CodexFold {
     }
 }
 
-fn pieces(item: &Payload<'_>) -> Vec<Part> {
+fn pieces(item: &CodexPayload<'_>) -> Vec<EntryPart> {
     let parts = item.content.0.iter().map(|piece| match &*piece.image {
-        "" => Part::text(&*piece.text),
-        url => Part::Media(results::image(url)),
+        "" => EntryPart::text(&*piece.text),
+        url => EntryPart::Media(results::image(url)),
     });
-    parts.filter(|part| !matches!(part, Part::Text { text } if text.is_empty())).collect()
+    parts.filter(|part| !matches!(part, EntryPart::Text { text } if text.is_empty())).collect()
 }
 
 /// Converts a token count. Codex includes reasoning in the output; `Tokens` does not.
-fn tokens(count: &Count<'_>) -> Tokens {
+fn tokens(count: &CodexTokenUsage<'_>) -> Tokens {
     let thoughts = count.thoughts.0;
     Tokens {
         input: count.input.0,

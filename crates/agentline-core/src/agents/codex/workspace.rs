@@ -7,7 +7,7 @@
 //! directory that only has the trust given by the user.
 
 use crate::{
-    Ground, Look, Plan, Version,
+    FileSystem, LaunchContext, Plan, Version,
     agents::adapter::{home_folder, workspace_dirs},
 };
 use std::path::{Path, PathBuf};
@@ -23,22 +23,26 @@ const LONGEST_LINK: usize = 64 * 1024;
 
 /// Returns a path of the workspace to which the adapter's declaration of trust does not apply, if that is known to
 /// work.
-pub(super) fn undeclared(plan: &Plan, ground: &Ground) -> Option<String> {
-    let known = ground.program.version == Some(KNOWN_ADAPTER) && !cfg!(windows);
-    let other = [&plan.request.env, &ground.env].iter().any(|env| env.contains_key(OTHER_PROGRAM));
-    (known && !other).then(|| ground.cwd.join(".").to_string_lossy().into_owned())
+pub(super) fn undeclared(plan: &Plan, context: &LaunchContext) -> Option<String> {
+    let known = context.program.version == Some(KNOWN_ADAPTER) && !cfg!(windows);
+    let other = [&plan.request.env, &context.env].iter().any(|env| env.contains_key(OTHER_PROGRAM));
+    (known && !other).then(|| context.cwd.join(".").to_string_lossy().into_owned())
 }
 
 /// Returns the project settings that a session in the workspace would load.
-pub(super) fn loaded_settings(plan: &Plan, ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
-    let settings = project_settings(ground, look)?;
-    (undeclared(plan, ground).is_none() || user_trusts(ground, look)).then_some(settings)
+pub(super) fn loaded_settings(
+    plan: &Plan,
+    context: &LaunchContext,
+    look: &dyn FileSystem,
+) -> Option<PathBuf> {
+    let settings = project_settings(context, look)?;
+    (undeclared(plan, context).is_none() || user_trusts(context, look)).then_some(settings)
 }
 
 /// Returns whether the user's Codex configuration may trust the workspace. Codex would then load project settings even
 /// if they have changed since. `agentline trust` is the alternative, because it detects changes.
-fn user_trusts(ground: &Ground, look: &dyn Look) -> bool {
-    let file = home_folder(&ground.env, &ground.home, "CODEX_HOME", ".codex").join("config.toml");
+fn user_trusts(context: &LaunchContext, look: &dyn FileSystem) -> bool {
+    let file = home_folder(&context.env, &context.home, "CODEX_HOME", ".codex").join("config.toml");
     let config = look.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
     let projects = config.and_then(|mut config| config.remove("projects"));
     let trusted =
@@ -49,15 +53,15 @@ fn user_trusts(ground: &Ground, look: &dyn Look) -> bool {
         .map(|(path, _)| look.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
         .collect();
     // A linked worktree, whose `.git` is a file, inherits the trust of its main worktree, which may be anywhere.
-    let linked = || ground.cwd.ancestors().any(|dir| look.small(&dir.join(".git"), LONGEST_LINK).is_some());
-    trusted.iter().any(|path| ground.cwd.starts_with(path)) || (!trusted.is_empty() && linked())
+    let linked = || context.cwd.ancestors().any(|dir| look.small(&dir.join(".git"), LONGEST_LINK).is_some());
+    trusted.iter().any(|path| context.cwd.starts_with(path)) || (!trusted.is_empty() && linked())
 }
 
 /// Returns the first settings directory in the workspace or above it that is not the user's own.
-fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
-    let own = ground.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
+fn project_settings(context: &LaunchContext, look: &dyn FileSystem) -> Option<PathBuf> {
+    let own = context.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
     let own = own.and_then(|path| look.canonical(path));
-    workspace_dirs(&ground.cwd, &ground.home).map(|dir| dir.join(".codex")).find(|dir| {
+    workspace_dirs(&context.cwd, &context.home).map(|dir| dir.join(".codex")).find(|dir| {
         look.exists(dir) && look.list(dir).is_none_or(|names| !names.is_empty()) && look.canonical(dir) != own
     })
 }
@@ -65,21 +69,21 @@ fn project_settings(ground: &Ground, look: &dyn Look) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Program, RunRequest, Surface, map_look::MapLook};
+    use crate::{Program, RunRequest, Surface, map_look::MemoryFs};
 
-    fn ground(version: Option<Version>) -> Ground {
+    fn context(version: Option<Version>) -> LaunchContext {
         let program = Program { path: "/bin/x".into(), args: vec![], version };
-        Ground::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into())
+        LaunchContext::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into())
     }
 
     #[test]
     #[cfg(not(windows))]
     fn the_spelling_is_used_with_the_known_adapter_and_its_own_codex_only() {
         let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
-        let known = ground(Some(KNOWN_ADAPTER));
+        let known = context(Some(KNOWN_ADAPTER));
         assert_eq!(undeclared(&plan, &known).as_deref(), Some("/u/repo/ws/."));
-        assert_eq!(undeclared(&plan, &ground(None)), None);
-        assert_eq!(undeclared(&plan, &ground(Some(Version(2, 7, 0)))), None);
+        assert_eq!(undeclared(&plan, &context(None)), None);
+        assert_eq!(undeclared(&plan, &context(Some(Version(2, 7, 0)))), None);
         let other = Plan::new(RunRequest::new("x").env("CODEX_PATH", "/bin/codex"), Surface::Acp);
         assert_eq!(undeclared(&other, &known), None);
         let mut ambient = known;
@@ -90,9 +94,9 @@ mod tests {
     #[test]
     fn settings_of_the_project_are_found_in_and_above_the_workspace_but_not_the_users_own() {
         let found = |path: &str, codex_home: &str| {
-            let mut ground = ground(None);
-            ground.env.insert("CODEX_HOME".into(), codex_home.into());
-            project_settings(&ground, &MapLook::default().plain(path, ""))
+            let mut context = context(None);
+            context.env.insert("CODEX_HOME".into(), codex_home.into());
+            project_settings(&context, &MemoryFs::default().plain(path, ""))
         };
         assert_eq!(found("/u/repo/ws/.codex/config.toml", ""), Some("/u/repo/ws/.codex".into()));
         assert_eq!(found("/u/repo/.codex/hooks.json", ""), Some("/u/repo/.codex".into()));
@@ -105,11 +109,11 @@ mod tests {
     fn trust_in_the_users_own_codex_is_not_trust_in_agentline() {
         let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
         let loaded = |config: &str, more: &[(&str, &str)]| {
-            let look = MapLook::default()
+            let look = MemoryFs::default()
                 .plain("/u/.codex/config.toml", config)
                 .plain("/u/repo/.codex/config.toml", "");
             let look = more.iter().fold(look, |look, (path, text)| look.plain(path, text));
-            loaded_settings(&plan, &ground(Some(KNOWN_ADAPTER)), &look).is_some()
+            loaded_settings(&plan, &context(Some(KNOWN_ADAPTER)), &look).is_some()
         };
         let trusted = |path: &str| format!("[projects.\"{path}\"]\ntrust_level = \"trusted\"\n");
         assert!(!loaded("model = \"m\"", &[]));

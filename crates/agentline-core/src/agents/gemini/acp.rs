@@ -4,17 +4,17 @@ use super::{
     failures,
     guard::Confirmation,
     refusal,
-    session_file::{self, SessionFile, Telling},
+    session_file::{self, SessionFileDetail, SessionFileReader},
     tools,
 };
 use crate::{
-    Exit, Failure, Kind, Order, RunId, Say, Talk, ToolKind, ToolUse, Version,
+    DialogueConfig, ExitReason, Failure, FailureKind, RunId, Sink, ToolKind, ToolUse, TurnSpec, Version,
     acp::{
         Acp,
-        manners::{Chunk, Ended, Manners, Quirks, Unheard, message_of, plain_tool},
-        tools::ToolCall,
+        profile::{AcpProfile, Chunk, Quirks, ToolEnd, UnreportedCall, message_of, plain_tool},
+        tools::AcpToolCall,
     },
-    rpc::RpcError,
+    rpc::JsonRpcError,
 };
 use std::collections::BTreeMap;
 
@@ -92,10 +92,10 @@ fn has(name: &str, version: Option<Version>) -> bool {
 }
 
 /// Creates a dialogue with Gemini CLI over ACP.
-pub(super) fn dialogue(talk: &Talk) -> Acp {
+pub(super) fn dialogue(talk: &DialogueConfig) -> Acp {
     Acp::new(
         talk,
-        Box::new(GeminiManners {
+        Box::new(GeminiProfile {
             version: talk.version,
             files: BTreeMap::new(),
             confirmation: Confirmation::default(),
@@ -104,13 +104,13 @@ pub(super) fn dialogue(talk: &Talk) -> Acp {
 }
 
 #[derive(Debug)]
-struct GeminiManners {
+struct GeminiProfile {
     version: Option<Version>,
-    files: BTreeMap<RunId, SessionFile>,
+    files: BTreeMap<RunId, SessionFileReader>,
     confirmation: Confirmation,
 }
 
-impl GeminiManners {
+impl GeminiProfile {
     fn has(&self, name: &str) -> bool {
         has(name, self.version)
     }
@@ -123,7 +123,7 @@ const REFERENCE: &str = "resolve-prompt-";
 /// The prefix of the output of a cancelled shell command.
 const STOPPED: &str = "Command cancelled by user.";
 
-impl Manners for GeminiManners {
+impl AcpProfile for GeminiProfile {
     fn meet(&mut self, _name: &str, version: Option<Version>) {
         self.version = version.or(self.version);
     }
@@ -132,7 +132,7 @@ impl Manners for GeminiManners {
         self.confirmation.notification(method);
     }
 
-    fn refuse(&self, order: &Order) -> Option<Failure> {
+    fn refuse(&self, order: &TurnSpec) -> Option<Failure> {
         self.confirmation.failure(&order.must_ignore)
     }
 
@@ -147,30 +147,31 @@ impl Manners for GeminiManners {
         }
     }
 
-    fn failure(&self, error: &RpcError<'_>) -> Failure {
+    fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
         let mut by_text = failures::of_text(&text);
         // Old versions put the whole response of the service into the data.
-        if let Some(data) = error.data.filter(|_| by_text.kind == Kind::ApiError && by_text.status.is_none())
+        if let Some(data) =
+            error.data.filter(|_| by_text.kind == FailureKind::ApiError && by_text.status.is_none())
         {
             let by_data = failures::of_text(data.get());
             (by_text.kind, by_text.status) = (by_data.kind, by_data.status);
         }
         match error.code {
-            -32000 => Failure { kind: Kind::NotAuthenticated, ..by_text },
+            -32000 => Failure { kind: FailureKind::NotAuthenticated, ..by_text },
             -32602 if text.starts_with("Session not found") => {
-                Failure { kind: Kind::SessionNotFound, ..by_text }
+                Failure { kind: FailureKind::SessionNotFound, ..by_text }
             }
-            -32602 => Failure { kind: Kind::Input, ..by_text },
+            -32602 => Failure { kind: FailureKind::Input, ..by_text },
             // The code is the HTTP status, except that for a 500 the text may name the actual status.
-            code @ 400..=599 if code != 500 && by_text.kind == Kind::ApiError => {
+            code @ 400..=599 if code != 500 && by_text.kind == FailureKind::ApiError => {
                 Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message)
             }
-            500 if by_text.kind == Kind::ApiError
+            500 if by_text.kind == FailureKind::ApiError
                 && text.starts_with("models/")
                 && text.contains("not found") =>
             {
-                Failure { kind: Kind::UnknownModel, ..by_text }
+                Failure { kind: FailureKind::UnknownModel, ..by_text }
             }
             _ => by_text,
         }
@@ -180,30 +181,31 @@ impl Manners for GeminiManners {
         // It uses this stop reason only for a prompt that does not fit. A truncated answer ends normally.
         (reason == "max_tokens").then(|| {
             Some(Failure::new(
-                Kind::ContextOverflow,
+                FailureKind::ContextOverflow,
                 "the model was never asked: the prompt does not fit into its context window",
             ))
         })
     }
 
-    fn stderr(&mut self, text: &str, say: &mut Say) {
+    fn stderr(&mut self, text: &str, say: &mut Sink) {
         failures::stderr_line(text, say);
     }
 
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
-        if let Exit::Code(code) = exit
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+        if let ExitReason::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)
         {
             say.hint(None, failure);
         }
     }
 
-    fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
-        let file = self.files.entry(run).or_insert_with(|| SessionFile::new(Telling::Corrections));
+    fn session_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
+        let file =
+            self.files.entry(run).or_insert_with(|| SessionFileReader::new(SessionFileDetail::Corrections));
         file.line(run, text, say);
     }
 
-    fn unheard(&self, text: &str) -> Vec<Unheard> {
+    fn unreported(&self, text: &str) -> Vec<UnreportedCall> {
         if self.has("silent_unknown_tool") { session_file::turned_away(text) } else { Vec::new() }
     }
 
@@ -225,7 +227,7 @@ impl Manners for GeminiManners {
         if is_folder && self.has("folder_as_thought") { Chunk::Noise } else { Chunk::Plain }
     }
 
-    fn tool(&self, call: &ToolCall) -> ToolUse {
+    fn tool(&self, call: &AcpToolCall) -> ToolUse {
         let native = native_name(call);
         let mut tool = tools::TOOLS.tool_use(call.id.clone(), &native, call.raw_input.as_deref());
         if tool.kind == ToolKind::Other && !tools::TOOLS.is_own(&native) {
@@ -246,25 +248,25 @@ impl Manners for GeminiManners {
         tool
     }
 
-    fn server(&self, call: &ToolCall) -> Option<String> {
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
         mcp_title(&native_name(call), call).map(|(_, server)| server.to_owned())
     }
 
-    fn is_only_a_question(&self, call: &ToolCall) -> bool {
+    fn is_only_a_question(&self, call: &AcpToolCall) -> bool {
         call.id.starts_with(REFERENCE)
     }
 
-    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+    fn ended(&self, call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
         let native = native_name(call);
         if output.starts_with(STOPPED) && self.has("cancelled_reads_completed") {
-            return Ended::Cancelled;
+            return ToolEnd::Cancelled;
         }
         let refused =
             if failed { refusal::of_message(&native, output) } else { refusal::of_success(&native, output) };
         match refused {
-            Some(reason) => Ended::Denied(reason),
-            None if failed => Ended::Failed,
-            None => Ended::Ok,
+            Some(reason) => ToolEnd::Denied(reason),
+            None if failed => ToolEnd::Failed,
+            None => ToolEnd::Ok,
         }
     }
 
@@ -275,7 +277,7 @@ impl Manners for GeminiManners {
 
 /// Returns the agent's own name of a tool, which only the id of the call contains:
 /// `write_file__write_file_1794717761007_0`, `write_file-1794720128444-1`, `write_file-1794720112673`.
-fn native_name(call: &ToolCall) -> String {
+fn native_name(call: &AcpToolCall) -> String {
     let id = &*call.id;
     if id.starts_with(REFERENCE) {
         return REFERENCE.trim_end_matches('-').to_owned();
@@ -298,13 +300,13 @@ fn native_name(call: &ToolCall) -> String {
 
 /// Returns the tool and the server of `echo (my-tiny MCP Server)`. In the agent's own name, `mcp_my-tiny_echo`, the end
 /// of the server name is ambiguous.
-fn mcp_title<'a>(native: &str, call: &'a ToolCall) -> Option<(&'a str, &'a str)> {
+fn mcp_title<'a>(native: &str, call: &'a AcpToolCall) -> Option<(&'a str, &'a str)> {
     let (name, rest) = call.title.rsplit_once(" (").filter(|_| native.starts_with("mcp_"))?;
     Some((name, rest.strip_suffix(" MCP Server)")?))
 }
 
 /// Builds the input of a call from its title, paths and diffs, because this surface does not report arguments.
-fn input_of(native: &str, call: &ToolCall) -> Option<Box<serde_json::value::RawValue>> {
+fn input_of(native: &str, call: &AcpToolCall) -> Option<Box<serde_json::value::RawValue>> {
     let text = |text: &str| serde_json::Value::from(text);
     let mut input = serde_json::Map::new();
     match native {
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn the_id_of_a_call_tells_its_tool_in_every_version() {
         let name = |id: &str| {
-            let mut call = ToolCall::default();
+            let mut call = AcpToolCall::default();
             (call.id, call.first_title) = (id.into(), "a title".into());
             native_name(&call)
         };
@@ -378,14 +380,14 @@ mod tests {
 
     #[test]
     fn the_title_tells_the_server_of_a_tool() {
-        let mut call = ToolCall::default();
+        let mut call = AcpToolCall::default();
         (call.id, call.title) =
             ("mcp_web_srv_add__mcp_web_srv_add_1_0".into(), "add (web srv MCP Server)".into());
-        let manners =
-            GeminiManners { version: None, files: BTreeMap::new(), confirmation: Confirmation::default() };
-        assert_eq!(manners.server(&call).as_deref(), Some("web srv"));
-        assert_eq!(manners.tool(&call).name, "mcp__web srv__add");
+        let profile =
+            GeminiProfile { version: None, files: BTreeMap::new(), confirmation: Confirmation::default() };
+        assert_eq!(profile.server(&call).as_deref(), Some("web srv"));
+        assert_eq!(profile.tool(&call).name, "mcp__web srv__add");
         call.title = "add (a folder)".into();
-        assert_eq!((manners.server(&call), &*manners.tool(&call).name), (None, "mcp__web__srv_add"));
+        assert_eq!((profile.server(&call), &*profile.tool(&call).name), (None, "mcp__web__srv_add"));
     }
 }

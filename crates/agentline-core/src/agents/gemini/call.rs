@@ -1,7 +1,7 @@
 //! Tool calls in Gemini CLI's session files, and their results.
 
 use super::{
-    parts::{self, Content},
+    parts::{self, PartList},
     refusal,
 };
 use crate::{
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 wire! { pub(super) struct Call<'a> {
     id: Str<'a> = "id", name: Str<'a> = "name", args: Option<&'a RawValue> = "args", status: Str<'a> = "status",
-    timestamp: Str<'a> = "timestamp", display: Option<&'a RawValue> = "resultDisplay", result: Option<Content<'a>> = "result",
+    timestamp: Str<'a> = "timestamp", display: Option<&'a RawValue> = "resultDisplay", result: Option<PartList<'a>> = "result",
 } }
 
 impl Call<'_> {

@@ -1,7 +1,9 @@
 //! The environment of a Gemini CLI run, and the secrets in it and in the request.
 
-use super::{CARD, settings::expand_home, user::User};
-use crate::{Divided, Ground, Launch, Look, Plan, Sandbox, Secrets, Trust, divide_environment, looks_secret};
+use super::{CARD, settings::expand_home, user::UserConfig};
+use crate::{
+    FileSystem, FilteredEnv, Launch, LaunchContext, Plan, Sandbox, Secrets, Trust, filter_env, looks_secret,
+};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,17 +11,17 @@ use std::{collections::BTreeMap, path::Path};
 const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
 
 /// The directories of a run: its own home if it has one, the user's home, and the folder of generated files.
-pub(super) struct Places<'a> {
+pub(super) struct LaunchPaths<'a> {
     pub(super) home: Option<&'a Path>,
     pub(super) users: &'a Path,
     pub(super) given: &'a Path,
 }
 
 /// Sets the environment of a launch.
-pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &Places<'_>) {
-    let Places { home, users, given } = *places;
+pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, places: &LaunchPaths<'_>) {
+    let LaunchPaths { home, users, given } = *places;
     let request = &plan.request;
-    let Divided { passed, withheld } = divide_environment(&ground.env, CARD.variables, &request.pass_env);
+    let FilteredEnv { passed, withheld } = filter_env(&context.env, CARD.variables, &request.pass_env);
     let mut env = passed;
     env.extend(request.env.clone());
     // Otherwise the CLI restarts itself in a second process, which does not receive signals.
@@ -67,16 +69,16 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, ground: &Ground, places: &P
 pub(super) fn secrets(
     launch: &Launch,
     plan: &Plan,
-    ground: &Ground,
-    user: &User<'_>,
+    context: &LaunchContext,
+    user: &UserConfig<'_>,
     settings: &[u8],
 ) -> Vec<String> {
     let request = &plan.request;
     let mut secrets = Secrets::default();
-    secrets.add_variables(&ground.env);
+    secrets.add_variables(&context.env);
     secrets.add_variables(&launch.env);
     // The agent's tools can read the workspace's own file, even if the agent does not load it.
-    let all = [user.env_files(true), user.with_env(&ground.env).trusting(true).env_files(true)];
+    let all = [user.env_files(true), user.with_env(&context.env).trusting(true).env_files(true)];
     for (name, variable) in all.into_iter().flatten() {
         secrets.add_variables([(&name, &variable.value)]);
     }
@@ -91,8 +93,12 @@ pub(super) fn secrets(
 }
 
 /// Returns the secrets in the CLI's files of a user, independent of a run.
-pub(super) fn stored_secrets(env: &BTreeMap<String, String>, home: &Path, look: &dyn Look) -> Vec<String> {
-    let user = User::new(home, env, home, look);
+pub(super) fn stored_secrets(
+    env: &BTreeMap<String, String>,
+    home: &Path,
+    look: &dyn FileSystem,
+) -> Vec<String> {
+    let user = UserConfig::new(home, env, home, look);
     let mut secrets = Secrets::default();
     for (name, variable) in user.env_files(true) {
         secrets.add_variables([(&name, &variable.value)]);
@@ -120,7 +126,7 @@ fn add_settings(secrets: &mut Secrets, settings: &Value) {
     }
 }
 
-fn add_sign_in(secrets: &mut Secrets, user: &User<'_>) {
+fn add_sign_in(secrets: &mut Secrets, user: &UserConfig<'_>) {
     let stored = user.text("oauth_creds.json").and_then(|t| serde_json::from_str::<Value>(&t).ok());
     strings(stored.as_ref()).filter(|(k, _)| STORED_SECRETS.contains(k)).for_each(|(_, v)| secrets.add(v));
 }

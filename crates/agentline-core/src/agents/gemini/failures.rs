@@ -1,18 +1,18 @@
 //! Translates Gemini CLI's exit codes, error texts and stderr lines to failures.
 
-use crate::{Event, Failure, Kind, Say};
+use crate::{Event, Failure, FailureKind, Sink};
 use std::borrow::Cow;
 
 /// Known exit codes. API errors exit with the HTTP status modulo 256.
-const EXITS: &[(i32, Kind, &str)] = &[
-    (41, Kind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
-    (42, Kind::Input, "Gemini CLI refused its input (exit code 42)"),
-    (44, Kind::Sandbox, "Gemini CLI's sandbox failed (exit code 44)"),
-    (52, Kind::Settings, "Gemini CLI could not read its settings (exit code 52)"),
-    (53, Kind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
-    (54, Kind::Tool, "a tool of Gemini CLI failed for good (exit code 54)"),
-    (55, Kind::Untrusted, "Gemini CLI does not trust this folder (exit code 55)"),
-    (127, Kind::NotInstalled, "Node.js, which starts Gemini CLI, was not found (exit code 127)"),
+const EXITS: &[(i32, FailureKind, &str)] = &[
+    (41, FailureKind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
+    (42, FailureKind::Input, "Gemini CLI refused its input (exit code 42)"),
+    (44, FailureKind::Sandbox, "Gemini CLI's sandbox failed (exit code 44)"),
+    (52, FailureKind::Settings, "Gemini CLI could not read its settings (exit code 52)"),
+    (53, FailureKind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
+    (54, FailureKind::Tool, "a tool of Gemini CLI failed for good (exit code 54)"),
+    (55, FailureKind::Untrusted, "Gemini CLI does not trust this folder (exit code 55)"),
+    (127, FailureKind::NotInstalled, "Node.js, which starts Gemini CLI, was not found (exit code 127)"),
 ];
 
 /// Returns the failure for an exit code, if its meaning is known.
@@ -31,54 +31,54 @@ pub(super) fn of_exit(code: i32) -> Option<Failure> {
 }
 
 /// Phrases of the CLI and of Google's service, the most specific first.
-const PHRASES: &[(&str, Kind)] = &[
-    ("API key not valid", Kind::NotAuthenticated),
-    ("API_KEY_INVALID", Kind::NotAuthenticated),
-    ("API key expired", Kind::NotAuthenticated),
-    ("Invalid auth method", Kind::NotAuthenticated),
-    ("Please set an Auth method", Kind::NotAuthenticated),
-    ("must specify the GEMINI_API_KEY", Kind::NotAuthenticated),
-    ("must specify either", Kind::NotAuthenticated),
-    ("Manual authorization is required", Kind::NotAuthenticated),
-    ("not running in a trusted directory", Kind::Untrusted),
-    ("exceeds the maximum number of tokens", Kind::ContextOverflow),
-    ("input token count", Kind::ContextOverflow),
-    ("Reached max session turns", Kind::AgentTurns),
-    ("exhausted your daily quota", Kind::RateLimited),
-    ("exhausted your capacity", Kind::RateLimited),
-    ("Resource has been exhausted", Kind::RateLimited),
-    ("Resource exhausted", Kind::RateLimited),
-    ("RESOURCE_EXHAUSTED", Kind::RateLimited),
-    ("exceeded your current quota", Kind::RateLimited),
-    ("Quota exceeded", Kind::RateLimited),
-    ("RATE_LIMIT_EXCEEDED", Kind::RateLimited),
-    ("Suggested retry after", Kind::RateLimited),
-    ("Please retry in", Kind::RateLimited),
-    ("model is overloaded", Kind::RateLimited),
-    ("Invalid session identifier", Kind::SessionNotFound),
-    ("Error resuming session", Kind::SessionNotFound),
-    ("No previous sessions found", Kind::SessionNotFound),
-    ("is not found for API version", Kind::UnknownModel),
-    ("is not found", Kind::UnknownModel),
-    ("ModelNotFoundError", Kind::UnknownModel),
-    ("fetch failed", Kind::Network),
-    ("ECONNREFUSED", Kind::Network),
-    ("ECONNRESET", Kind::Network),
-    ("ENOTFOUND", Kind::Network),
-    ("ETIMEDOUT", Kind::Network),
-    ("socket hang up", Kind::Network),
-    ("other side closed", Kind::Network),
-    ("TypeError: terminated", Kind::Network),
-    ("blocked due to", Kind::Blocked),
-    ("Agent execution blocked", Kind::Blocked),
-    ("empty response", Kind::Empty),
-    ("no final response text", Kind::Empty),
-    ("truncated because it exceeded the token limit", Kind::Empty),
+const PHRASES: &[(&str, FailureKind)] = &[
+    ("API key not valid", FailureKind::NotAuthenticated),
+    ("API_KEY_INVALID", FailureKind::NotAuthenticated),
+    ("API key expired", FailureKind::NotAuthenticated),
+    ("Invalid auth method", FailureKind::NotAuthenticated),
+    ("Please set an Auth method", FailureKind::NotAuthenticated),
+    ("must specify the GEMINI_API_KEY", FailureKind::NotAuthenticated),
+    ("must specify either", FailureKind::NotAuthenticated),
+    ("Manual authorization is required", FailureKind::NotAuthenticated),
+    ("not running in a trusted directory", FailureKind::Untrusted),
+    ("exceeds the maximum number of tokens", FailureKind::ContextOverflow),
+    ("input token count", FailureKind::ContextOverflow),
+    ("Reached max session turns", FailureKind::AgentTurns),
+    ("exhausted your daily quota", FailureKind::RateLimited),
+    ("exhausted your capacity", FailureKind::RateLimited),
+    ("Resource has been exhausted", FailureKind::RateLimited),
+    ("Resource exhausted", FailureKind::RateLimited),
+    ("RESOURCE_EXHAUSTED", FailureKind::RateLimited),
+    ("exceeded your current quota", FailureKind::RateLimited),
+    ("Quota exceeded", FailureKind::RateLimited),
+    ("RATE_LIMIT_EXCEEDED", FailureKind::RateLimited),
+    ("Suggested retry after", FailureKind::RateLimited),
+    ("Please retry in", FailureKind::RateLimited),
+    ("model is overloaded", FailureKind::RateLimited),
+    ("Invalid session identifier", FailureKind::SessionNotFound),
+    ("Error resuming session", FailureKind::SessionNotFound),
+    ("No previous sessions found", FailureKind::SessionNotFound),
+    ("is not found for API version", FailureKind::UnknownModel),
+    ("is not found", FailureKind::UnknownModel),
+    ("ModelNotFoundError", FailureKind::UnknownModel),
+    ("fetch failed", FailureKind::Network),
+    ("ECONNREFUSED", FailureKind::Network),
+    ("ECONNRESET", FailureKind::Network),
+    ("ENOTFOUND", FailureKind::Network),
+    ("ETIMEDOUT", FailureKind::Network),
+    ("socket hang up", FailureKind::Network),
+    ("other side closed", FailureKind::Network),
+    ("TypeError: terminated", FailureKind::Network),
+    ("blocked due to", FailureKind::Blocked),
+    ("Agent execution blocked", FailureKind::Blocked),
+    ("empty response", FailureKind::Empty),
+    ("no final response text", FailureKind::Empty),
+    ("truncated because it exceeded the token limit", FailureKind::Empty),
     // A blocked prompt and a truncated answer have no finish reason; neither counts as empty.
-    ("ended without a finish reason", Kind::Blocked),
-    ("malformed function call", Kind::ApiError),
-    ("Loop detected", Kind::Loop),
-    ("FatalSandboxError", Kind::Sandbox),
+    ("ended without a finish reason", FailureKind::Blocked),
+    ("malformed function call", FailureKind::ApiError),
+    ("Loop detected", FailureKind::Loop),
+    ("FatalSandboxError", FailureKind::Sandbox),
 ];
 
 /// Translates an error text of the agent. An unknown text is an API error.
@@ -87,7 +87,7 @@ pub(super) fn of_text(message: &str) -> Failure {
     match (phrase, status_in(message)) {
         (Some(kind), status) => Failure { status, ..Failure::new(kind, tidy(message)) },
         (None, Some(status)) => of_status(status, tidy(message)),
-        (None, None) => Failure::new(Kind::ApiError, tidy(message)),
+        (None, None) => Failure::new(FailureKind::ApiError, tidy(message)),
     }
 }
 
@@ -96,7 +96,9 @@ pub(super) fn of_answer(message: &str, had_text: bool) -> Failure {
     let failure = of_text(message);
     let refused = message.contains("blocked");
     match failure.kind {
-        Kind::Empty | Kind::Blocked if had_text && !refused => Failure { kind: Kind::ApiError, ..failure },
+        FailureKind::Empty | FailureKind::Blocked if had_text && !refused => {
+            Failure { kind: FailureKind::ApiError, ..failure }
+        }
         _ => failure,
     }
 }
@@ -148,7 +150,7 @@ const NOISE: &[&str] = &[
 ];
 
 /// Processes one line of stderr: turns errors into events and hints, drops noise and keeps the rest.
-pub(super) fn stderr_line(text: &str, say: &mut Say) {
+pub(super) fn stderr_line(text: &str, say: &mut Sink) {
     let text = &*without_colours(text);
     if NOISE.iter().any(|noise| text.starts_with(noise)) || is_stack(text) || text.trim().is_empty() {
         return;
@@ -157,7 +159,7 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
     if is_retry_notice(text) {
         let failure = of_text(text);
         let message: String = text.chars().take(300).collect();
-        let code = if failure.kind == Kind::RateLimited { "rate_limited" } else { "retry" };
+        let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
         say.event_all(Event::warning(code, message));
         say.retry(failure);
     } else if text.contains("Policy file error in") {
@@ -170,7 +172,10 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
     } else if text.starts_with("Node.js v") {
         // The last line that Node.js prints about an uncaught exception.
-        say.hint(None, Failure::new(Kind::Crashed, "Gemini CLI fell over: an error that it did not catch"));
+        say.hint(
+            None,
+            Failure::new(FailureKind::Crashed, "Gemini CLI fell over: an error that it did not catch"),
+        );
     } else if text.starts_with(TALK_FAILED) {
         // Only this line contains the error class. Elsewhere a missing model looks like any other failure.
         if let Some((_, error)) = text.split_once(".json ") {
@@ -180,11 +185,11 @@ pub(super) fn stderr_line(text: &str, say: &mut Say) {
         let failure = of_text(text);
         let only_here = matches!(
             failure.kind,
-            Kind::NotAuthenticated
-                | Kind::Untrusted
-                | Kind::SessionNotFound
-                | Kind::Sandbox
-                | Kind::AgentTurns
+            FailureKind::NotAuthenticated
+                | FailureKind::Untrusted
+                | FailureKind::SessionNotFound
+                | FailureKind::Sandbox
+                | FailureKind::AgentTurns
         );
         // Tools may print anything, so only lines of the CLI itself count.
         if only_here && !text.starts_with("Error executing tool") {
@@ -233,10 +238,10 @@ mod tests {
 
     #[test]
     fn exit_codes_are_http_statuses_modulo_256() {
-        assert_eq!(of_exit(173).unwrap().kind, Kind::RateLimited);
+        assert_eq!(of_exit(173).unwrap().kind, FailureKind::RateLimited);
         assert_eq!(of_exit(247).unwrap().status, Some(503));
-        assert_eq!(of_exit(145).unwrap().kind, Kind::NotAuthenticated);
-        assert_eq!(of_exit(244).unwrap().kind, Kind::ApiError);
+        assert_eq!(of_exit(145).unwrap().kind, FailureKind::NotAuthenticated);
+        assert_eq!(of_exit(244).unwrap().kind, FailureKind::ApiError);
         assert_eq!(of_exit(1), None);
         assert_eq!(of_exit(137), None);
     }
@@ -246,37 +251,41 @@ mod tests {
         for (text, kind, message) in [
             (
                 r#"[API Error: {"error":{"code":401,"message":"msg 401","status":"NAME"}}]"#,
-                Kind::NotAuthenticated,
+                FailureKind::NotAuthenticated,
                 "msg 401",
             ),
             (
                 r#"[API Error: {"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}]"#,
-                Kind::NotAuthenticated,
+                FailureKind::NotAuthenticated,
                 "API key not valid. Please pass a valid API key.",
             ),
             (
                 "[API Error: models/nope is not found for API version v1beta]",
-                Kind::UnknownModel,
+                FailureKind::UnknownModel,
                 "models/nope is not found for API version v1beta",
             ),
             (
                 "[API Error: exception TypeError: fetch failed sending request]",
-                Kind::Network,
+                FailureKind::Network,
                 "exception TypeError: fetch failed sending request",
             ),
             (
                 "[API Error: The model is overloaded. Please try again later.]",
-                Kind::RateLimited,
+                FailureKind::RateLimited,
                 "The model is overloaded. Please try again later.",
             ),
             (
                 r#"[API Error: {"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
-                Kind::NotAuthenticated,
+                FailureKind::NotAuthenticated,
                 "API key not valid.",
             ),
-            ("[API Error: Quota exceeded]\nPlease wait.", Kind::RateLimited, "Quota exceeded\nPlease wait."),
-            ("[API Error: [ not json]", Kind::ApiError, "[ not json"),
-            ("something else", Kind::ApiError, "something else"),
+            (
+                "[API Error: Quota exceeded]\nPlease wait.",
+                FailureKind::RateLimited,
+                "Quota exceeded\nPlease wait.",
+            ),
+            ("[API Error: [ not json]", FailureKind::ApiError, "[ not json"),
+            ("something else", FailureKind::ApiError, "something else"),
         ] {
             let failure = of_text(text);
             assert_eq!((failure.kind, failure.message.as_str()), (kind, message), "{text}");

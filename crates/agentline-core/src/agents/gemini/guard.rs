@@ -6,8 +6,8 @@
 //! (`guard.cjs`), which hides these files from the CLI for all workspaces. The script confirms that it is active once
 //! the CLI has read its settings and looked for a `.env` file through the functions that the script patches.
 
-use super::{settings::Users, user::User};
-use crate::{Failure, Kind, Launch, Look, NewFile, Plan, Sandbox, Surface, Trust};
+use super::{settings::UserSettings, user::UserConfig};
+use crate::{Failure, FailureKind, FileSystem, Launch, NewFile, Plan, Sandbox, Surface, Trust};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -41,9 +41,9 @@ pub(super) fn fill(
     launch: &mut Launch,
     plan: &Plan,
     given: &Path,
-    users: &Users,
-    user: &User<'_>,
-    look: &dyn Look,
+    users: &UserSettings,
+    user: &UserConfig<'_>,
+    look: &dyn FileSystem,
 ) {
     if plan.request.trust == Trust::Full {
         return;
@@ -82,7 +82,7 @@ fn node_option(path: &Path) -> String {
 }
 
 /// Returns the workspace files that the CLI must not load.
-fn brought_along(user: &User<'_>, look: &dyn Look) -> Vec<String> {
+fn brought_along(user: &UserConfig<'_>, look: &dyn FileSystem) -> Vec<String> {
     let own = user.homes();
     let here =
         IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));
@@ -93,7 +93,12 @@ fn brought_along(user: &User<'_>, look: &dyn Look) -> Vec<String> {
 
 /// Returns settings that limit context files. A context file may import files of its repository. If the repository also
 /// contains the user's home, it may only import files of its own folder.
-pub(super) fn bounds(trust: Trust, users: &Users, user: &User<'_>, look: &dyn Look) -> Value {
+pub(super) fn bounds(
+    trust: Trust,
+    users: &UserSettings,
+    user: &UserConfig<'_>,
+    look: &dyn FileSystem,
+) -> Value {
     let homes = user.homes();
     let repository = user.cwd().ancestors().find(|folder| look.exists(&folder.join(".git")));
     let holds_home = repository.is_some_and(|root| homes.iter().any(|home| home.starts_with(root)));
@@ -104,7 +109,7 @@ pub(super) fn bounds(trust: Trust, users: &Users, user: &User<'_>, look: &dyn Lo
 }
 
 /// Returns the names of files whose text the CLI passes to the model.
-fn context_files(users: &Users) -> Vec<String> {
+fn context_files(users: &UserSettings) -> Vec<String> {
     match users.get("/context/fileName") {
         Some(Value::String(name)) => vec![name.clone()],
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -140,7 +145,7 @@ impl Confirmation {
             "Gemini CLI did not confirm that it ignores the workspace's own configuration: {}",
             must_ignore.join(", ")
         );
-        Some(Failure::new(Kind::Settings, message).hint(
+        Some(Failure::new(FailureKind::Settings, message).hint(
             "use a Gemini CLI that runs on Node.js, passes NODE_OPTIONS on and is not newer than agentline knows; remove these \
              files; or pass `--trust full` if you trust them",
         ))
@@ -150,16 +155,18 @@ impl Confirmation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ground, Program, RunRequest, Version, agents::gemini::launch::launch, map_look::MapLook};
+    use crate::{
+        LaunchContext, Program, RunRequest, Version, agents::gemini::launch::launch, map_look::MemoryFs,
+    };
 
-    fn launched(trust: Trust, surface: Surface, look: &MapLook) -> Launch {
+    fn launched(trust: Trust, surface: Surface, look: &MemoryFs) -> Launch {
         let version = Version::parse("0.61.0");
         let program = Program { path: "/bin/node".into(), args: vec!["gemini.js".into()], version };
-        let mut ground = Ground::new(program, "/w/p".into(), "/home/u".into(), "/p q".into());
-        ground.env = [("NODE_OPTIONS", "--no-warnings")].map(|(k, v)| (k.into(), v.into())).into();
+        let mut launch_context = LaunchContext::new(program, "/w/p".into(), "/home/u".into(), "/p q".into());
+        launch_context.env = [("NODE_OPTIONS", "--no-warnings")].map(|(k, v)| (k.into(), v.into())).into();
         let mut request = RunRequest::new("x").trust(trust);
         request.pass_env = vec!["NODE_OPTIONS".into()];
-        launch(&Plan::new(request, surface), &ground, look).unwrap()
+        launch(&Plan::new(request, surface), &launch_context, look).unwrap()
     }
 
     fn script(launch: &Launch) -> Option<String> {
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_launch_without_full_trust_has_the_guard() {
-        let look = MapLook::default();
+        let look = MemoryFs::default();
         for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
             for trust in [Trust::Run, Trust::No] {
                 let launch = launched(trust, surface, &look);
@@ -202,7 +209,7 @@ mod tests {
             "/w/.gemini/.env",
             "/.env",
         ];
-        let look = paths.iter().fold(MapLook::default(), |look, path| look.plain(path, ""));
+        let look = paths.iter().fold(MemoryFs::default(), |look, path| look.plain(path, ""));
         let look = look.plain("/home/u/.env", "").plain("/home/u/.gemini/.env", "");
         let launch = launched(Trust::Run, Surface::Acp, &look);
         let expected = [
@@ -222,7 +229,7 @@ mod tests {
         let mut confirmation = Confirmation::default();
         assert_eq!(confirmation.failure(&[]), None, "there is nothing to ignore");
         let failure = confirmation.failure(&files).unwrap();
-        assert!(failure.kind == Kind::Settings && failure.message.contains("/w/.env"), "{failure:?}");
+        assert!(failure.kind == FailureKind::Settings && failure.message.contains("/w/.env"), "{failure:?}");
         assert!(!confirmation.stderr("something else") && confirmation.failure(&files).is_some());
         confirmation.notification("session/update");
         assert!(confirmation.failure(&files).is_some());
@@ -235,17 +242,17 @@ mod tests {
     #[test]
     fn a_repository_that_holds_the_home_does_not_bound_context_files() {
         let env = std::collections::BTreeMap::new();
-        let markers = |look: &MapLook, settings: &str| {
-            let look_settings = MapLook::default().plain("/s", settings);
-            let users = Users::read(Path::new("/s"), &look_settings);
-            let user = User::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), look);
+        let markers = |look: &MemoryFs, settings: &str| {
+            let look_settings = MemoryFs::default().plain("/s", settings);
+            let users = UserSettings::read(Path::new("/s"), &look_settings);
+            let user = UserConfig::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), look);
             bounds(Trust::Run, &users, &user, look).pointer("/context/memoryBoundaryMarkers").cloned()
         };
-        let at = |path: &str| MapLook::default().plain(path, "");
+        let at = |path: &str| MemoryFs::default().plain(path, "");
         assert_eq!(markers(&at("/home/u/.git/config"), "{}"), Some(json!([])));
         assert_eq!(markers(&at("/.git/config"), "{}"), Some(json!([])));
         assert_eq!(markers(&at("/home/u/p/.git/config"), "{}"), None);
-        assert_eq!(markers(&MapLook::default(), "{}"), None);
+        assert_eq!(markers(&MemoryFs::default(), "{}"), None);
         let own = r#"{"context":{"memoryBoundaryMarkers":["x"]}}"#;
         assert_eq!(markers(&at("/home/u/.git/config"), own), None, "the user's own choice stays");
     }

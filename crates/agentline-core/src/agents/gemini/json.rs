@@ -3,13 +3,13 @@
 
 use super::{
     failures, proof,
-    session_file::{SessionFile, Telling},
+    session_file::{SessionFileDetail, SessionFileReader},
     stream,
 };
 use crate::{
-    Count, Dialogue, End, Event, Exit, Failure, Kind, Line, Order, Room, RunId, Say, Side, Source, Span,
-    Started, Stream, Tokens, Want,
-    wire::{Entries, List, Num, Part, Str, Tolerant as _, mend_surrogates, parts, wire},
+    Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
+    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
+    wire::{Entries, LinePart, List, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
 };
 
 wire! { struct Doc<'a> {
@@ -30,7 +30,7 @@ wire! { struct Counts<'a> {
 #[derive(Debug)]
 pub(super) struct GeminiJson {
     run: Option<RunId>,
-    file: SessionFile,
+    file: SessionFileReader,
     session: Option<String>,
     model: Option<String>,
     started: bool,
@@ -45,18 +45,18 @@ pub(super) struct GeminiJson {
     /// A request failed after all retries.
     talk_failed: bool,
     /// The document reports success, but no model was called.
-    unheard: bool,
+    unreported: bool,
     /// The document contains an answer.
     answered: bool,
     /// Whether the rules are in force.
-    rules: proof::Watch,
+    rules: proof::PolicyAckWatch,
 }
 
 impl GeminiJson {
     pub(super) fn new() -> Self {
         Self {
             run: None,
-            file: SessionFile::new(Telling::Everything),
+            file: SessionFileReader::new(SessionFileDetail::Everything),
             session: None,
             model: None,
             started: false,
@@ -65,13 +65,13 @@ impl GeminiJson {
             block: Vec::new(),
             err: None,
             talk_failed: false,
-            unheard: false,
+            unreported: false,
             answered: false,
-            rules: proof::Watch::default(),
+            rules: proof::PolicyAckWatch::default(),
         }
     }
 
-    fn start(&mut self, run: RunId, session: Option<String>, say: &mut Say) {
+    fn start(&mut self, run: RunId, session: Option<String>, say: &mut Sink) {
         if !std::mem::replace(&mut self.started, true) {
             say.ready();
             let session_id = session.or_else(|| self.session.clone());
@@ -81,7 +81,7 @@ impl GeminiJson {
     }
 
     /// Processes one line of stdout. The document is a block of separate lines, from an opening to a closing brace.
-    fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn stdout(&mut self, run: RunId, text: &str, say: &mut Sink) {
         if let Some((block, lines)) = &mut self.open {
             if text != "{" && *lines < MOST_LINES {
                 *lines += 1;
@@ -105,27 +105,27 @@ impl GeminiJson {
     }
 
     /// Reports the collected lines as unreadable, because they are not the document.
-    fn give_up(&mut self, run: RunId, say: &mut Say) {
+    fn give_up(&mut self, run: RunId, say: &mut Sink) {
         if let Some((block, _)) = self.open.take() {
             unreadable(run, &block, say);
         }
     }
 
     /// Finds the document in a text that may contain other output.
-    fn search(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn search(&mut self, run: RunId, text: &str, say: &mut Sink) {
         if self.found(run, text, say) {
             return;
         }
         for part in parts(text) {
             match part {
-                Part::Object(object) if self.found(run, object, say) => {}
-                Part::Object(rest) | Part::Noise(rest) => unreadable(run, rest, say),
+                LinePart::Object(object) if self.found(run, object, say) => {}
+                LinePart::Object(rest) | LinePart::Noise(rest) => unreadable(run, rest, say),
             }
         }
     }
 
     /// Stores the document and ends the run, if the text is the first document. Returns whether it is.
-    fn found(&mut self, run: RunId, text: &str, say: &mut Say) -> bool {
+    fn found(&mut self, run: RunId, text: &str, say: &mut Sink) -> bool {
         if self.doc.is_some() {
             return false;
         }
@@ -137,20 +137,21 @@ impl GeminiJson {
         true
     }
 
-    fn end(&mut self, run: RunId, doc: &Doc<'_>, say: &mut Say) {
-        let soft =
-            |w: &Str<'_>| Some(failures::of_text(w)).filter(|f| matches!(f.kind, Kind::Loop | Kind::Blocked));
+    fn end(&mut self, run: RunId, doc: &Doc<'_>, say: &mut Sink) {
+        let soft = |w: &Str<'_>| {
+            Some(failures::of_text(w)).filter(|f| matches!(f.kind, FailureKind::Loop | FailureKind::Blocked))
+        };
         self.answered |= doc.answered();
         let failure = doc.error.as_ref().map(|e| failure_of(e, doc.answered()));
         let failure = failure.or_else(|| doc.warnings.0.iter().find_map(soft));
         // The reason is known only when everything has been read.
-        self.unheard = failure.is_none() && !doc.asked_the_model() && !doc.answered();
-        let ok = failure.is_none() && !self.unheard;
-        say.end(run, if ok { End::ok() } else { End::failed(failure) });
+        self.unreported = failure.is_none() && !doc.asked_the_model() && !doc.answered();
+        let ok = failure.is_none() && !self.unreported;
+        say.end(run, if ok { TurnEnd::ok() } else { TurnEnd::failed(failure) });
     }
 
     /// Reports what the document contains in addition to the session file.
-    fn tell(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn tell(&mut self, run: RunId, text: &str, say: &mut Sink) {
         let Some(doc) = document(text) else { return };
         let (asked_the_model, answered) = (doc.asked_the_model(), doc.answered());
         self.start(run, doc.session.map(Str::own), say);
@@ -168,7 +169,7 @@ impl GeminiJson {
                 total: t.total.0,
                 ..Tokens::default()
             };
-            let mut count = Count::new(Source::Stream, Span::Model(name.own()), tokens);
+            let mut count = TokenCount::new(UsageSource::Stream, CountScope::Model(name.own()), tokens);
             count.requests = model.api.requests.0;
             say.count(run, count);
         }
@@ -191,7 +192,7 @@ impl GeminiJson {
     }
 
     /// Processes one line of stderr. A failed run prints its document there, between other lines and sometimes twice.
-    fn stderr(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn stderr(&mut self, run: RunId, text: &str, say: &mut Sink) {
         self.talk_failed |= text.starts_with(failures::TALK_FAILED);
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
@@ -227,14 +228,14 @@ impl GeminiJson {
     }
 
     /// Handles the collected lines as ordinary lines, because they are not the document.
-    fn give_back(&mut self, say: &mut Say) {
+    fn give_back(&mut self, say: &mut Sink) {
         for line in std::mem::take(&mut self.block) {
             failures::stderr_line(&line, say);
         }
     }
 }
 
-fn unreadable(run: RunId, text: &str, say: &mut Say) {
+fn unreadable(run: RunId, text: &str, say: &mut Sink) {
     if !text.trim().is_empty() {
         say.event(run, Event::unreadable(text.trim_end(), text.len() as u64));
     }
@@ -289,23 +290,23 @@ fn failure_of(error: &DocError<'_>, had_text: bool) -> Failure {
         None => None,
     };
     match by_code {
-        Some(by_code) if by_text.kind == Kind::ApiError => by_code,
+        Some(by_code) if by_text.kind == FailureKind::ApiError => by_code,
         _ => by_text,
     }
 }
 
 impl Dialogue for GeminiJson {
-    fn room(&self) -> Room {
-        Room::Once
+    fn room(&self) -> Concurrency {
+        Concurrency::Once
     }
 
-    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
         self.run = Some(run);
         self.rules.begin(order);
         self.model.clone_from(&order.who.model);
-        if let Want::Named(session) | Want::Load(session) = &order.session {
+        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &order.session {
             self.session = Some(session.clone());
-            say.follow(run, Side::SessionFile, session);
+            say.follow(run, SideChannel::SessionFile, session);
         }
         if self.session.is_none() || !order.follow {
             say.silent(run);
@@ -314,7 +315,7 @@ impl Dialogue for GeminiJson {
         say.shut();
     }
 
-    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
         let Some(run) = self.run else { return };
         match line.stream {
             Stream::Stdout => self.stdout(run, line.text, say),
@@ -327,10 +328,10 @@ impl Dialogue for GeminiJson {
         }
     }
 
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
         let Some(run) = self.run else { return };
         let mut failed = false;
-        if let Exit::Code(code) = exit {
+        if let ExitReason::Code(code) = exit {
             failed = code != 0;
             if let Some(failure) = failures::of_exit(code) {
                 say.hint(Some(run), failure);
@@ -349,12 +350,12 @@ impl Dialogue for GeminiJson {
         if self.answered {
             self.rules.turn(say);
         }
-        if self.unheard {
-            say.hint(Some(run), stream::unheard(self.talk_failed));
+        if self.unreported {
+            say.hint(Some(run), stream::unreported(self.talk_failed));
         }
     }
 
-    fn settled(&mut self, run: RunId, say: &mut Say) {
+    fn settled(&mut self, run: RunId, say: &mut Sink) {
         if let Some(doc) = self.doc.take() {
             self.tell(run, &doc, say);
         }

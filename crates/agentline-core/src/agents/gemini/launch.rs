@@ -2,19 +2,19 @@
 
 use super::{
     CARD,
-    environment::{self, Places},
+    environment::{self, LaunchPaths},
     guard, live,
-    overlay::{self, Own},
+    overlay::{self, OverlayFiles},
     policy,
     prompt::{self, Delivery},
-    settings::{self, SignIn, Users},
+    settings::{self, RequestedSignIn, UserSettings},
     sign_in, store,
-    user::User,
+    user::UserConfig,
     versions::{self, has},
 };
 use crate::{
-    Ground, Launch, Look, NewFile, Notice, PermissionMode, Plan, Problem, Proof, RunRequest, Sandbox,
-    Surface, SystemMode, Talk, Trust, Version, Words,
+    DialogueConfig, FileSystem, Launch, LaunchContext, NewFile, Notice, PermissionMode, Plan, PolicyAck,
+    Problem, PromptText, RunRequest, Sandbox, Surface, SystemMode, Trust, Version,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -57,20 +57,25 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
 }
 
 /// Builds the launch of a checked plan.
-pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<Launch, Vec<Problem>> {
+pub(super) fn launch(
+    plan: &Plan,
+    context: &LaunchContext,
+    look: &dyn FileSystem,
+) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
-    let version = ground.program.version;
-    let user = User::new(&ground.cwd, &ground.env, &ground.home, look).trusting(request.trust == Trust::Full);
+    let version = context.program.version;
+    let user = UserConfig::new(&context.cwd, &context.env, &context.home, look)
+        .trusting(request.trust == Trust::Full);
     let is_live = plan.surface == Surface::Acp;
     let mut problems = too_old(plan, version);
     let mut keep = |problem: Problem| problems.push(problem);
 
-    let include = include_directories(request, &ground.cwd, look).unwrap_or_else(|found| {
+    let include = include_directories(request, &context.cwd, look).unwrap_or_else(|found| {
         found.into_iter().for_each(&mut keep);
         Vec::new()
     });
-    let text = text(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
-    let mut servers = settings::servers(plan, &ground.cwd, look).map_err(&mut keep).unwrap_or_default();
+    let text = text(plan, &context.cwd, look).map_err(&mut keep).unwrap_or_default();
+    let mut servers = settings::servers(plan, &context.cwd, look).map_err(&mut keep).unwrap_or_default();
     let policy = policy::compile(request, plan.surface)
         .map_err(|found| found.into_iter().for_each(&mut keep))
         .unwrap_or_default();
@@ -79,25 +84,25 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         if !has(version, versions::SLUGS) {
             return Some(wanted.clone());
         }
-        store::resolve(wanted, user.home(), &ground.cwd, look).map_err(&mut keep).ok()
+        store::resolve(wanted, user.home(), &context.cwd, look).map_err(&mut keep).ok()
     });
     let chosen = request.session_id.as_deref();
-    problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &ground.cwd, look)));
+    problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &context.cwd, look)));
     if !problems.is_empty() {
         return Err(problems);
     }
 
     let mut launch =
-        Launch { program: ground.program.path.clone(), cwd: ground.cwd.clone(), ..Launch::default() };
-    launch.talk = Talk::new(plan.surface, version);
+        Launch { program: context.program.path.clone(), cwd: context.cwd.clone(), ..Launch::default() };
+    launch.talk = DialogueConfig::new(plan.surface, version);
     let has_home = has(version, versions::HOME);
-    let home = has_home.then(|| ground.private.join("home"));
-    let given = ground.private.join("given");
+    let home = has_home.then(|| context.private.join("home"));
+    let given = context.private.join("given");
     let pieces = given.join("prompt");
     let commands = given.join("commands");
     launch.folders.extend([given.clone(), commands.clone()]);
     launch.read_only.push(given.clone());
-    let name = format!("agentline-{}", ground.session_id.replace('-', ""));
+    let name = format!("agentline-{}", context.session_id.replace('-', ""));
     let mut delivery = if is_live {
         let words = live::words(text.clone());
         launch.warnings.extend(words.warnings);
@@ -105,7 +110,7 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     } else {
         prompt::deliver(&text, plan, &name, &pieces)
     };
-    if ground.cwd.to_string_lossy().contains(char::is_control) {
+    if context.cwd.to_string_lossy().contains(char::is_control) {
         launch.warnings.push(Notice::new(
             "workspace_path",
             "the path of the workspace holds a newline or another control character, so that no tool of Gemini CLI works in it",
@@ -118,8 +123,8 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         ));
         delivery = Delivery { stdin: text, ..Delivery::default() };
     }
-    let places = Places { home: home.as_deref(), users: user.home(), given: &given };
-    environment::fill(&mut launch, plan, ground, &places);
+    let places = LaunchPaths { home: home.as_deref(), users: user.home(), given: &given };
+    environment::fill(&mut launch, plan, context, &places);
     let mut include = include;
     if !delivery.pieces.is_empty() {
         include.push(pieces.clone());
@@ -132,16 +137,16 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         live::fill(&mut launch, plan, version);
         (launch.servers, servers) = live::divide_servers(servers);
         launch.not_before =
-            resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &ground.cwd, look));
-        launch.litter = has(version, versions::SESSION_ID).then(|| ground.session_id.clone());
+            resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &context.cwd, look));
+        launch.abandoned = has(version, versions::SESSION_ID).then(|| context.session_id.clone());
     }
-    let users = Users::read(&user.own("settings.json"), look);
+    let users = UserSettings::read(&user.own("settings.json"), look);
     guard::fill(&mut launch, plan, &given, &users, &user, look);
     let policies = policy.map(|text| {
         let path = given.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
         // Over ACP the CLI holds back its stderr until it exits.
-        launch.proof = (!is_live).then(|| Proof::new(policy::PROOF, policy::BROKEN));
+        launch.proof = (!is_live).then(|| PolicyAck::new(policy::PROOF, policy::BROKEN));
         policy_paths(path, &users, &user)
     });
     if let (Some(system), SystemMode::Replace) = (&request.system_prompt, request.system_mode) {
@@ -149,22 +154,22 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
         launch.env.insert("GEMINI_SYSTEM_MD".into(), path.to_string_lossy().into_owned());
         launch.files.push(NewFile::new(path, system.as_str()));
     }
-    let how = SignIn {
+    let how = RequestedSignIn {
         key_given: request.api_key.is_some(),
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: request.use_vertex_ai == Some(true),
     };
     let bounds = guard::bounds(request.trust, &users, &user, look);
     let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
-    launch.secrets = environment::secrets(&launch, plan, ground, &user, &settings);
+    launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
     // are many. So an id is generated only on the surface that does not report it before the end.
-    let ours = || (plan.surface == Surface::Json).then(|| ground.session_id.clone());
+    let ours = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
     launch.session_id = resumed.clone().or_else(|| {
         let chosen = request.session_id.clone().or_else(ours);
         chosen.filter(|_| has(version, versions::SESSION_ID))
     });
-    launch.args = ground.program.args.clone();
+    launch.args = context.program.args.clone();
     launch.args.extend(arguments(
         plan,
         version,
@@ -175,18 +180,24 @@ pub(super) fn launch(plan: &Plan, ground: &Ground, look: &dyn Look) -> Result<La
     ));
     launch.agent_home = home.clone().unwrap_or_else(|| user.home().to_path_buf());
     if let Some(home) = home {
-        overlay::fill(&mut launch, &home, Own { settings, command: delivery.command, commands }, &user, look);
+        overlay::fill(
+            &mut launch,
+            &home,
+            OverlayFiles { settings, command: delivery.command, commands },
+            &user,
+            look,
+        );
     }
     Ok(launch)
 }
 
 /// Returns the prompt text for ACP.
-pub(super) fn words(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Words, Problem> {
+pub(super) fn words(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
     text(plan, cwd, look).map(live::words)
 }
 
 /// Returns the complete prompt text, or a problem if it is too long for the CLI.
-fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
     let text = prompt::text(plan, cwd, look)?;
     match CARD.max_prompt_bytes {
         Some(most) if text.len() > most => Err(Problem::new(
@@ -226,7 +237,7 @@ fn arguments(
     match (resumed, &launch.session_id) {
         // Over ACP the session is loaded by a request. The session that the CLI creates at its start is discarded.
         _ if plan.surface == Surface::Acp => {
-            launch.litter.iter().for_each(|id| add("--session-id", id));
+            launch.abandoned.iter().for_each(|id| add("--session-id", id));
         }
         (Some(id), _) => add("--resume", id),
         (None, Some(id)) => add("--session-id", id),
@@ -262,7 +273,7 @@ fn headless(plan: &Plan) -> Vec<String> {
 fn include_directories(
     request: &RunRequest,
     cwd: &Path,
-    look: &dyn Look,
+    look: &dyn FileSystem,
 ) -> Result<Vec<PathBuf>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut found = Vec::new();
@@ -284,7 +295,7 @@ fn include_directories(
 }
 
 /// Returns the paths of the generated policy file and of the user's own, which the CLI ignores if `--policy` is given.
-fn policy_paths(ours: PathBuf, users: &Users, user: &User<'_>) -> Vec<String> {
+fn policy_paths(ours: PathBuf, users: &UserSettings, user: &UserConfig<'_>) -> Vec<String> {
     let own = users.get("/policyPaths").and_then(Value::as_array).filter(|paths| !paths.is_empty());
     let mut paths = vec![ours.to_string_lossy().into_owned()];
     match own {

@@ -1,26 +1,26 @@
 //! Tests of complete launches, for each option of a request.
 
 use super::*;
-use crate::{Limits, McpServer, Program, map_look::MapLook};
+use crate::{Limits, McpServer, Program, map_look::MemoryFs};
 
 pub(super) const SESSION: &str = "11111111-2222-4333-8444-555555555555";
 
-pub(super) fn ground(version: &str) -> Ground {
+pub(super) fn context(version: &str) -> LaunchContext {
     let program = Program {
         path: "/bin/node".into(),
         args: vec!["gemini.js".into()],
         version: Version::parse(version),
     };
-    let mut ground = Ground::new(program, "/ws".into(), "/u".into(), "/p".into());
-    ground.session_id = SESSION.into();
+    let mut context = LaunchContext::new(program, "/ws".into(), "/u".into(), "/p".into());
+    context.session_id = SESSION.into();
     let caller =
         [("PATH", "/bin"), ("GEMINI_API_KEY", "key-of-the-caller"), ("OTHER_TOKEN", "token-of-another")];
-    ground.env = caller.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-    ground
+    context.env = caller.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    context
 }
 
-pub(super) fn look() -> MapLook {
-    MapLook::default().plain("/u/.gemini/settings.json", "{}").plain("/lib/x", "").plain("/ws/a", "")
+pub(super) fn look() -> MemoryFs {
+    MemoryFs::default().plain("/u/.gemini/settings.json", "{}").plain("/lib/x", "").plain("/ws/a", "")
 }
 
 fn launched(request: RunRequest) -> Launch {
@@ -28,7 +28,7 @@ fn launched(request: RunRequest) -> Launch {
 }
 
 fn launched_on(version: &str, request: RunRequest) -> Result<Launch, Vec<Problem>> {
-    launch(&Plan::new(request, Surface::StreamJson), &ground(version), &look())
+    launch(&Plan::new(request, Surface::StreamJson), &context(version), &look())
 }
 
 fn args(request: RunRequest) -> String {
@@ -43,10 +43,10 @@ pub(super) fn file(launch: &Launch, path: &str) -> String {
 #[test]
 fn a_path_in_which_no_tool_works_is_told_of() {
     let codes = |cwd: &str| {
-        let mut ground = ground("0.61.0");
-        ground.cwd = cwd.into();
+        let mut context = context("0.61.0");
+        context.cwd = cwd.into();
         let launch =
-            launch(&Plan::new(RunRequest::new("hi"), Surface::StreamJson), &ground, &look()).unwrap();
+            launch(&Plan::new(RunRequest::new("hi"), Surface::StreamJson), &context, &look()).unwrap();
         launch.warnings.iter().map(|warning| warning.code.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(codes("/w\ns"), ["workspace_path"]);
@@ -88,19 +88,19 @@ fn flags_follow_the_request() {
     assert!(args(request).contains("-e a -e b"));
     assert!(args(RunRequest::new("x").session_id("mine")).contains("--session-id mine"));
     let json = Plan::new(RunRequest::new("x"), Surface::Json);
-    let json = launch(&json, &ground("0.61.0"), &look()).unwrap();
+    let json = launch(&json, &context("0.61.0"), &look()).unwrap();
     assert_eq!(json.session_id.as_deref(), Some(SESSION), "nothing else tells it before the end");
-    let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &ground("0.61.0"), &look()).unwrap();
+    let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context("0.61.0"), &look()).unwrap();
     assert_eq!(json.args[1..3], ["-o", "json"]);
 }
 
 #[test]
 fn trust_is_what_the_request_says() {
     let with = |trust| {
-        let mut ground = ground("0.61.0");
-        ground.env.insert("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into());
+        let mut context = context("0.61.0");
+        context.env.insert("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into());
         let plan = Plan::new(RunRequest::new("x").trust(trust), Surface::Json);
-        let launch = launch(&plan, &ground, &look()).unwrap();
+        let launch = launch(&plan, &context, &look()).unwrap();
         let flag = launch.args.contains(&"--skip-trust".to_owned());
         (flag, launch.env.get("GEMINI_CLI_TRUST_WORKSPACE").cloned())
     };
@@ -123,10 +123,10 @@ fn sandboxes_by_flag_or_by_name_see_what_the_run_is_given() {
 
 #[test]
 fn a_key_that_the_cli_would_miss_is_made_to_count() {
-    let method = |env: &[(&str, &str)], look: MapLook| {
-        let mut ground = ground("0.61.0");
-        ground.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &ground, &look).unwrap();
+    let method = |env: &[(&str, &str)], look: MemoryFs| {
+        let mut context = context("0.61.0");
+        context.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &look).unwrap();
         let settings: Value = serde_json::from_str(&file(&launch, "/p/home/.gemini/settings.json")).unwrap();
         settings["security"]["auth"]["selectedType"].clone()
     };
@@ -173,7 +173,7 @@ fn variables_of_the_request_go_in_and_their_secrets_are_known() {
 #[test]
 fn secrets_of_servers_and_of_the_users_files_are_known() {
     let users = r#"{"mcpServers":{"own":{"httpUrl":"http://u:password-in-url@h/","headers":{"X":"header-of-user"}}}}"#;
-    let look = MapLook::default()
+    let look = MemoryFs::default()
         .plain("/u/.gemini/settings.json", users)
         .plain("/u/.gemini/.env", "GEMINI_API_KEY=ignored-as-set\nA_SECRET='from-env-file'")
         .plain(
@@ -190,7 +190,7 @@ fn secrets_of_servers_and_of_the_users_files_are_known() {
         env: [("A".into(), "env-of-srv".into())].into(),
     };
     let request = RunRequest::new("x").mcp_server("u", url).mcp_server("c", command);
-    let launch = launch(&Plan::new(request, Surface::Json), &ground("0.61.0"), &look).unwrap();
+    let launch = launch(&Plan::new(request, Surface::Json), &context("0.61.0"), &look).unwrap();
     for secret in [
         "password-in-url",
         "header-of-user",
@@ -211,18 +211,18 @@ fn rules_become_a_policy_beside_the_users_own() {
     let launch = launched(request.clone());
     let line = launch.args.join(" ");
     assert!(line.contains("--policy /p/given/agentline-run.toml --policy /u/.gemini/policies"), "{line}");
-    assert_eq!(launch.proof, Some(Proof::new(policy::PROOF, policy::BROKEN)));
+    assert_eq!(launch.proof, Some(PolicyAck::new(policy::PROOF, policy::BROKEN)));
     let text = file(&launch, "/p/given/agentline-run.toml");
     assert!(text.contains("write_file") && text.contains("agentline__was_read"), "{text}");
 
-    let look = MapLook::default().plain("/u/.gemini/settings.json", r#"{"policyPaths":["~/p.toml","/q"]}"#);
+    let look = MemoryFs::default().plain("/u/.gemini/settings.json", r#"{"policyPaths":["~/p.toml","/q"]}"#);
     let launch = launch_with(request, &look);
     let line = launch.args.join(" ");
     assert!(line.contains("agentline-run.toml --policy /u/p.toml --policy /q "), "{line}");
 }
 
-fn launch_with(request: RunRequest, look: &MapLook) -> Launch {
-    launch(&Plan::new(request, Surface::Json), &ground("0.61.0"), look).unwrap()
+fn launch_with(request: RunRequest, look: &MemoryFs) -> Launch {
+    launch(&Plan::new(request, Surface::Json), &context("0.61.0"), look).unwrap()
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn the_system_prompt_replaces_or_comes_first() {
 
 #[test]
 fn a_moved_home_of_the_user_is_the_one_that_is_shown() {
-    let mut ground = ground("0.61.0");
-    ground.env.insert("GEMINI_CLI_HOME".into(), "/moved".into());
-    let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &ground, &look()).unwrap();
+    let mut context = context("0.61.0");
+    context.env.insert("GEMINI_CLI_HOME".into(), "/moved".into());
+    let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &look()).unwrap();
     assert_eq!(launch.env["GEMINI_CLI_HOME"], "/p/home");
     assert!(launch.links.contains(&("/p/home/.gemini/tmp".into(), "/moved/.gemini/tmp".into())));
 }

@@ -10,8 +10,8 @@ use super::{
     versions::{self, has},
 };
 use crate::{
-    Launch, McpServer, Millis, ModeWish, ModelValidation, ModelWish, Notice, PermissionMode, Plan, Problem,
-    Rule, RunRequest, Sandbox, Surface, Version, Words,
+    Launch, McpServer, Millis, ModelValidation, Notice, PermissionMode, Plan, Problem, PromptText,
+    RequestedMode, RequestedModel, Rule, RunRequest, Sandbox, Surface, Version,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -127,13 +127,13 @@ fn with_rules(request: &RunRequest, other: &'static str) -> &'static str {
 
 /// Returns the prompt in a form that reaches the model. Over ACP the CLI treats `/about` and `$about` as its own
 /// commands, even after whitespace, and answers them without calling the model.
-pub(super) fn words(text: String) -> Words {
+pub(super) fn words(text: String) -> PromptText {
     let first = text.trim_start().strip_prefix(['/', '$']).map(|rest| rest.split_whitespace().next());
-    let Some(Some(word)) = first else { return Words::new(text) };
+    let Some(Some(word)) = first else { return PromptText::new(text) };
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
-        return Words::new(text);
+        return PromptText::new(text);
     }
-    let mut words = Words::new(format!("\u{200b}{text}"));
+    let mut words = PromptText::new(format!("\u{200b}{text}"));
     words.warnings.push(Notice::new(
         "prompt_not_verbatim",
         "the prompt begins like a command of Gemini CLI; an invisible character (U+200B) before it keeps it a prompt",
@@ -175,7 +175,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
         .model
         .as_ref()
         .filter(|_| has(version, versions::ACP_MODELS))
-        .map(|id| ModelWish::new(id, request.model_validation == ModelValidation::Strict));
+        .map(|id| RequestedModel::new(id, request.model_validation == ModelValidation::Strict));
     if let (Some(wish), None) = (&launch.model, &request.agent_args) {
         // Sessions then start with this model.
         launch.preset = vec!["-m".to_owned(), wish.id.clone()];
@@ -190,7 +190,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
 ///
 /// Allowed edits are allowed by the host, one request at a time: in its mode `autoEdit`, the CLI does not ask over ACP,
 /// ignores its policy files, and also fetches from the web without asking.
-pub(super) fn mode(request: &RunRequest) -> ModeWish {
+pub(super) fn mode(request: &RunRequest) -> RequestedMode {
     let own = match request.permission_mode {
         // If rules need the host's decision, the host allows everything else by its answers.
         PermissionMode::Bypass if !decides_here(request) => "yolo",
@@ -200,7 +200,7 @@ pub(super) fn mode(request: &RunRequest) -> ModeWish {
     let id = request.mode_id.as_deref().unwrap_or(own);
     // If setting one of these two modes fails, the session may have more permissions than requested, so they are
     // required. With the other modes it has fewer.
-    ModeWish::new(id, matches!(id, "default" | "plan"))
+    RequestedMode::new(id, matches!(id, "default" | "plan"))
 }
 
 /// Returns whether a run cannot start processes: it may not use the shell and has no server that is a program.

@@ -4,7 +4,7 @@ use super::{tests::*, *};
 use crate::McpServer;
 
 fn live_on(version: &str, request: RunRequest) -> Result<Launch, Vec<Problem>> {
-    launch(&Plan::new(request, Surface::Acp), &ground(version), &look())
+    launch(&Plan::new(request, Surface::Acp), &context(version), &look())
 }
 
 fn live(request: RunRequest) -> Launch {
@@ -23,7 +23,7 @@ fn a_conversation_is_started_without_what_belongs_to_its_sessions() {
     assert_eq!(launch.preset, ["-m", "m"], "its sessions have the model at once, others can have another");
     assert_eq!(launch.stdin, "be brief\n\nhi");
     assert_eq!(launch.session_id, None, "the agent names its sessions");
-    assert_eq!(launch.litter.as_deref(), Some(SESSION));
+    assert_eq!(launch.abandoned.as_deref(), Some(SESSION));
     assert_eq!(launch.talk.surface, Surface::Acp);
     let mode = launch.mode.unwrap();
     assert_eq!((mode.id.as_str(), mode.must), ("yolo", false));
@@ -134,7 +134,7 @@ fn a_stored_session_is_not_opened_in_the_minute_of_its_file() {
         .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-16-aaaa1111.jsonl", said)
         .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-20-bbbb1111.jsonl", said);
     let plan = Plan::new(RunRequest::new("x").resume("aaaa"), Surface::Acp);
-    let launch = launch(&plan, &ground("0.61.0"), &look).unwrap();
+    let launch = launch(&plan, &context("0.61.0"), &look).unwrap();
     assert_eq!(launch.not_before, Some(1_794_748_560_000 + 60_000));
     assert_eq!(launch.session_id.as_deref(), Some("aaaa1111-1"));
     assert!(!launch.args.contains(&"--resume".to_owned()));
@@ -199,7 +199,7 @@ fn servers_that_only_settings_can_name_stay_there() {
             "folder":{"command":"c","cwd":"/x"},"sse":{"url":"http://h/sse"}}}"#,
     );
     let request = RunRequest { mcp_settings_path: Some("mcp.json".into()), ..RunRequest::new("x") };
-    let launch = launch(&Plan::new(request, Surface::Acp), &ground("0.61.0"), &look).unwrap();
+    let launch = launch(&Plan::new(request, Surface::Acp), &context("0.61.0"), &look).unwrap();
     assert_eq!(launch.servers.keys().collect::<Vec<_>>(), ["plain", "web"]);
     let settings = file(&launch, "/p/home/.gemini/settings.json");
     assert!(

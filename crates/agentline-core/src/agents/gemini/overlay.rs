@@ -4,8 +4,8 @@
 //! a run writes end up where an ordinary run of the CLI would put them. `settings.json` is generated. `projects.json`
 //! is a copy, because the CLI replaces it by renaming, and each project folder names its project itself.
 
-use super::user::User;
-use crate::{Launch, Look, NewFile};
+use super::user::UserConfig;
+use crate::{FileSystem, Launch, NewFile};
 use std::path::{Path, PathBuf};
 
 /// Folders that must exist for their links to work. An ordinary run creates them too.
@@ -33,7 +33,7 @@ const RENAMED: &[&str] = &["extension_integrity.json", "trustedFolders.json"];
 const BESIDE: &[&str] = &[".agents", ".env"];
 
 /// The run's own files in the overlay.
-pub(super) struct Own {
+pub(super) struct OverlayFiles {
     /// The text of `settings.json`.
     pub(super) settings: Vec<u8>,
     /// The name of a command and the text of its file.
@@ -43,7 +43,13 @@ pub(super) struct Own {
 }
 
 /// Adds the overlay at `home` to a launch.
-pub(super) fn fill(launch: &mut Launch, home: &Path, own: Own, user: &User<'_>, look: &dyn Look) {
+pub(super) fn fill(
+    launch: &mut Launch,
+    home: &Path,
+    own: OverlayFiles,
+    user: &UserConfig<'_>,
+    look: &dyn FileSystem,
+) {
     let here = home.join(".gemini");
     let there = user.own("");
     launch.folders.push(here.clone());
@@ -86,22 +92,22 @@ fn is_passing(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MapLook;
+    use crate::map_look::MemoryFs;
     use std::collections::BTreeMap;
 
     #[test]
     fn the_overlay_shows_the_users_files_and_ours() {
-        let look = MapLook::default()
+        let look = MemoryFs::default()
             .plain("/u/.gemini/settings.json", "{}")
             .plain("/u/.gemini/projects.json", "P")
             .plain("/u/.gemini/policies/mine.toml", "")
             .plain("/u/.gemini/commands/hi.toml", "")
             .plain("/u/.env", "A=1");
         let env = BTreeMap::new();
-        let user = User::new(Path::new("/ws"), &env, Path::new("/u"), &look);
+        let user = UserConfig::new(Path::new("/ws"), &env, Path::new("/u"), &look);
         let made = |command: Option<(String, String)>| {
             let mut launch = Launch::default();
-            let own = Own { settings: b"S".to_vec(), command, commands: "/g/commands".into() };
+            let own = OverlayFiles { settings: b"S".to_vec(), command, commands: "/g/commands".into() };
             fill(&mut launch, Path::new("/o"), own, &user, &look);
             launch
         };

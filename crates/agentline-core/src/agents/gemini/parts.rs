@@ -1,7 +1,7 @@
 //! The parts of Gemini CLI's records: texts, thoughts, tool calls and responses, files, and token counts.
 
 use crate::{
-    Media, Part, Tokens,
+    EntryPart, Media, Tokens,
     wire::{Entries, Flag, Num, Str, Tolerant, wire},
 };
 use serde::de::{MapAccess, SeqAccess};
@@ -18,7 +18,7 @@ wire! { pub(super) struct Blob<'a> {
 } }
 
 wire! { pub(super) struct FunctionResponse<'a> {
-    id: Str<'a> = "id", name: Str<'a> = "name", body: Entries<'a, &'a RawValue> = "response", parts: Content<'a> = "parts",
+    id: Str<'a> = "id", name: Str<'a> = "name", body: Entries<'a, &'a RawValue> = "response", parts: PartList<'a> = "parts",
 } }
 
 wire! { pub(super) struct Counts<'a> {
@@ -28,9 +28,9 @@ wire! { pub(super) struct Thought<'a> { subject: Str<'a> = "subject", descriptio
 
 /// The content of a message: a string, a part, or a list of both.
 #[derive(Debug, Default)]
-pub(super) struct Content<'a>(pub(super) Vec<Piece<'a>>);
+pub(super) struct PartList<'a>(pub(super) Vec<Piece<'a>>);
 
-impl<'a> Tolerant<'a> for Content<'a> {
+impl<'a> Tolerant<'a> for PartList<'a> {
     fn of_borrowed(text: &'a str) -> Self {
         Self(vec![Piece::plain(Str::of_borrowed(text))])
     }
@@ -49,7 +49,7 @@ impl<'a> Tolerant<'a> for Content<'a> {
     }
 }
 
-impl<'a> serde::Deserialize<'a> for Content<'a> {
+impl<'a> serde::Deserialize<'a> for PartList<'a> {
     fn deserialize<D: serde::Deserializer<'a>>(d: D) -> Result<Self, D::Error> {
         crate::wire::tolerant(d)
     }
@@ -72,7 +72,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-impl Content<'_> {
+impl PartList<'_> {
     /// Returns the tool responses among the parts.
     pub(super) fn responses(&self) -> impl Iterator<Item = &FunctionResponse<'_>> {
         self.0.iter().filter_map(|piece| piece.response.as_ref())
@@ -130,10 +130,10 @@ impl Counts<'_> {
 
 impl Piece<'_> {
     /// Returns the thought in this piece.
-    pub(super) fn thinking(&self) -> Option<Part> {
+    pub(super) fn thinking(&self) -> Option<EntryPart> {
         let text = thought_text(self.text.as_deref()?);
         let signature = self.signature.as_ref().map(|s| s.to_string());
-        (!text.is_empty()).then_some(Part::Thinking { text, signature })
+        (!text.is_empty()).then_some(EntryPart::Thinking { text, signature })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     PermissionMode, Problem, Rule, RunRequest, Surface,
     agents::adapter,
     nearest,
-    policy::{Rank, Says, rank},
+    policy::{RuleEffect, Specificity, rank},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
 /// A policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Policy {
+pub(super) struct PolicyFile {
     rule: Vec<Entry>,
 }
 
@@ -124,10 +124,10 @@ pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) ->
 }
 
 /// Compiles the policy of a request on a surface. Returns `None` if the mode alone is sufficient.
-pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<Policy>, Vec<Problem>> {
+pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<PolicyFile>, Vec<Problem>> {
     let live = surface == Surface::Acp;
     let answered = if live { answered_tools(request) } else { BTreeSet::new() };
-    let mut ranked: Vec<(Rank, Vec<Entry>)> = Vec::new();
+    let mut ranked: Vec<(Specificity, Vec<Entry>)> = Vec::new();
     let mut problems = Vec::new();
     let kinds = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
     for (key, rules) in kinds {
@@ -170,14 +170,14 @@ pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<P
         return Ok(None);
     }
     entries.push(Entry { priority: 0, ..Entry::deny(CANARY) });
-    Ok(Some(Policy { rule: entries }))
+    Ok(Some(PolicyFile { rule: entries }))
 }
 
 /// Returns the entries of all rules. If the fixed priorities would not let the most specific rule win, each rule gets
 /// its own priority.
-fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
+fn in_order(mut ranked: Vec<(Specificity, Vec<Entry>)>) -> Vec<Entry> {
     if is_upset(&ranked) {
-        let mut order: Vec<Rank> = ranked.iter().map(|(rank, _)| *rank).collect();
+        let mut order: Vec<Specificity> = ranked.iter().map(|(rank, _)| *rank).collect();
         order.sort_unstable();
         for (rank, entries) in &mut ranked {
             let above = order.len() - order.partition_point(|other| other <= rank);
@@ -192,30 +192,31 @@ fn in_order(mut ranked: Vec<(Rank, Vec<Entry>)>) -> Vec<Entry> {
 /// and allow rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extremes {
-    denies: Option<Rank>,
-    asks: Option<Rank>,
-    most_asks: Option<Rank>,
-    allows: Option<Rank>,
+    denies: Option<Specificity>,
+    asks: Option<Specificity>,
+    most_asks: Option<Specificity>,
+    allows: Option<Specificity>,
 }
 
 impl Extremes {
-    fn add(&mut self, rank: Rank) {
-        let lower = |kept: &mut Option<Rank>| *kept = Some(kept.map_or(rank, |kept| kept.min(rank)));
-        let higher = |kept: &mut Option<Rank>| *kept = Some(kept.map_or(rank, |kept| kept.max(rank)));
+    fn add(&mut self, rank: Specificity) {
+        let lower = |kept: &mut Option<Specificity>| *kept = Some(kept.map_or(rank, |kept| kept.min(rank)));
+        let higher = |kept: &mut Option<Specificity>| *kept = Some(kept.map_or(rank, |kept| kept.max(rank)));
         match rank.says {
-            Says::Deny => lower(&mut self.denies),
-            Says::Ask => {
+            RuleEffect::Deny => lower(&mut self.denies),
+            RuleEffect::Ask => {
                 lower(&mut self.asks);
                 higher(&mut self.most_asks);
             }
-            Says::Allow => higher(&mut self.allows),
+            RuleEffect::Allow => higher(&mut self.allows),
         }
     }
 
     /// Returns whether a weaker rule of `others` is more specific than a stronger rule of this one.
     fn is_upset_by(&self, others: &Self) -> bool {
-        let below =
-            |one: Option<Rank>, other: Option<Rank>| one.zip(other).is_some_and(|(one, other)| one < other);
+        let below = |one: Option<Specificity>, other: Option<Specificity>| {
+            one.zip(other).is_some_and(|(one, other)| one < other)
+        };
         below(self.denies, others.most_asks)
             || below(self.denies, others.allows)
             || below(self.asks, others.allows)
@@ -223,7 +224,7 @@ impl Extremes {
 }
 
 /// Returns whether fixed priorities would let a less specific rule win, among rules that match the same use.
-fn is_upset(ranked: &[(Rank, Vec<Entry>)]) -> bool {
+fn is_upset(ranked: &[(Specificity, Vec<Entry>)]) -> bool {
     // By tool, by server, rules that match every tool, and all rules.
     let mut tools: BTreeMap<(Option<&str>, &str), Extremes> = BTreeMap::new();
     let mut servers: BTreeMap<&str, (Extremes, Extremes)> = BTreeMap::new();
@@ -249,7 +250,7 @@ fn is_upset(ranked: &[(Rank, Vec<Entry>)]) -> bool {
         || upset(&wide, &all)
 }
 
-impl Policy {
+impl PolicyFile {
     /// Returns the text of the file, after parsing it as strictly as the CLI does.
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
         let text = toml::to_string(self).map_err(|e| unwritable(&e.to_string()))?;

@@ -162,7 +162,7 @@ fn many_rules_take_time_in_proportion() {
             compile(&request, Surface::Acp).unwrap().unwrap().to_toml().unwrap();
             let policy = crate::Policy::new(&request, std::path::Path::new("/ws")).unwrap();
             let policy = policy.also_at(std::path::Path::new("/real/ws"));
-            let ask = crate::PermissionAsk {
+            let ask = crate::PermissionRequest {
                 tool: "Bash".into(),
                 kind: crate::ToolKind::Shell,
                 command: Some("git log; program77 x && ls".into()),

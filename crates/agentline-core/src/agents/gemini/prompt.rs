@@ -6,7 +6,7 @@
 //! read from separate files, whose content the CLI does not interpret. (The whole prompt cannot be read from a file,
 //! because the CLI truncates it at 2,000 lines and changes its line ends.)
 
-use crate::{Look, NewFile, Plan, Problem, Rule, SystemMode};
+use crate::{FileSystem, NewFile, Plan, Problem, Rule, SystemMode};
 use std::{borrow::Cow, path::Path};
 
 /// Special texts inside a command, and the files that contain them.
@@ -27,7 +27,7 @@ pub(super) struct Delivery {
 }
 
 /// Returns the complete prompt text.
-pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
     if let (Some(system), SystemMode::Append) = (&request.system_prompt, request.system_mode) {
@@ -69,7 +69,7 @@ pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Del
 }
 
 /// Returns the text for a prompt file: an instruction to read it, or its content if the agent cannot read it.
-fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
     let wrong = |what: &str| {
         Problem::new("prompt_file", format!("`{}` {what}", file.display()))
             .hint("name a text file that is there")
@@ -89,7 +89,7 @@ fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn Look) -> Result<Stri
 }
 
 /// Returns whether the CLI's own read tool would show the whole file. If in doubt, returns `false`.
-fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn Look) -> bool {
+fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn FileSystem) -> bool {
     let real = look.canonical(file).unwrap_or_else(|| file.to_path_buf());
     let included = plan.request.include_directories.iter().map(|d| cwd.join(d));
     let Some(root) = std::iter::once(cwd.to_path_buf()).chain(included).find(|root| real.starts_with(root))
@@ -104,7 +104,7 @@ fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn Look) -
 }
 
 /// Returns whether a line of an ignore file could match this path. If in doubt, returns `true`.
-fn may_be_ignored(file: &Path, root: &Path, look: &dyn Look) -> bool {
+fn may_be_ignored(file: &Path, root: &Path, look: &dyn FileSystem) -> bool {
     let Ok(inner) = file.strip_prefix(root) else { return true };
     let names: Vec<Cow<'_, str>> = inner.iter().map(|n| n.to_string_lossy()).collect();
     if names.iter().any(|n| n == ".git" || n == "node_modules") {
@@ -158,7 +158,7 @@ fn toml_string(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RunRequest, Surface, map_look::MapLook};
+    use crate::{RunRequest, Surface, map_look::MemoryFs};
     use proptest::prelude::*;
 
     fn plan(request: RunRequest) -> Plan {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_system_prompt_and_the_file_stand_around_the_prompt() {
-        let look = MapLook::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
+        let look = MemoryFs::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
         let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &look);
         assert_eq!(told(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
         let replaced = RunRequest::new("hi").system_prompt("s").system_mode(SystemMode::Replace);
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_file_that_may_be_ignored_or_is_long_is_sent() {
         let long = "line\n".repeat(2001);
-        let look = MapLook::default()
+        let look = MemoryFs::default()
             .plain("/ws/.gitignore", "# c\n*.tmp\n/build/\n!keep\n")
             .plain("/ws/sub/.geminiignore", "secret?\n")
             .plain("/ws/a.tmp", "t")

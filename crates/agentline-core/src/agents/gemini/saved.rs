@@ -16,21 +16,22 @@ mod story;
 
 use super::store;
 use crate::{
-    ContentStore, Damage, HELD_CONTENT, RawJson, SavedForm, SavedSession, SessionFold, SessionInfo, moment,
+    ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
+    moment,
     saved::Stored,
     wire::{Str, mend_surrogates},
 };
 use serde_json::{Error, value::RawValue};
-use skim::Skim;
+use skim::RecordKeys;
 use std::{
     cell::OnceCell,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
-use story::Story;
+use story::EntryBuilder;
 
 /// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
-pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
+pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {
     // The last character may be truncated.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -38,9 +39,9 @@ pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
     };
     let text = text.trim_start_matches('\u{feff}');
     let (whole, _) = skim::skim(text);
-    let is_header = |seen: &Skim<'_>| seen.session_id.is_some() && seen.project_hash.is_some();
+    let is_header = |seen: &RecordKeys<'_>| seen.session_id.is_some() && seen.project_hash.is_some();
     if is_header(&whole) && whole.messages.is_some() {
-        return Some(SavedForm::Whole);
+        return Some(SessionFormat::Whole);
     }
     let first = text.lines().find(|line| !line.trim().is_empty())?;
     let (line, error) = skim::skim(first);
@@ -49,18 +50,18 @@ pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
         || line.rewind_to.is_some()
         || (line.id.is_some() && line.kind.as_deref() == Some("gemini"));
     if is_line && (error.is_none() || first.len() == text.trim_end().len()) {
-        return Some(SavedForm::Lines);
+        return Some(SessionFormat::Lines);
     }
     // This is only the beginning of a value that spans several lines.
-    is_header(&whole).then_some(SavedForm::Whole)
+    is_header(&whole).then_some(SessionFormat::Whole)
 }
 
 /// Folds one file.
 #[derive(Default)]
-pub(super) struct GeminiFold {
+pub(super) struct GeminiReader {
     kept: Kept,
     info: SessionInfo,
-    damage: Vec<Damage>,
+    damage: Vec<ReadError>,
     /// The number of lines so far.
     lines: u64,
     made: OnceCell<SavedSession>,
@@ -188,7 +189,7 @@ impl Kept {
     }
 }
 
-impl SessionFold for GeminiFold {
+impl SessionReader for GeminiReader {
     fn take(&mut self, record: RawJson) {
         self.made.take();
         self.lines += 1;
@@ -221,8 +222,8 @@ impl SessionFold for GeminiFold {
     }
 }
 
-impl GeminiFold {
-    fn fold(&mut self, record: &RawJson, seen: &Skim<'_>) {
+impl GeminiReader {
+    fn fold(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
         // The CLI itself checks the kinds of records in this order.
         if let Some(id) = &seen.rewind_to {
             self.kept.rewind(id);
@@ -237,7 +238,7 @@ impl GeminiFold {
             self.learn(record, seen);
         } else {
             let what = if seen.is_object { "a record of a kind that is not known" } else { "no record" };
-            self.damage.push(Damage::new(Some(self.lines), what));
+            self.damage.push(ReadError::new(Some(self.lines), what));
         }
     }
 
@@ -263,7 +264,7 @@ impl GeminiFold {
     }
 
     /// Applies the session info of a header or `$set`, and the messages in it.
-    fn learn(&mut self, record: &RawJson, seen: &Skim<'_>) {
+    fn learn(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
         let info = &mut self.info;
         let said = |text: &Option<Str<'_>>| {
             text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
@@ -287,7 +288,7 @@ impl GeminiFold {
         let Some(text) = record.part_of(message.get()) else { return };
         if !message.get().starts_with('{') {
             let what = format!("no message: {}", crate::sample(message.get()));
-            self.damage.push(Damage::new(Some(self.lines), what));
+            self.damage.push(ReadError::new(Some(self.lines), what));
             return;
         }
         let id = skim::id_of(message).unwrap_or_else(|| format!("message {}", self.kept.records.len() + 1));
@@ -295,7 +296,7 @@ impl GeminiFold {
     }
 
     /// Processes a record that is not valid JSON.
-    fn broken(&mut self, record: &RawJson, seen: &Skim<'_>, error: &Error) {
+    fn broken(&mut self, record: &RawJson, seen: &RecordKeys<'_>, error: &Error) {
         let text = record.as_str();
         // A JavaScript string may contain an unpaired surrogate. Apart from that, the record is complete.
         if let Some(mended) = mend_surrogates(text).map(RawJson::new)
@@ -318,18 +319,18 @@ impl GeminiFold {
 
     fn note(&mut self, line: u64, error: &Error) {
         let what = if error.is_eof() { "it breaks off".to_owned() } else { format!("not JSON: {error}") };
-        self.damage.push(Damage::new(Some(line), what));
+        self.damage.push(ReadError::new(Some(line), what));
     }
 }
 
 fn make(
     kept: &Kept,
     mut info: SessionInfo,
-    mut damage: Vec<Damage>,
+    mut damage: Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) -> SavedSession {
     info.agent = "gemini".to_owned();
-    let (mut story, mut abandoned) = (Story::default(), Story::default());
+    let (mut story, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
     tell_all(&mut story, kept.all(), &mut damage, store);
     tell_all(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
     story.into_session(abandoned, info, damage, store)
@@ -337,9 +338,9 @@ fn make(
 
 /// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
 fn tell_all<'r>(
-    story: &mut Story,
+    story: &mut EntryBuilder,
     records: impl Iterator<Item = &'r Record>,
-    damage: &mut Vec<Damage>,
+    damage: &mut Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) {
     let mut held = 0;

@@ -2,12 +2,12 @@
 
 use super::{
     call::{self, Call},
-    parts::{self, Content, Counts, Thought},
+    parts::{self, Counts, PartList, Thought},
     tools,
 };
 use crate::{
-    Count, Event, RunId, Say, Source, Span, ToolFact,
-    acp::manners::Unheard,
+    CountScope, Event, RunId, Sink, TokenCount, ToolFact, UsageSource,
+    acp::profile::UnreportedCall,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
 use serde_json::value::RawValue;
@@ -23,7 +23,7 @@ wire! { struct Text<'a> { text: Str<'a> = "text" } }
 
 /// Which parts of a session file are reported, depending on the surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Telling {
+pub(super) enum SessionFileDetail {
     /// The surface reports events; the file adds tokens and corrections.
     Corrections,
     /// The surface reports nothing until the end; all events are read from the file.
@@ -32,8 +32,8 @@ pub(super) enum Telling {
 
 /// Reads the lines of one session.
 #[derive(Debug)]
-pub(super) struct SessionFile {
-    telling: Telling,
+pub(super) struct SessionFileReader {
+    telling: SessionFileDetail,
     told: BTreeSet<String>,
     /// Whether any line of the file was read.
     pub(super) was_read: bool,
@@ -41,8 +41,8 @@ pub(super) struct SessionFile {
     pub(super) last_text: String,
 }
 
-impl SessionFile {
-    pub(super) fn new(telling: Telling) -> Self {
+impl SessionFileReader {
+    pub(super) fn new(telling: SessionFileDetail) -> Self {
         Self { telling, told: BTreeSet::new(), was_read: false, last_text: String::new() }
     }
 
@@ -52,7 +52,7 @@ impl SessionFile {
     }
 
     /// Processes one line. Unreadable lines are ignored, because the file is another program's and may be truncated.
-    pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Say) {
+    pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Sink) {
         self.was_read = true;
         // Most lines only update a timestamp. The relevant records contain their kind.
         if !text.contains("\"gemini\"") {
@@ -66,12 +66,16 @@ impl SessionFile {
             say.model(run, &**model);
         }
         if let Some(t) = &record.tokens {
-            let mut count = Count::new(Source::SessionFile, Span::Call(record.id.to_string()), t.tokens());
+            let mut count = TokenCount::new(
+                UsageSource::SessionFile,
+                CountScope::Call(record.id.to_string()),
+                t.tokens(),
+            );
             count.model = record.model.as_ref().map(|m| m.to_string());
             say.count(run, count);
         }
         let written = record.content.map(text_of).unwrap_or_default();
-        if self.telling == Telling::Everything {
+        if self.telling == SessionFileDetail::Everything {
             self.tell(run, &record, &written, say);
         }
         if !written.trim().is_empty() {
@@ -85,7 +89,7 @@ impl SessionFile {
     }
 
     /// Reports a record as events, each part once even if the record is rewritten.
-    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Say) {
+    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Sink) {
         if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
                 say.event(run, Event::Thinking { text: thought.text() });
@@ -109,19 +113,20 @@ impl SessionFile {
 }
 
 /// Returns the calls in this record that failed because the tool does not exist. No other record contains them.
-pub(super) fn turned_away(text: &str) -> Vec<Unheard> {
+pub(super) fn turned_away(text: &str) -> Vec<UnreportedCall> {
     if !text.contains(NO_SUCH_TOOL) {
         return Vec::new();
     }
     let record = serde_json::from_str::<Rec<'_>>(text).unwrap_or_default();
     let content = record.content.filter(|_| &*record.kind == "user");
-    let content = content.and_then(|c| serde_json::from_str::<Content<'_>>(c.get()).ok()).unwrap_or_default();
+    let content =
+        content.and_then(|c| serde_json::from_str::<PartList<'_>>(c.get()).ok()).unwrap_or_default();
     content
         .responses()
         .filter_map(|answer| {
             let message = answer.error().and_then(parts::text)?;
             let message = Some(message).filter(|e| e.trim_end().ends_with(NO_SUCH_TOOL))?;
-            Some(Unheard { id: answer.id.to_string(), name: answer.name.to_string(), message })
+            Some(UnreportedCall { id: answer.id.to_string(), name: answer.name.to_string(), message })
         })
         .collect()
 }

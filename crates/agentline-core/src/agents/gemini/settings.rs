@@ -1,7 +1,7 @@
 //! The settings of a run: the user's own, overridden where a run depends on them.
 
 use super::user;
-use crate::{Look, McpServer, PermissionMode, Plan, Problem, Surface};
+use crate::{FileSystem, McpServer, PermissionMode, Plan, Problem, Surface};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/a
 
 /// How a run signs in, as far as the request and the environment decide it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SignIn {
+pub(super) struct RequestedSignIn {
     /// Whether the request contains an API key.
     pub(super) key_given: bool,
     /// The method of an available sign-in that the CLI would not detect.
@@ -20,7 +20,7 @@ pub(super) struct SignIn {
 }
 
 /// The user's settings.
-pub(super) enum Users {
+pub(super) enum UserSettings {
     /// There is no file.
     None,
     /// A valid JSON object.
@@ -29,9 +29,9 @@ pub(super) enum Users {
     Broken(Vec<u8>),
 }
 
-impl Users {
+impl UserSettings {
     /// Reads the settings as the CLI does.
-    pub(super) fn read(path: &Path, look: &dyn Look) -> Self {
+    pub(super) fn read(path: &Path, look: &dyn FileSystem) -> Self {
         let Some(bytes) = look.read(path) else { return Self::None };
         match user::parse(&String::from_utf8_lossy(&bytes)) {
             Ok(value) if value.is_object() => Self::Read(value),
@@ -51,17 +51,17 @@ impl Users {
 /// Returns the text of the run's settings file. `home` is the user's home, used to expand `~`. `bounds` are settings
 /// that restrict an untrusted workspace.
 pub(super) fn compose(
-    users: &Users,
+    users: &UserSettings,
     plan: &Plan,
-    sign_in: SignIn,
+    sign_in: RequestedSignIn,
     servers: Map<String, Value>,
     home: &Path,
     bounds: Value,
 ) -> Vec<u8> {
     let mut settings = match users {
-        Users::Broken(bytes) => return bytes.clone(),
-        Users::None => json!({}),
-        Users::Read(value) => value.clone(),
+        UserSettings::Broken(bytes) => return bytes.clone(),
+        UserSettings::None => json!({}),
+        UserSettings::Read(value) => value.clone(),
     };
     for pointer in HOME_PATHS {
         for path in settings.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -90,7 +90,7 @@ pub(super) fn compose(
 
 /// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by
 /// default, because in headless runs the CLI only offers tools of trusted servers. In plan mode it offers none of them.
-pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn Look) -> Result<Map<String, Value>, Problem> {
+pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<Map<String, Value>, Problem> {
     let mut all = Map::new();
     if let Some(path) = &plan.request.mcp_settings_path {
         let path = cwd.join(path);
@@ -130,7 +130,7 @@ pub(super) fn expand_home(path: &str, home: &Path) -> Option<String> {
 }
 
 /// Returns the settings that a run depends on.
-fn ours(users: &Users, plan: &Plan, sign_in: SignIn) -> Value {
+fn ours(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
     let request = &plan.request;
     let mut ours = json!({
         "general": {
@@ -204,15 +204,15 @@ fn lay(under: &mut Value, over: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, RunRequest, map_look::MapLook};
+    use crate::{Limits, RunRequest, map_look::MemoryFs};
 
     fn plan(request: RunRequest) -> Plan {
         Plan::new(request, Surface::StreamJson)
     }
 
-    fn composed(users: &str, request: RunRequest, sign_in: SignIn) -> Value {
-        let look = MapLook::default().file("/u/settings.json", users);
-        let users = Users::read(Path::new("/u/settings.json"), &look);
+    fn composed(users: &str, request: RunRequest, sign_in: RequestedSignIn) -> Value {
+        let look = MemoryFs::default().file("/u/settings.json", users);
+        let users = UserSettings::read(Path::new("/u/settings.json"), &look);
         let plan = plan(request);
         let servers = servers(&plan, Path::new("/ws"), &look).unwrap();
         serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"), json!({}))).unwrap()
@@ -223,7 +223,7 @@ mod tests {
         let users = r#"{ // mine
             "general": {"maxAttempts": 7, "vimMode": true}, /* more */
             "context": {"includeDirectories": ["~/a", "b"]}, "ui": {"theme": "x // not a comment"}}"#;
-        let all = composed(users, RunRequest::new("x"), SignIn::default());
+        let all = composed(users, RunRequest::new("x"), RequestedSignIn::default());
         assert_eq!(all["general"]["maxAttempts"], 2);
         assert_eq!(all["general"]["vimMode"], true);
         assert_eq!(all["general"]["plan"]["enabled"], false);
@@ -238,10 +238,10 @@ mod tests {
     #[test]
     fn a_broken_file_goes_to_the_cli_as_it_is() {
         for text in ["{ not json", "[1]", "null", ""] {
-            let look = MapLook::default().file("/s", text);
-            let users = Users::read(Path::new("/s"), &look);
+            let look = MemoryFs::default().file("/s", text);
+            let users = UserSettings::read(Path::new("/s"), &look);
             let (plan, home) = (plan(RunRequest::new("x")), Path::new("/u"));
-            let bytes = compose(&users, &plan, SignIn::default(), Map::new(), home, json!({}));
+            let bytes = compose(&users, &plan, RequestedSignIn::default(), Map::new(), home, json!({}));
             assert_eq!(bytes, text.as_bytes());
         }
     }
@@ -250,11 +250,13 @@ mod tests {
     fn limits_become_settings_and_a_stricter_user_stays() {
         let limits = Limits { max_turns: Some(3), max_output_tokens: Some(77), ..Limits::default() };
         let request = || RunRequest::new("x").limits(limits);
-        let all = composed("{}", request(), SignIn::default());
+        let all = composed("{}", request(), RequestedSignIn::default());
         assert_eq!(all["model"]["maxSessionTurns"], 3);
         let config = &all["modelConfigs"]["customOverrides"][0]["modelConfig"];
         assert_eq!(config["generateContentConfig"]["maxOutputTokens"], 77);
-        let turns = |users| composed(users, request(), SignIn::default())["model"]["maxSessionTurns"].clone();
+        let turns = |users| {
+            composed(users, request(), RequestedSignIn::default())["model"]["maxSessionTurns"].clone()
+        };
         assert_eq!(turns(r#"{"model":{"maxSessionTurns":2}}"#), 2);
         assert_eq!(turns(r#"{"model":{"maxSessionTurns":-1}}"#), 3);
         assert_eq!(turns(r#"{"model":{"maxSessionTurns":9}}"#), 3);
@@ -266,12 +268,18 @@ mod tests {
             composed(users, RunRequest::new("x"), sign_in)["security"]["auth"]["selectedType"].clone()
         };
         let oauth = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
-        let missed = SignIn { missed: Some("gemini-api-key"), ..SignIn::default() };
+        let missed = RequestedSignIn { missed: Some("gemini-api-key"), ..RequestedSignIn::default() };
         assert_eq!(chosen("{}", missed), "gemini-api-key");
-        assert_eq!(chosen(oauth, SignIn::default()), "oauth-personal");
-        assert_eq!(chosen("{}", SignIn::default()), Value::Null);
-        assert_eq!(chosen(oauth, SignIn { key_given: true, ..SignIn::default() }), "gemini-api-key");
-        assert_eq!(chosen(oauth, SignIn { vertex: true, ..SignIn::default() }), "vertex-ai");
+        assert_eq!(chosen(oauth, RequestedSignIn::default()), "oauth-personal");
+        assert_eq!(chosen("{}", RequestedSignIn::default()), Value::Null);
+        assert_eq!(
+            chosen(oauth, RequestedSignIn { key_given: true, ..RequestedSignIn::default() }),
+            "gemini-api-key"
+        );
+        assert_eq!(
+            chosen(oauth, RequestedSignIn { vertex: true, ..RequestedSignIn::default() }),
+            "vertex-ai"
+        );
     }
 
     #[test]
@@ -280,7 +288,7 @@ mod tests {
         let server = McpServer::Command { command: "new".into(), args: vec!["1".into()], env: [].into() };
         let url = McpServer::Url { url: "http://h/mcp".into(), headers: [("A".into(), "B".into())].into() };
         let request = RunRequest::new("x").mcp_server("a", server).mcp_server("u", url);
-        let all = composed(users, request, SignIn::default());
+        let all = composed(users, request, RequestedSignIn::default());
         assert_eq!(
             all["mcpServers"]["a"],
             json!({"command":"new","args":["1"],"env":{},"trust":true}),
@@ -295,14 +303,14 @@ mod tests {
     fn servers_come_from_a_settings_file_too() {
         let mut request = RunRequest::new("x");
         request.mcp_settings_path = Some("mcp.json".into());
-        let look = MapLook::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);
+        let look = MemoryFs::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);
         let found = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap();
         assert_eq!(found["f"], json!({"url":"http://x","trust":true}));
         for text in ["nope", "{}", "{\"mcpServers\":[]}"] {
-            let look = MapLook::default().file("/ws/mcp.json", text);
+            let look = MemoryFs::default().file("/ws/mcp.json", text);
             let problem = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap_err();
             assert_eq!(problem.key, "mcp_settings_path");
         }
-        assert!(servers(&plan(request), Path::new("/ws"), &MapLook::default()).is_err());
+        assert!(servers(&plan(request), Path::new("/ws"), &MemoryFs::default()).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! Based on the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod`, and verified with 0.61.0: a method in the
 //! settings overrides every variable, and a variable that selects another method hides an available key.
 
-use super::user::{User, Variable, pick};
+use super::user::{EnvValue, UserConfig, pick};
 use crate::SignIn;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -99,7 +99,7 @@ const CREDENTIALS: &[Credential] = &[
 ];
 
 /// Returns all sign-in methods for a run with `--skip-trust`, and marks the one that is used.
-pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
+pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
     let facts = Facts::new(user);
     let Choice { method, mut told, .. } = choose(user, &facts);
     let winner = method
@@ -134,7 +134,7 @@ pub(super) fn sign_in(user: &User<'_>) -> Vec<SignIn> {
 
 /// Returns the method that a run must name in its settings because the CLI would not choose it by itself: the one for a
 /// key that is read too late or hidden by a base URL.
-pub(super) fn method_to_name(user: &User<'_>) -> Option<&'static str> {
+pub(super) fn method_to_name(user: &UserConfig<'_>) -> Option<&'static str> {
     choose(user, &Facts::new(user)).by_us.then_some("gemini-api-key")
 }
 
@@ -147,7 +147,7 @@ struct Choice {
     by_us: bool,
 }
 
-fn choose(user: &User<'_>, facts: &Facts<'_>) -> Choice {
+fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
     let mut told = Vec::new();
     let mut method = None;
     let layers = user.layers(user.trusts() == Some(true));
@@ -227,32 +227,32 @@ fn choose(user: &User<'_>, facts: &Facts<'_>) -> Choice {
 
 /// The available credentials.
 struct Facts<'a> {
-    user: &'a User<'a>,
+    user: &'a UserConfig<'a>,
     /// The variables of `.env` files when the method is chosen.
-    early: BTreeMap<String, Variable>,
+    early: BTreeMap<String, EnvValue>,
     /// The variables of `.env` files when the method is used.
-    late: BTreeMap<String, Variable>,
+    late: BTreeMap<String, EnvValue>,
     /// The variables that `.env` files of the workspace would set if it were fully trusted.
-    ignored: BTreeMap<String, Variable>,
+    ignored: BTreeMap<String, EnvValue>,
 }
 
 impl<'a> Facts<'a> {
-    fn new(user: &'a User<'a>) -> Self {
+    fn new(user: &'a UserConfig<'a>) -> Self {
         let env = user.environment();
         let ignored = user.with_env(env).trusting(true).env_files(true);
         Self { user, early: user.env_files(false), late: user.env_files(true), ignored }
     }
 
-    fn chosen_with(&self, name: &str) -> Option<Variable> {
+    fn chosen_with(&self, name: &str) -> Option<EnvValue> {
         self.variable(name, &self.early)
     }
 
-    fn used(&self, name: &str) -> Option<Variable> {
+    fn used(&self, name: &str) -> Option<EnvValue> {
         self.variable(name, &self.late)
     }
 
-    fn variable(&self, name: &str, files: &BTreeMap<String, Variable>) -> Option<Variable> {
-        let own = self.user.variable(name).map(|v| Variable { value: v.to_owned(), file: None });
+    fn variable(&self, name: &str, files: &BTreeMap<String, EnvValue>) -> Option<EnvValue> {
+        let own = self.user.variable(name).map(|v| EnvValue { value: v.to_owned(), file: None });
         own.or_else(|| files.get(name).filter(|v| !v.value.is_empty()).cloned())
     }
 
@@ -318,14 +318,14 @@ impl<'a> Facts<'a> {
     fn of_variable(&self, name: &str) -> SignIn {
         match self.used(name) {
             None => match self.ignored.get(name) {
-                Some(Variable { file: Some(file), .. }) => {
+                Some(EnvValue { file: Some(file), .. }) => {
                     SignIn::new(format!("`{name}` in {}", file.display()), false)
                         .note("not used: a workspace's own file counts only with `--trust full`")
                 }
                 _ => SignIn::new(format!("`{name}`"), false),
             },
-            Some(Variable { file: None, .. }) => SignIn::new(format!("`{name}`"), true),
-            Some(Variable { file: Some(file), .. }) => {
+            Some(EnvValue { file: None, .. }) => SignIn::new(format!("`{name}`"), true),
+            Some(EnvValue { file: Some(file), .. }) => {
                 SignIn::new(format!("`{name}` in {}", file.display()), true)
             }
         }

@@ -1,27 +1,27 @@
 //! Tests of which sign-in is used, with fictional homes and environments.
 
 use super::{method_to_name, sign_in};
-use crate::{SignIn, agents::gemini::user::User, map_look::MapLook};
+use crate::{SignIn, agents::gemini::user::UserConfig, map_look::MemoryFs};
 use std::{collections::BTreeMap, path::Path};
 
 const SETTINGS: &str = "/home/u/.gemini/settings.json";
 
-fn told(look: &MapLook, env: &[(&str, &str)]) -> Vec<SignIn> {
+fn told(look: &MemoryFs, env: &[(&str, &str)]) -> Vec<SignIn> {
     let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    sign_in(&User::new(Path::new("/w/p"), &env, Path::new("/home/u"), look))
+    sign_in(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), look))
 }
 
 /// Returns the winning entry. The cases are taken from runs of the CLI.
-fn winner(look: &MapLook, env: &[(&str, &str)]) -> Option<String> {
+fn winner(look: &MemoryFs, env: &[(&str, &str)]) -> Option<String> {
     let told = told(look, env);
     let winners: Vec<&SignIn> = told.iter().filter(|s| s.wins).collect();
     assert!(winners.len() <= 1, "{winners:?}");
     winners.first().map(|s| s.source.clone())
 }
 
-fn selected(word: &str) -> MapLook {
+fn selected(word: &str) -> MemoryFs {
     let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{word}"}}}}}}"#);
-    MapLook::default().plain(SETTINGS, &settings)
+    MemoryFs::default().plain(SETTINGS, &settings)
 }
 
 fn some(text: &str) -> Option<String> {
@@ -30,7 +30,7 @@ fn some(text: &str) -> Option<String> {
 
 #[test]
 fn variables_alone_choose_in_the_order_of_the_cli() {
-    let none = MapLook::default();
+    let none = MemoryFs::default();
     assert_eq!(winner(&none, &[]), None);
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k")]), some("`GEMINI_API_KEY`"));
     // Exit code 41 in the CLI: this key is only for Vertex AI, which is not selected.
@@ -66,7 +66,7 @@ fn a_method_in_the_settings_beats_every_variable() {
     assert_eq!(winner(&selected("gateway"), &[key]), None);
     assert_eq!(winner(&selected("gemini-api-key"), &[]), None);
     // The old location of the setting is no longer read.
-    let old = MapLook::default().plain(SETTINGS, r#"{"selectedAuthType":"vertex-ai"}"#);
+    let old = MemoryFs::default().plain(SETTINGS, r#"{"selectedAuthType":"vertex-ai"}"#);
     assert_eq!(winner(&old, &[key]), some("`GEMINI_API_KEY`"));
 }
 
@@ -88,8 +88,9 @@ fn vertex_takes_the_key_before_the_project() {
     assert_eq!(winner(&selected("vertex-ai"), &env[..1]), None);
     let project = some("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`");
     assert_eq!(winner(&selected("vertex-ai"), &env[..2]), project);
-    let note =
-        |look: &MapLook| told(look, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default();
+    let note = |look: &MemoryFs| {
+        told(look, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default()
+    };
     assert!(note(&selected("vertex-ai")).contains("no application credentials"));
     let gcloud = "/home/u/.config/gcloud/application_default_credentials.json";
     if !cfg!(windows) {
@@ -114,20 +115,20 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
     let key = "GEMINI_API_KEY=secret-in-a-file\n";
     // A key of a workspace is never used, even if the CLI trusts the workspace. The note tells the user why.
     for file in ["/w/p/.env", "/w/p/.gemini/.env", "/w/.env", "/.env"] {
-        let project = MapLook::default().plain(file, key);
+        let project = MemoryFs::default().plain(file, key);
         assert_eq!(winner(&project, &[]), None, "{file}");
         assert_eq!(winner(&project, &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), None, "{file}");
         let entries = told(&project, &[]);
         let entry = entries.iter().find(|s| s.source.contains(file)).unwrap();
         assert!(!entry.found && entry.note.as_deref().unwrap().contains("--trust full"), "{entry:?}");
     }
-    let at_home = MapLook::default().plain("/home/u/.env", key);
+    let at_home = MemoryFs::default().plain("/home/u/.env", key);
     assert_eq!(winner(&at_home, &[]), some("`GEMINI_API_KEY` in /home/u/.env"));
     // An empty variable overrides the value of the file.
     assert_eq!(winner(&at_home, &[("GEMINI_API_KEY", "")]), None);
 
     // In an untrusted folder, the home's own file is read too late, unless the settings name the method.
-    let own = || MapLook::default().plain("/home/u/.gemini/.env", key);
+    let own = || MemoryFs::default().plain("/home/u/.gemini/.env", key);
     let in_file = some("`GEMINI_API_KEY` in /home/u/.gemini/.env");
     assert_eq!(winner(&own(), &[]), in_file);
     assert_eq!(winner(&own(), &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), in_file);
@@ -137,7 +138,7 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
 
     // In a folder that the CLI does not trust, a file may set keys but not change the method.
     let switch = "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n";
-    let switch = MapLook::default().plain("/home/u/.env", switch);
+    let switch = MemoryFs::default().plain("/home/u/.env", switch);
     assert_eq!(winner(&switch, &[]), None);
     let trusted = [("GEMINI_CLI_TRUST_WORKSPACE", "true")];
     assert_eq!(winner(&switch, &trusted), some("`GOOGLE_API_KEY` in /home/u/.env"));
@@ -149,11 +150,11 @@ fn a_run_names_the_method_only_where_the_cli_would_miss_it() {
     let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
     let vertex = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
     let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
-    let none = MapLook::default();
-    let own = MapLook::default().plain("/home/u/.gemini/.env", "GEMINI_API_KEY=k");
-    let named = |look: &MapLook, env: &[(&str, &str)]| {
+    let none = MemoryFs::default();
+    let own = MemoryFs::default().plain("/home/u/.gemini/.env", "GEMINI_API_KEY=k");
+    let named = |look: &MemoryFs, env: &[(&str, &str)]| {
         let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        method_to_name(&User::new(Path::new("/w/p"), &env, Path::new("/home/u"), look)).is_some()
+        method_to_name(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), look)).is_some()
     };
     assert!(named(&none, &[key, base]) && named(&own, &[]) && named(&own, &[base, trusted]));
     assert!(
@@ -171,14 +172,14 @@ fn the_workspace_chooses_only_where_it_is_trusted_in_full() {
     let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
     assert_eq!(winner(&look, &[key, trusted]), some("`GEMINI_API_KEY`"));
     let env: BTreeMap<String, String> = [key, trusted].map(|(k, v)| (k.into(), v.into())).into();
-    let user = User::new(Path::new("/w/p"), &env, Path::new("/home/u"), &look).trusting(true);
+    let user = UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), &look).trusting(true);
     assert!(sign_in(&user).iter().all(|entry| !entry.wins));
 }
 
 #[test]
 fn an_enforced_method_refuses_the_others() {
     let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
-    let look = MapLook::default().plain(SETTINGS, settings);
+    let look = MemoryFs::default().plain(SETTINGS, settings);
     assert_eq!(winner(&look, &[("GEMINI_API_KEY", "k")]), None);
     assert!(told(&look, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
     let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")];

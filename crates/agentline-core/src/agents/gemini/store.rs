@@ -1,7 +1,10 @@
 //! Gemini CLI's session store: the sessions of a project, the lookup by id, and the files that resumed sessions leave
 //! behind.
 
-use crate::{Look, Millis, Problem, ProjectRef, SavedForm, SessionFile, SessionRoot, SessionSpot, moment};
+use crate::{
+    FileSystem, Millis, Problem, ProjectRef, SessionFile, SessionFilePattern, SessionFormat, SessionRoot,
+    moment,
+};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -19,7 +22,7 @@ struct Stored {
 }
 
 /// Returns the folder of a project's sessions, below a home that contains `.gemini`.
-pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn Look) -> Option<PathBuf> {
+pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
     let gemini = home.join(".gemini");
     let cwd = spelled(cwd);
     let registered = look
@@ -58,7 +61,12 @@ fn is_slug_of(start: &str, slug: &str) -> bool {
 }
 
 /// Returns the full id of the session that a caller names by `latest`, an id or an id prefix.
-pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Result<String, Problem> {
+pub(super) fn resolve(
+    wanted: &str,
+    home: &Path,
+    cwd: &Path,
+    look: &dyn FileSystem,
+) -> Result<String, Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
     let hint = "see `gemini --list-sessions` in that folder, or leave `resume` out to begin a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
@@ -84,7 +92,7 @@ pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, look: &dyn Look) ->
 }
 
 /// Returns a problem if the id for a new session already exists, because the CLI refuses it.
-pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Problem> {
+pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
     stored.iter().any(|s| s.id == id).then(|| {
         Problem::new("session_id", format!("Gemini CLI already has a session `{id}` of `{}`", cwd.display()))
@@ -93,19 +101,23 @@ pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Optio
 }
 
 /// Returns the pattern of a session's files.
-pub(super) fn spot(folder: PathBuf, session: &str) -> SessionSpot {
+pub(super) fn spot(folder: PathBuf, session: &str) -> SessionFilePattern {
     let start: String = session.chars().take(8).collect();
-    SessionSpot::new(folder, format!("-{start}.jsonl"))
+    SessionFilePattern::new(folder, format!("-{start}.jsonl"))
 }
 
 /// Returns the name of a session file that is created at this time.
-pub(super) fn file_made(spot: &SessionSpot, at: Millis) -> String {
+pub(super) fn file_made(spot: &SessionFilePattern, at: Millis) -> String {
     format!("session-{}{}", moment::as_minute(at), spot.suffix)
 }
 
 /// Returns the empty duplicates that a resumed run left behind. The CLI creates one if a later minute has begun, treats
 /// it as a broken session at a later start, and then deletes every file of that session.
-pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn Look) -> Vec<PathBuf> {
+pub(super) fn twins(
+    spot: &SessionFilePattern,
+    existed_before: &[PathBuf],
+    look: &dyn FileSystem,
+) -> Vec<PathBuf> {
     let is_session = |path: &PathBuf| path.to_string_lossy().ends_with(&spot.suffix);
     if !existed_before.iter().any(is_session) {
         return Vec::new();
@@ -118,7 +130,7 @@ pub(super) fn twins(spot: &SessionSpot, existed_before: &[PathBuf], look: &dyn L
 }
 
 /// Returns the files of a session that has no messages.
-pub(super) fn unsaid(spot: &SessionSpot, look: &dyn Look) -> Vec<PathBuf> {
+pub(super) fn unsaid(spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
     let names = look.list(&spot.folder).unwrap_or_default().into_iter();
     let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
     files.filter(|path| look.text(path).is_some_and(|text| says_nothing(&text))).collect()
@@ -129,7 +141,7 @@ const LARGEST_DUPLICATE: usize = 1 << 20;
 
 /// Returns the empty duplicates in a folder of sessions, each with the file that holds the session. These are the files
 /// that [`twins`] finds after a resumed run, left behind by runs that were killed before they could remove them.
-pub(super) fn empty_duplicates(folder: &Path, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+pub(super) fn empty_duplicates(folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
     let names = look.list(folder).unwrap_or_default();
     let mut by_id: Vec<(&str, &str)> =
         names.iter().filter_map(|name| Some((session_id(name)?, &**name))).collect();
@@ -149,7 +161,7 @@ fn session_id(name: &str) -> Option<&str> {
 }
 
 /// Returns the empty files among those with the same id prefix.
-fn duplicates_among(files: Vec<PathBuf>, look: &dyn Look) -> Vec<(PathBuf, PathBuf)> {
+fn duplicates_among(files: Vec<PathBuf>, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
     let empty_id = |path: &PathBuf| {
         let text = String::from_utf8(look.small(path, LARGEST_DUPLICATE)?).ok()?;
         says_nothing(&text).then(|| header(&text))?.map(|stored| stored.id)
@@ -167,7 +179,7 @@ fn duplicates_among(files: Vec<PathBuf>, look: &dyn Look) -> Vec<(PathBuf, PathB
 
 /// Returns the earliest time at which a stored session may be opened over ACP. In the minute in which its file was
 /// created, the CLI would overwrite that file with a new session, and the earlier messages would be lost.
-pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look) -> Option<Millis> {
+pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Millis> {
     let spot = spot(chats(home, cwd, look)?, session);
     let begun =
         |name: String| moment::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
@@ -176,7 +188,7 @@ pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn Look
 }
 
 /// Returns the sessions with messages in a folder, one entry for each id.
-fn list(folder: &Path, look: &dyn Look) -> Vec<Stored> {
+fn list(folder: &Path, look: &dyn FileSystem) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
     for name in look.list(folder).unwrap_or_default() {
         let is_session =
@@ -269,8 +281,8 @@ pub(super) fn named(path: &Path) -> Option<SessionFile> {
     let mut names = path.iter().rev().map(OsStr::to_str);
     let name = names.next()??;
     let (stem, form) = match name.strip_suffix(".jsonl") {
-        Some(stem) => (stem, SavedForm::Lines),
-        None => (name.strip_suffix(".json")?, SavedForm::Whole),
+        Some(stem) => (stem, SessionFormat::Lines),
+        None => (name.strip_suffix(".json")?, SessionFormat::Whole),
     };
     let folder = names.next()??;
     let (id, parent) = if folder == "chats" {
@@ -291,7 +303,7 @@ fn id_start(rest: &str) -> &str {
 }
 
 /// Returns the project that a file below a root belongs to.
-pub(super) fn project(root: &Path, path: &Path, look: &dyn Look) -> Option<ProjectRef> {
+pub(super) fn project(root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
     let slug = path.strip_prefix(root).unwrap_or(path).iter().next()?.to_str()?;
     if let Some(owner) = look.text(&root.join(slug).join(".project_root")) {
         return Some(ProjectRef::Path(owner.trim().into()));
@@ -314,7 +326,7 @@ fn spelled(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MapLook;
+    use crate::map_look::MemoryFs;
 
     const CONTEXT: &str =
         r#"{"id":"c","type":"user","content":[{"text":"<session_context>\nx\n</session_context>"}]}"#;
@@ -332,8 +344,8 @@ mod tests {
         format!("{}\n{CONTEXT}\n{{\"$set\":{{\"lastUpdated\":\"x\"}}}}\n", header_of(id, "2026-02-02"))
     }
 
-    fn look() -> MapLook {
-        MapLook::default()
+    fn look() -> MemoryFs {
+        MemoryFs::default()
             .plain("/h/.gemini/projects.json", r#"{"projects":{"/ws":"ws","/other":"gone"}}"#)
             .plain("/h/.gemini/tmp/ws/.project_root", "/ws\n")
             .plain("/h/.gemini/tmp/other-1/.project_root", "/other")
@@ -379,7 +391,7 @@ mod tests {
         let with = |files: &[(&str, String)]| {
             let look = files
                 .iter()
-                .fold(MapLook::default(), |look, (name, text)| look.plain(&format!("/chats/{name}"), text));
+                .fold(MemoryFs::default(), |look, (name, text)| look.plain(&format!("/chats/{name}"), text));
             empty_duplicates(folder, &look)
         };
         let (old, new) =
@@ -421,14 +433,14 @@ mod tests {
             Some((file.form?, file.id?, file.parent))
         };
         let lines = |id: &str, parent: Option<&str>| {
-            Some((SavedForm::Lines, id.to_owned(), parent.map(str::to_owned)))
+            Some((SessionFormat::Lines, id.to_owned(), parent.map(str::to_owned)))
         };
         assert_eq!(named("ws/chats/session-2026-11-15T05-12-186a51d2.jsonl"), lines("186a51d2", None));
         assert_eq!(named("ws/chats/session-2026-11-15T05-12-my-sessi.jsonl"), lines("my-sessi", None));
         assert_eq!(named("ws/chats/session-1794719553836-186a51d2.jsonl"), lines("186a51d2", None));
         assert_eq!(named("/h/.gemini/tmp/ws/chats/aaaa-1/bbbb-2.jsonl"), lines("bbbb-2", Some("aaaa-1")));
         let old = named("ab/chats/session-2025-10-29T05-12-186a51d2.json");
-        assert_eq!(old, Some((SavedForm::Whole, "186a51d2".into(), None)));
+        assert_eq!(old, Some((SessionFormat::Whole, "186a51d2".into(), None)));
         for other in [
             "ws/logs.json",
             "ws/chats/notes.jsonl",
@@ -478,9 +490,9 @@ mod tests {
     #[test]
     fn only_an_empty_twin_of_a_resumed_session_is_a_leftover() {
         let real = "/c/session-1-aaaa1111.jsonl";
-        let spot = SessionSpot::new("/c".into(), "-aaaa1111.jsonl".into());
+        let spot = SessionFilePattern::new("/c".into(), "-aaaa1111.jsonl".into());
         let look = |second: &str| {
-            MapLook::default()
+            MemoryFs::default()
                 .plain(real, &session("aaaa1111-1", "x"))
                 .plain("/c/session-2-aaaa1111.jsonl", second)
                 .plain("/c/session-2-bbbb.jsonl", &twin("bbbb"))

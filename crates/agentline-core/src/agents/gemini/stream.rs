@@ -2,13 +2,14 @@
 
 use super::{
     failures, proof, refusal,
-    session_file::{SessionFile, Telling},
+    session_file::{SessionFileDetail, SessionFileReader},
     tools,
 };
 use crate::{
-    Count, Dialogue, End, Event, Exit, Failure, Kind, Line, Order, Room, RunId, Say, Side, Source, Span,
-    Started, Stream, Tokens, ToolStatus, Want,
-    wire::{Entries, Num, Part, Str, Tolerant as _, mend_surrogates, parts, wire},
+    Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
+    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd, TurnSpec,
+    UsageSource,
+    wire::{Entries, LinePart, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
 };
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -30,13 +31,13 @@ wire! { struct Stats<'a> {
 #[derive(Debug)]
 pub(super) struct GeminiStream {
     run: Option<RunId>,
-    file: SessionFile,
+    file: SessionFileReader,
     followed: bool,
     said_text: bool,
     /// Whether text has arrived since the last tool call.
     turn_has_text: bool,
     /// The result reports success, but no model was called.
-    unheard: bool,
+    unreported: bool,
     /// A request failed after all retries.
     talk_failed: bool,
     /// The last `error` event with severity `error`.
@@ -46,34 +47,34 @@ pub(super) struct GeminiStream {
     /// The names of running tools by call id, because results do not contain them.
     open: BTreeMap<String, String>,
     /// Whether the rules are in force.
-    rules: proof::Watch,
+    rules: proof::PolicyAckWatch,
 }
 
 impl GeminiStream {
     pub(super) fn new() -> Self {
         Self {
             run: None,
-            file: SessionFile::new(Telling::Corrections),
+            file: SessionFileReader::new(SessionFileDetail::Corrections),
             followed: false,
             said_text: false,
             turn_has_text: false,
-            unheard: false,
+            unreported: false,
             talk_failed: false,
             error: None,
             stopped: None,
             open: BTreeMap::new(),
-            rules: proof::Watch::default(),
+            rules: proof::PolicyAckWatch::default(),
         }
     }
 
-    fn follow(&mut self, run: RunId, session: &str, say: &mut Say) {
+    fn follow(&mut self, run: RunId, session: &str, say: &mut Sink) {
         if !session.is_empty() && !std::mem::replace(&mut self.followed, true) {
-            say.follow(run, Side::SessionFile, session);
+            say.follow(run, SideChannel::SessionFile, session);
         }
     }
 
     /// Processes one line of stdout, which is nearly always one object.
-    fn stdout(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn stdout(&mut self, run: RunId, text: &str, say: &mut Sink) {
         if let Ok(wire) = serde_json::from_str::<Wire<'_>>(text)
             && wire.is_object()
         {
@@ -87,16 +88,16 @@ impl GeminiStream {
         }
         for part in parts(text) {
             match part {
-                Part::Object(object) => match serde_json::from_str::<Wire<'_>>(object) {
+                LinePart::Object(object) => match serde_json::from_str::<Wire<'_>>(object) {
                     Ok(wire) => self.event(run, wire, object, say),
                     Err(_) => say.event(run, Event::unreadable(object, object.len() as u64)),
                 },
-                Part::Noise(noise) => say.event(run, Event::unreadable(noise, noise.len() as u64)),
+                LinePart::Noise(noise) => say.event(run, Event::unreadable(noise, noise.len() as u64)),
             }
         }
     }
 
-    fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, say: &mut Say) {
+    fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, say: &mut Sink) {
         match &*wire.kind {
             "init" => {
                 say.ready();
@@ -129,7 +130,7 @@ impl GeminiStream {
         }
     }
 
-    fn tool_result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Say) {
+    fn tool_result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Sink) {
         let tool = self.open.remove(&*wire.id).unwrap_or_default();
         let message = wire.error.as_ref().map(|e| e.message.to_string()).filter(|m| !m.is_empty());
         let content = message.clone().or(wire.output.map(Str::own));
@@ -147,51 +148,55 @@ impl GeminiStream {
         );
     }
 
-    fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Say) {
+    fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Sink) {
         let failure = failures::of_answer(&wire.message, self.turn_has_text);
         if &*wire.severity == "error" {
             say.hint(Some(run), failure.clone());
             self.error = Some(failure);
-        } else if matches!(failure.kind, Kind::Loop | Kind::Blocked) {
+        } else if matches!(failure.kind, FailureKind::Loop | FailureKind::Blocked) {
             self.stopped = Some(failure);
         }
         say.event(run, Event::warning("agent", &*wire.message));
     }
 
-    fn result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Say) {
+    fn result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Sink) {
         let mut asked_the_model = true;
         if let Some(stats) = &wire.stats {
             asked_the_model = stats.total.0 != Some(0) || !stats.models.0.is_empty();
             for (model, stats) in &stats.models.0 {
-                say.count(run, Count::new(Source::Stream, Span::Model(model.to_string()), tokens(stats)));
+                say.count(
+                    run,
+                    TokenCount::new(UsageSource::Stream, CountScope::Model(model.to_string()), tokens(stats)),
+                );
             }
-            say.count(run, Count::new(Source::Stream, Span::Run, tokens(stats)));
+            say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(stats)));
         }
         let own = wire.error.filter(|e| e.is_object()).map(|e| {
             let failure = failures::of_text(&e.message);
             if e.kind.starts_with("FatalTurnLimited") {
-                Failure { kind: Kind::AgentTurns, ..failure }
+                Failure { kind: FailureKind::AgentTurns, ..failure }
             } else {
                 failure
             }
         });
         // The agent may still succeed after an error, but not after a loop or a block.
-        let ended_by =
-            |f: &Failure| &*wire.status != "success" || matches!(f.kind, Kind::Loop | Kind::Blocked);
+        let ended_by = |f: &Failure| {
+            &*wire.status != "success" || matches!(f.kind, FailureKind::Loop | FailureKind::Blocked)
+        };
         let on_the_way = self.error.take().filter(ended_by);
         let failure = own.or(on_the_way).or_else(|| self.stopped.take());
         let end = match (failure, &*wire.status) {
-            (Some(failure), _) => End::failed(Some(failure)),
+            (Some(failure), _) => TurnEnd::failed(Some(failure)),
             // The reason is known only when everything has been read.
             (None, "success") if !asked_the_model && !self.said_text => {
-                self.unheard = true;
-                End::failed(None)
+                self.unreported = true;
+                TurnEnd::failed(None)
             }
-            (None, "success") => End::ok(),
-            (None, "error") => End::failed(None),
+            (None, "success") => TurnEnd::ok(),
+            (None, "error") => TurnEnd::failed(None),
             (None, other) => {
                 let message = format!("the agent's last word is neither success nor error but `{other}`");
-                End::failed(Some(Failure::new(Kind::NoResult, message)))
+                TurnEnd::failed(Some(Failure::new(FailureKind::NoResult, message)))
             }
         };
         say.end(run, end);
@@ -200,15 +205,15 @@ impl GeminiStream {
 
 /// Returns the failure for a reported success without a model call: old versions hide errors of the service, and every
 /// version drops a prompt that does not fit.
-pub(super) fn unheard(talk_failed: bool) -> Failure {
+pub(super) fn unreported(talk_failed: bool) -> Failure {
     if talk_failed {
         return Failure::new(
-            Kind::ApiError,
+            FailureKind::ApiError,
             "the model's service refused the request; this version of Gemini CLI does not say why",
         );
     }
     Failure::new(
-        Kind::ContextOverflow,
+        FailureKind::ContextOverflow,
         "the model was never asked: the prompt does not fit into its context window",
     )
 }
@@ -224,21 +229,21 @@ fn tokens(stats: &Stats<'_>) -> Tokens {
 }
 
 impl Dialogue for GeminiStream {
-    fn room(&self) -> Room {
-        Room::Once
+    fn room(&self) -> Concurrency {
+        Concurrency::Once
     }
 
-    fn prompt(&mut self, run: RunId, order: &Order, say: &mut Say) {
+    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
         self.run = Some(run);
         self.rules.begin(order);
-        if let Want::Named(session) | Want::Load(session) = &order.session {
+        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &order.session {
             self.follow(run, session, say);
         }
         say.frame(order.prompt.clone());
         say.shut();
     }
 
-    fn line(&mut self, line: Line<'_>, say: &mut Say) {
+    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
         let Some(run) = self.run else { return };
         match line.stream {
             Stream::Stdout => self.stdout(run, line.text, say),
@@ -252,11 +257,11 @@ impl Dialogue for GeminiStream {
         }
     }
 
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
-        if self.unheard {
-            say.hint(self.run, unheard(self.talk_failed));
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+        if self.unreported {
+            say.hint(self.run, unreported(self.talk_failed));
         }
-        if let Exit::Code(code) = exit
+        if let ExitReason::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)
         {
             say.hint(self.run, failure);

@@ -1,6 +1,6 @@
 //! The user's own configuration of Gemini CLI: settings, `.env` files and trusted folders, read as the CLI reads them.
 
-use crate::{Look, Problem};
+use crate::{FileSystem, Problem};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -15,27 +15,27 @@ const SET_WITHOUT_TRUST: &[&str] =
 const TRUST_WORDS: &[&str] = &["TRUST_FOLDER", "TRUST_PARENT", "DO_NOT_TRUST"];
 
 /// The configuration that the CLI would find for a run of this user in a folder.
-pub(super) struct User<'a> {
+pub(super) struct UserConfig<'a> {
     cwd: &'a Path,
     env: &'a BTreeMap<String, String>,
     /// The home that the CLI uses.
     home: PathBuf,
     /// The home of the account.
     login_home: PathBuf,
-    look: &'a dyn Look,
+    look: &'a dyn FileSystem,
     /// Whether the workspace is fully trusted, so that its own settings and `.env` files apply.
     full_trust: bool,
 }
 
 /// One existing settings file that is a JSON object.
-pub(super) struct Layer {
+pub(super) struct SettingsFile {
     pub(super) path: PathBuf,
     pub(super) settings: Value,
 }
 
 /// The value of a variable, and the `.env` file that sets it.
 #[derive(Clone)]
-pub(super) struct Variable {
+pub(super) struct EnvValue {
     pub(super) value: String,
     pub(super) file: Option<PathBuf>,
 }
@@ -46,13 +46,13 @@ pub(super) fn cli_home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
     moved.map_or_else(|| home.to_path_buf(), PathBuf::from)
 }
 
-impl<'a> User<'a> {
+impl<'a> UserConfig<'a> {
     /// Creates the configuration of a user. `home` is the account's home; `GEMINI_CLI_HOME` overrides it for the CLI.
     pub(super) fn new(
         cwd: &'a Path,
         env: &'a BTreeMap<String, String>,
         home: &Path,
-        look: &'a dyn Look,
+        look: &'a dyn FileSystem,
     ) -> Self {
         Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look, full_trust: false }
     }
@@ -63,8 +63,8 @@ impl<'a> User<'a> {
     }
 
     /// Returns the same user with another environment.
-    pub(super) fn with_env<'b>(&'b self, env: &'b BTreeMap<String, String>) -> User<'b> {
-        User {
+    pub(super) fn with_env<'b>(&'b self, env: &'b BTreeMap<String, String>) -> UserConfig<'b> {
+        UserConfig {
             cwd: self.cwd,
             env,
             home: self.home.clone(),
@@ -153,7 +153,7 @@ impl<'a> User<'a> {
 
     /// Returns the settings files in descending precedence. The workspace's own are included only if it is fully
     /// trusted.
-    pub(super) fn layers(&self, trusted: bool) -> Vec<Layer> {
+    pub(super) fn layers(&self, trusted: bool) -> Vec<SettingsFile> {
         self.settings_files()
             .into_iter()
             .filter(|(origin, path)| match origin {
@@ -163,14 +163,14 @@ impl<'a> User<'a> {
             })
             .filter_map(|(_, path)| {
                 let settings = parse(&self.look.text(&path)?).ok().filter(Value::is_object)?;
-                Some(Layer { path, settings })
+                Some(SettingsFile { path, settings })
             })
             .collect()
     }
 
     /// Returns the variables that `.env` files add. The CLI loads one file at its start. With `--skip-trust`, it
     /// searches again as in a trusted folder when it checks the sign-in. Variables that are already set are kept.
-    pub(super) fn env_files(&self, skip_trust: bool) -> BTreeMap<String, Variable> {
+    pub(super) fn env_files(&self, skip_trust: bool) -> BTreeMap<String, EnvValue> {
         let trusted = self.trusts() == Some(true);
         let mut all = BTreeMap::new();
         self.load_env_file(trusted, &mut all);
@@ -270,7 +270,7 @@ impl<'a> User<'a> {
         }
     }
 
-    fn load_env_file(&self, trusted: bool, all: &mut BTreeMap<String, Variable>) {
+    fn load_env_file(&self, trusted: bool, all: &mut BTreeMap<String, EnvValue>) {
         let layers = self.layers(trusted);
         let ignore_local =
             pick(&layers, "/advanced/ignoreLocalEnv").and_then(|(_, v)| v.as_bool()).unwrap_or(false);
@@ -279,7 +279,7 @@ impl<'a> User<'a> {
             let allowed = trusted || SET_WITHOUT_TRUST.contains(&name.as_str());
             // An empty environment variable also overrides the value of the file.
             if allowed && !self.env.contains_key(&name) {
-                all.entry(name).or_insert(Variable { value, file: Some(file.clone()) });
+                all.entry(name).or_insert(EnvValue { value, file: Some(file.clone()) });
             }
         }
     }
@@ -307,7 +307,7 @@ impl<'a> User<'a> {
 }
 
 /// Returns the value at a JSON pointer and the first layer that sets it.
-pub(super) fn pick<'l>(layers: &'l [Layer], pointer: &str) -> Option<(&'l Layer, &'l Value)> {
+pub(super) fn pick<'l>(layers: &'l [SettingsFile], pointer: &str) -> Option<(&'l SettingsFile, &'l Value)> {
     layers.iter().find_map(|layer| {
         let value = layer.settings.pointer(pointer).filter(|v| !v.is_null())?;
         Some((layer, value))

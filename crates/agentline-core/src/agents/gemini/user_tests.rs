@@ -1,24 +1,24 @@
 //! Tests of reading the user's settings, `.env` files and trusted folders, with fictional homes.
 
-use super::{User, dotenv, parse};
-use crate::map_look::MapLook;
+use super::{UserConfig, dotenv, parse};
+use crate::map_look::MemoryFs;
 use std::{collections::BTreeMap, path::Path};
 
-fn trusts(look: &MapLook, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {
+fn trusts(look: &MemoryFs, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {
     let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    User::new(Path::new(cwd), &env, Path::new("/home/u"), look).trusts()
+    UserConfig::new(Path::new(cwd), &env, Path::new("/home/u"), look).trusts()
 }
 
-fn problems(look: &MapLook) -> Vec<String> {
+fn problems(look: &MemoryFs) -> Vec<String> {
     let env = BTreeMap::new();
-    let user = User::new(Path::new("/w"), &env, Path::new("/home/u"), look);
+    let user = UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), look);
     user.problems().iter().map(|p| p.message.clone()).collect()
 }
 
 #[test]
 fn variables_decide_on_trust_first() {
     let rules = r#"{"/w":"TRUST_FOLDER"}"#;
-    let look = MapLook::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    let look = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
     assert_eq!(trusts(&look, "/w", &[]), Some(true));
     assert_eq!(trusts(&look, "/elsewhere", &[]), None);
     assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUST_WORKSPACE", "false")]), Some(false));
@@ -37,7 +37,7 @@ fn the_longest_rule_decides() {
         "/w/bad/good": "TRUST_FOLDER",
         "/x/child": "TRUST_PARENT"
     }"#;
-    let look = MapLook::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    let look = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
     for (cwd, expected) in [
         ("/w", Some(true)),
         ("/w/a/b", Some(true)),
@@ -55,7 +55,7 @@ fn the_longest_rule_decides() {
 
 #[test]
 fn links_are_resolved_before_rules_are_compared() {
-    let look = MapLook::default()
+    let look = MemoryFs::default()
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/real":"TRUST_FOLDER"}"#)
         .plain("/real/a.txt", "")
         .link("/link", "/real");
@@ -64,17 +64,17 @@ fn links_are_resolved_before_rules_are_compared() {
 
 #[test]
 fn trust_can_be_moved_or_switched_off() {
-    let look = MapLook::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
+    let look = MemoryFs::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
     assert_eq!(trusts(&look, "/w", &[]), None);
     assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "/rules.json")]), Some(true));
 
     let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
-    let look = MapLook::default().plain("/moved/.gemini/settings.json", off);
+    let look = MemoryFs::default().plain("/moved/.gemini/settings.json", off);
     assert_eq!(trusts(&look, "/w", &[]), None);
     assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_HOME", "/moved")]), Some(true));
 
     // A workspace cannot disable the check whether it is trusted.
-    let look = MapLook::default().plain("/w/.gemini/settings.json", off);
+    let look = MemoryFs::default().plain("/w/.gemini/settings.json", off);
     assert_eq!(trusts(&look, "/w", &[]), None);
 }
 
@@ -82,7 +82,7 @@ fn trust_can_be_moved_or_switched_off() {
 fn the_administrators_settings_count_only_when_guarded() {
     let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
     let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/sys.json")];
-    let mut look = MapLook::default().plain("/sys.json", off);
+    let mut look = MemoryFs::default().plain("/sys.json", off);
     assert_eq!(trusts(&look, "/w", &env), None);
     look.guarded = true;
     assert_eq!(trusts(&look, "/w", &env), Some(true));
@@ -90,7 +90,7 @@ fn the_administrators_settings_count_only_when_guarded() {
 
 #[test]
 fn a_broken_file_is_told_with_its_position() {
-    let look = MapLook::default()
+    let look = MemoryFs::default()
         .plain("/home/u/.gemini/settings.json", "{\n  // why\n  \"a\": 1,\n  oops\n}")
         .plain("/w/.gemini/settings.json", "[]")
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/w":"MAYBE"}"#);
@@ -99,15 +99,16 @@ fn a_broken_file_is_told_with_its_position() {
     assert!(told[0].contains("line 4 column 3"), "{told:?}");
     assert!(told[1].contains("MAYBE") && told[1].contains("DO_NOT_TRUST"), "{told:?}");
     let env = BTreeMap::new();
-    let trusting = User::new(Path::new("/w"), &env, Path::new("/home/u"), &look).trusting(true).problems();
+    let trusting =
+        UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), &look).trusting(true).problems();
     assert_eq!(trusting.len(), 3, "{trusting:?}");
     let first = &trusting[0].message;
     assert!(first.contains("/w/.gemini/settings.json") && first.contains("not a JSON object"), "{first}");
     assert_eq!(trusts(&look, "/w", &[]), None);
 
-    let look = MapLook::default().unreadable("/home/u/.gemini/settings.json");
+    let look = MemoryFs::default().unreadable("/home/u/.gemini/settings.json");
     assert!(problems(&look)[0].contains("cannot be read"));
-    assert!(problems(&MapLook::default()).is_empty());
+    assert!(problems(&MemoryFs::default()).is_empty());
 }
 
 #[test]

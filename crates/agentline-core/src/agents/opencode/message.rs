@@ -2,7 +2,7 @@
 
 use super::tools::TOOLS;
 use crate::{
-    Entry, Media, Part, RawJson, Role, SavedDiff, SavedResult, SavedTool, Tokens, ToolStatus,
+    Entry, EntryPart, Media, RawJson, Role, SavedDiff, SavedResult, SavedTool, Tokens, ToolStatus,
     wire::{Entries, List, Num, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -95,7 +95,7 @@ const TIMED_OUT: &str = "terminated command after exceeding timeout";
 
 /// Selects parts of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which<'a> {
+pub(super) enum PartSelection<'a> {
     /// All parts.
     All,
     /// The parts before the one with this id.
@@ -104,7 +104,7 @@ pub(super) enum Which<'a> {
     From(&'a str),
 }
 
-impl Which<'_> {
+impl PartSelection<'_> {
     fn means(self, part: &str) -> bool {
         match self {
             Self::All => true,
@@ -115,7 +115,7 @@ impl Which<'_> {
 }
 
 /// Returns the entries of the message in this record.
-pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>) -> Vec<Entry> {
+pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelection<'_>) -> Vec<Entry> {
     let info = wire.info;
     let role = if &*info.role == "assistant" { Role::Assistant } else { Role::User };
     let new = |id: String, role| {
@@ -134,12 +134,12 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     let mut compacts = false;
     for part in wire.parts.0.into_iter().filter(|part| which.means(&part.id)) {
         match &*part.kind {
-            "text" if &*part.synthetic == "true" => context.parts.push(Part::text(part.text.own())),
-            "text" => entry.parts.push(Part::text(part.text.own())),
+            "text" if &*part.synthetic == "true" => context.parts.push(EntryPart::text(part.text.own())),
+            "text" => entry.parts.push(EntryPart::text(part.text.own())),
             "reasoning" => entry.parts.extend(thinking(part)),
-            "tool" => entry.parts.push(Part::Tool(Box::new(tool(part)))),
-            "file" => entry.parts.push(Part::Media(media(&part))),
-            "subtask" => entry.parts.push(Part::text(part.prompt.own())),
+            "tool" => entry.parts.push(EntryPart::Tool(Box::new(tool(part)))),
+            "file" => entry.parts.push(EntryPart::Media(media(&part))),
+            "subtask" => entry.parts.push(EntryPart::text(part.prompt.own())),
             "compaction" => compacts = true,
             "step-finish" => {
                 requests += 1;
@@ -158,7 +158,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
         entry.model = Some(info.model_id.own()).filter(|model| !model.is_empty());
         let spent = |tokens: &Tokens| tokens.sum() > 0;
         // If steps are not recorded, the usage of the whole message is counted with its first part.
-        let is_first = !matches!(which, Which::From(_));
+        let is_first = !matches!(which, PartSelection::From(_));
         let of_message = info.tokens.filter(|_| is_first);
         entry.cost_usd =
             if usage.is_some() { cost } else { info.cost.filter(|_| is_first).and_then(dollars) };
@@ -172,7 +172,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     }
     if compacts {
         let mut note = new(info.id.to_string(), Role::System);
-        note.parts.push(Part::text("Conversation compacted"));
+        note.parts.push(EntryPart::text("Conversation compacted"));
         all.push(note);
     }
     if !(entry.parts.is_empty() && entry.usage.is_none()) {
@@ -181,10 +181,10 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: Which<'_>)
     if !context.parts.is_empty() {
         all.push(context);
     }
-    if !info.error.name.is_empty() && !matches!(which, Which::From(_)) {
+    if !info.error.name.is_empty() && !matches!(which, PartSelection::From(_)) {
         let mut error = new(format!("{}:error", &*info.id), Role::System);
         let (name, message) = (&*info.error.name, &*info.error.data.message);
-        error.parts.push(Part::text(if message.is_empty() { name } else { message }));
+        error.parts.push(EntryPart::text(if message.is_empty() { name } else { message }));
         all.push(error);
     }
     all
@@ -220,12 +220,12 @@ pub(super) fn tokens(wire: TokensWire<'_>) -> Tokens {
     }
 }
 
-fn thinking(part: PartWire<'_>) -> Option<Part> {
+fn thinking(part: PartWire<'_>) -> Option<EntryPart> {
     let proof = |raw: &RawValue| serde_json::from_str::<Proof<'_>>(raw.get()).ok().map(|p| p.signature.own());
     let mut proofs = part.metadata.0.iter().filter_map(|(_, raw)| proof(raw));
     let signature = proofs.find(|signature| !signature.is_empty());
     let text = part.text.own();
-    (!text.trim().is_empty() || signature.is_some()).then_some(Part::Thinking { text, signature })
+    (!text.trim().is_empty() || signature.is_some()).then_some(EntryPart::Thinking { text, signature })
 }
 
 /// Converts a file: its content if it is inline, else its URL.

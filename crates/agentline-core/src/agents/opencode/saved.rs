@@ -3,9 +3,9 @@
 //! A database record is `{"session": info}` or `{"message": {"info": …, "parts": […]}}`, with the same objects as in an
 //! export. A repeated message replaces the earlier one with its id.
 
-use super::message::{self, MessageWire, Which};
+use super::message::{self, MessageWire, PartSelection};
 use crate::{
-    Damage, Entry, RawJson, SavedForm, SavedSession, SessionFold,
+    Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionReader,
     wire::{List, Num, Str, Tolerant as _, mend_surrogates, wire},
 };
 use serde_json::value::RawValue;
@@ -33,19 +33,19 @@ wire! { struct Times<'a> { created: Num = "created", updated: Num = "updated" } 
 const NO_TITLES: &[&str] = &["New session - ", "Child session - "];
 
 /// Detects the storage format from the beginning of a file.
-pub(super) fn form(head: &[u8]) -> Option<SavedForm> {
+pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {
     if head.starts_with(b"SQLite format 3\0") {
-        return Some(SavedForm::Database);
+        return Some(SessionFormat::Database);
     }
     let text = String::from_utf8_lossy(head);
     let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).take(40).collect();
     let begins = squeezed.trim_start_matches('\u{feff}').starts_with("{\"info\":{\"id\":\"ses_");
-    begins.then_some(SavedForm::Whole)
+    begins.then_some(SessionFormat::Whole)
 }
 
 /// Folds an export or the rows of a database.
 #[derive(Debug, Default)]
-pub(super) struct SavedFold {
+pub(super) struct OpenCodeReader {
     session: SavedSession,
     /// All messages in order, including undone ones.
     messages: Vec<Spoken>,
@@ -67,7 +67,7 @@ struct Spoken {
     entries: usize,
 }
 
-impl SessionFold for SavedFold {
+impl SessionReader for OpenCodeReader {
     fn take(&mut self, record: RawJson) {
         self.records += 1;
         let record = match mend_surrogates(record.as_str()) {
@@ -112,7 +112,7 @@ impl SessionFold for SavedFold {
     }
 }
 
-impl SavedFold {
+impl OpenCodeReader {
     pub(super) fn new() -> Self {
         let mut fold = Self::default();
         fold.session.info.agent = super::CARD.id.to_owned();
@@ -121,7 +121,7 @@ impl SavedFold {
 
     fn damaged(&mut self, message: impl Into<String>) {
         let line = (self.records > 1).then_some(self.records);
-        self.session.damage.push(Damage::new(line, message));
+        self.session.damage.push(ReadError::new(line, message));
     }
 
     fn info(&mut self, text: &str) {
@@ -176,7 +176,7 @@ impl SavedFold {
         let made = wire.info.time.created.0.unwrap_or(0);
         let id = wire.info.id.to_string();
         let entries = match self.undone_from.as_ref().map(|undone| kept(&id, undone)) {
-            None => message::entries(&record, wire, Which::All),
+            None => message::entries(&record, wire, PartSelection::All),
             Some(Some(which)) => message::entries(&record, wire, which),
             Some(None) => Vec::new(),
         };
@@ -208,7 +208,8 @@ impl SavedFold {
     fn rebuild(&mut self) {
         self.session.entries.clear();
         for spoken in &mut self.messages {
-            let which = self.undone_from.as_ref().map_or(Some(Which::All), |undone| kept(&spoken.id, undone));
+            let which =
+                self.undone_from.as_ref().map_or(Some(PartSelection::All), |undone| kept(&spoken.id, undone));
             let entries = which.map(|which| again(&spoken.record, which)).unwrap_or_default();
             spoken.entries = entries.len();
             self.session.entries.extend(entries);
@@ -222,7 +223,7 @@ impl SavedFold {
         let Some((message, part)) = &self.undone_from else { return };
         for spoken in self.messages.iter().filter(|spoken| spoken.id >= *message) {
             let from = spoken.id == *message && !part.is_empty();
-            let which = if from { Which::From(part) } else { Which::All };
+            let which = if from { PartSelection::From(part) } else { PartSelection::All };
             self.session.abandoned.extend(again(&spoken.record, which));
         }
     }
@@ -234,16 +235,16 @@ impl SavedFold {
 }
 
 /// Returns the parts of a message that remain after an undo, or `None` if none remain.
-fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<Which<'a>> {
+fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<PartSelection<'a>> {
     match id.cmp(message) {
-        Ordering::Less => Some(Which::All),
-        Ordering::Equal if !part.is_empty() => Some(Which::Before(part)),
+        Ordering::Less => Some(PartSelection::All),
+        Ordering::Equal if !part.is_empty() => Some(PartSelection::Before(part)),
         _ => None,
     }
 }
 
 /// Returns the entries of a record that was already read.
-fn again(record: &RawJson, which: Which<'_>) -> Vec<Entry> {
+fn again(record: &RawJson, which: PartSelection<'_>) -> Vec<Entry> {
     let wire = serde_json::from_str(record.as_str());
     wire.map(|wire| message::entries(record, wire, which)).unwrap_or_default()
 }

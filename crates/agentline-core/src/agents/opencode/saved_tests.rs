@@ -1,9 +1,9 @@
 //! Tests of reading OpenCode's sessions: the export of a real run, and each kind of part.
 
-use super::saved::{SavedFold, form};
+use super::saved::{OpenCodeReader, form};
 use crate::{
-    Agent as _, Entry, Part, RawJson, Role, SavedForm, SavedSession, SessionFold as _, ToolStatus,
-    agents::opencode, map_look::MapLook,
+    Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, SessionReader as _, ToolStatus,
+    agents::opencode, map_look::MemoryFs,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::Path};
 const EXPORT: &str = include_str!("../../../tests/captures/opencode/sessions/export.json");
 
 fn fold(records: &[String]) -> SavedSession {
-    let mut fold = SavedFold::new();
+    let mut fold = OpenCodeReader::new();
     for record in records {
         fold.take(RawJson::new(record.as_str()));
     }
@@ -60,21 +60,21 @@ fn tool(name: &str, state: Value) -> (Option<ToolStatus>, String, String) {
 }
 
 fn words(session: &SavedSession) -> Vec<String> {
-    let part = |part: &Part| match part {
-        Part::Text { text } => format!("text {text:?}"),
-        Part::Thinking { text, .. } => format!("thinking {text:?}"),
-        Part::Tool(tool) => {
+    let part = |part: &EntryPart| match part {
+        EntryPart::Text { text } => format!("text {text:?}"),
+        EntryPart::Thinking { text, .. } => format!("thinking {text:?}"),
+        EntryPart::Tool(tool) => {
             let result = tool.result.as_ref().map(|r| (r.status, r.content.as_str()));
             format!("{} {} {result:?} diff={}", tool.call.name, tool.call.native_name, tool.diff.is_some())
         }
-        Part::Media(media) => format!("{media:?}"),
+        EntryPart::Media(media) => format!("{media:?}"),
     };
     session.entries.iter().flat_map(|e| e.parts.iter().map(part)).collect()
 }
 
 #[test]
 fn the_export_of_a_real_run_is_read_whole() {
-    assert_eq!(form(EXPORT.as_bytes()), Some(SavedForm::Whole));
+    assert_eq!(form(EXPORT.as_bytes()), Some(SessionFormat::Whole));
     let session = fold(&[EXPORT.to_owned()]);
     assert_eq!(session.damage, []);
     let info = &session.info;
@@ -125,7 +125,7 @@ fn an_answer_costs_what_the_agent_says_whether_by_step_or_in_all() {
     assert_eq!(cost(json!([step(json!(0.25)), step(json!(0.125))])), Some(0.375));
     assert_eq!(cost(json!([step(json!("odd"))])), None, "a step that does not tell it");
     assert_eq!(cost(json!([])), Some(0.5), "steps are not told apart");
-    let ledger = crate::ledger(&fold(&[message(json!([]))]), &crate::PriceTable::built_in());
+    let ledger = crate::session_usage(&fold(&[message(json!([]))]), &crate::PriceTable::built_in());
     assert_eq!(ledger.total.cost_usd, Some(0.5), "its own word counts before a list price");
     assert_eq!(ledger.total.cost_source, Some(crate::CostSource::Agent));
 }
@@ -229,7 +229,7 @@ fn files_and_what_the_agent_adds_itself_are_told_apart() {
     let shape: Vec<_> = entries.iter().map(|e| (e.role, e.context, e.parts.len())).collect();
     assert_eq!(shape, [(Role::User, false, 3), (Role::User, true, 1)]);
     let media = entries[0].parts.iter().filter_map(|p| match p {
-        Part::Media(m) => Some((&*m.mime_type, m.data.as_deref(), m.uri.as_deref())),
+        EntryPart::Media(m) => Some((&*m.mime_type, m.data.as_deref(), m.uri.as_deref())),
         _ => None,
     });
     assert_eq!(
@@ -250,7 +250,7 @@ fn compaction_summaries_errors_and_proofs_are_kept() {
     let thought = json!([{"type": "reasoning", "text": "hm", "metadata": {"anthropic": {"signature": "sig"}}},
         {"type": "reasoning", "text": " "}]);
     let thought = one(json!({}), thought);
-    assert!(matches!(&thought[0].parts[..], [Part::Thinking { signature: Some(s), .. }] if s == "sig"));
+    assert!(matches!(&thought[0].parts[..], [EntryPart::Thinking { signature: Some(s), .. }] if s == "sig"));
     let subtask =
         one(json!({"role": "user"}), json!([{"type": "subtask", "prompt": "do it", "agent": "general"}]));
     assert_eq!(subtask[0].text(), "do it");
@@ -328,7 +328,7 @@ fn the_database_is_where_the_program_keeps_it() {
     let roots = |variables: &[(&str, &str)], files: &[&str]| {
         let env: BTreeMap<String, String> =
             variables.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        let mut look = MapLook::default();
+        let mut look = MemoryFs::default();
         for file in files {
             look = look.file(file, "");
         }
@@ -344,7 +344,7 @@ fn the_database_is_where_the_program_keeps_it() {
     assert_eq!(roots(&[("OPENCODE_DB", "/x/my.db")], &[]), ["/x/my.db"]);
     assert_eq!(roots(&[("OPENCODE_DB", "my.db")], &[]), ["/home/a/.local/share/opencode/my.db"]);
     assert!(roots(&[("OPENCODE_DB", ":memory:")], &[]).is_empty());
-    assert_eq!(form(b"SQLite format 3\0..."), Some(SavedForm::Database));
+    assert_eq!(form(b"SQLite format 3\0..."), Some(SessionFormat::Database));
     assert_eq!(form(b"{\"sessionId\":1}"), None);
 }
 

@@ -6,7 +6,7 @@
 //! refused.
 
 use crate::{
-    Look, Problem,
+    FileSystem, Problem,
     agents::adapter::{may_mention, workspace_dirs},
 };
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ const PLUGINS: &[&str] = &["plugin", "plugins"];
 pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Returns the first file or directory that gives a workspace a plugin.
-pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn Look) -> Option<PathBuf> {
+pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
     workspace_dirs(cwd, home).find_map(|dir| {
         let own = dir.join(".opencode");
         let scripts = PLUGINS.iter().map(|name| own.join(name)).find(|path| {
@@ -58,10 +58,10 @@ pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Probl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MapLook;
+    use crate::map_look::MemoryFs;
 
     fn found(files: &[(&str, &str)]) -> Option<PathBuf> {
-        let look = files.iter().fold(MapLook::default(), |look, (path, text)| look.plain(path, text));
+        let look = files.iter().fold(MemoryFs::default(), |look, (path, text)| look.plain(path, text));
         plugin_source(Path::new("/u/repo/ws"), Path::new("/u"), &look)
     }
 

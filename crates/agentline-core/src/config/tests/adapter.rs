@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    Agent, Card, Launch, ModelValidation, Plan, Program, RunRequest,
-    agents::{self, Roster},
-    map_look::MapLook,
+    Agent, AgentInfo, Launch, ModelValidation, Plan, Program, RunRequest,
+    agents::{self, AgentRegistry},
+    map_look::MemoryFs,
 };
 
 fn preset() -> Config {
@@ -14,7 +14,7 @@ fn preset() -> Config {
 #[test]
 fn the_adapter_is_known_by_its_name() {
     let agent = agents::find("gemini_acp").unwrap();
-    assert_eq!((agent.card().id, agent.card().program), ("gemini", "gemini"));
+    assert_eq!((agent.info().id, agent.info().program), ("gemini", "gemini"));
     assert!(agent.preset("gemini_acp").is_some() && agent.preset("gemini").is_none());
 }
 
@@ -86,11 +86,11 @@ fn launched(request: RunRequest) -> Launch {
     let plan = Plan::of(request, agent).unwrap();
     let program =
         Program { path: "/bin/gemini".into(), args: vec![], version: crate::Version::parse("0.61.0") };
-    let mut ground = crate::Ground::new(program, "/ws".into(), "/u".into(), "/p".into());
-    ground.env = [("PATH", "/bin"), ("MY_CREDENTIALS", "/c"), ("OTHER", "o")]
+    let mut context = crate::LaunchContext::new(program, "/ws".into(), "/u".into(), "/p".into());
+    context.env = [("PATH", "/bin"), ("MY_CREDENTIALS", "/c"), ("OTHER", "o")]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .into();
-    agent.launch(&plan, &ground, &MapLook::default()).unwrap()
+    agent.launch(&plan, &context, &MemoryFs::default()).unwrap()
 }
 
 #[test]
@@ -124,27 +124,27 @@ fn an_agent_needs_nothing_but_its_command() {
         "[agents.mine]\ncommand = 'mine'\nargs = ['acp', '-x']\nenv = { A = '1' }\nsurface = 'acp'\n[agents.gemini]\nargs = ['--acp']",
     );
     assert_eq!(config.notices, []);
-    let roster = Roster::of(&config.agents);
-    let ids: Vec<&str> = roster.all().map(|agent| agent.card().id).collect();
+    let registry = AgentRegistry::of(&config.agents);
+    let ids: Vec<&str> = registry.all().map(|agent| agent.info().id).collect();
     assert_eq!(ids.iter().filter(|id| **id == "mine").count(), 1);
     assert_eq!(ids.iter().filter(|id| **id == "gemini").count(), 1, "ours stays ours");
-    let mine = roster.find("mine").unwrap();
-    let again = Roster::of(&config.agents).find("mine").unwrap();
-    assert!(std::ptr::eq(mine.card(), again.card()), "a definition is kept once");
-    let Card { program, package, .. } = mine.card();
+    let mine = registry.find("mine").unwrap();
+    let again = AgentRegistry::of(&config.agents).find("mine").unwrap();
+    assert!(std::ptr::eq(mine.info(), again.info()), "a definition is kept once");
+    let AgentInfo { program, package, .. } = mine.info();
     assert_eq!((*program, *package), ("mine", ""));
     let plan = Plan::of(RunRequest::new("hi").agent("mine").model("m").system_prompt("s"), mine).unwrap();
     assert_eq!(plan.surface, Surface::Acp);
-    let ground = crate::Ground::new(
+    let context = crate::LaunchContext::new(
         Program { path: "/bin/mine".into(), args: vec![], version: None },
         "/ws".into(),
         "/u".into(),
         "/p".into(),
     );
-    let launch = mine.launch(&plan, &ground, &MapLook::default()).unwrap();
+    let launch = mine.launch(&plan, &context, &MemoryFs::default()).unwrap();
     assert_eq!((launch.args.join(" ").as_str(), launch.stdin.as_str()), ("acp -x", "s\n\nhi"));
     assert_eq!((launch.quiet, launch.mode, launch.model.unwrap().id.as_str()), (500, None, "m"));
-    let refused = roster.find("mien").err().unwrap().to_string();
+    let refused = registry.find("mien").err().unwrap().to_string();
     assert!(refused.contains("did you mean `mine`?"), "{refused}");
     assert!(agents::find("mine").is_err());
 }
@@ -154,15 +154,15 @@ fn what_an_unknown_agent_cannot_do_is_refused() {
     let config = from_toml(
         "[agents.mine]\ncommand = ['mine', 'acp']\n[agents.odd]\ncommand = 'odd'\nsurface = 'json'",
     );
-    let roster = Roster::of(&config.agents);
-    let mine = roster.find("mine").unwrap();
+    let registry = AgentRegistry::of(&config.agents);
+    let mine = registry.find("mine").unwrap();
     let keys = |agent: &dyn Agent, request: RunRequest| -> Vec<String> {
         Plan::of(request, agent).unwrap_err().0.into_iter().map(|p| p.key).collect()
     };
     let request = RunRequest::new("x").sandbox(Sandbox::On).session_id("i").resume("latest");
     assert_eq!(keys(mine, RunRequest { session_id: None, ..request }), ["sandbox", "resume"]);
     assert_eq!(keys(mine, RunRequest::new("x").surface(Surface::Json)), ["surface"]);
-    assert_eq!(keys(roster.find("odd").unwrap(), RunRequest::new("x")), ["agents.odd.surface"]);
+    assert_eq!(keys(registry.find("odd").unwrap(), RunRequest::new("x")), ["agents.odd.surface"]);
     let wrong = Config::build(&[Layer::file("f", "[agents.mine]\ncommand = []")]).unwrap_err().to_string();
     assert!(wrong.contains("agents.mine.command names no program"), "{wrong}");
 }

@@ -260,7 +260,7 @@ fn a_mode_counts_only_if_it_is_stricter() {
 #[test]
 fn a_preset_that_a_workspace_chooses_gives_it_no_more_than_its_own_keys_would() {
     let mut agent = None;
-    for name in agents::AGENTS.iter().flat_map(|agent| agent.card().aliases) {
+    for name in agents::AGENTS.iter().flat_map(|agent| agent.info().aliases) {
         if agents::find(name).is_ok_and(|agent| agent.preset(name).is_some()) {
             agent = Some(name);
         }

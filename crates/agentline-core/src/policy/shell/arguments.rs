@@ -2,7 +2,7 @@
 
 use super::{
     data,
-    walk::{Input, Walk},
+    walk::{StdinSource, Walk},
     words::Word,
 };
 
@@ -85,7 +85,7 @@ fn is_plain_option(name: &Word) -> bool {
 
 impl Walk<'_> {
     /// Analyzes what a program or builtin runs because of its arguments.
-    pub(super) fn arguments(&mut self, name: &str, arguments: &[Word], input: &Input) {
+    pub(super) fn arguments(&mut self, name: &str, arguments: &[Word], input: &StdinSource) {
         match name {
             "find" => self.find(arguments, input),
             "xargs" => self.xargs(arguments),
@@ -114,7 +114,7 @@ impl Walk<'_> {
     }
 
     /// Analyzes a shell: the text after `-c`, a script, or standard input.
-    fn shell(&mut self, name: &str, arguments: &[Word], input: &Input) -> Option<()> {
+    fn shell(&mut self, name: &str, arguments: &[Word], input: &StdinSource) -> Option<()> {
         let bash = matches!(name, "bash" | "rbash");
         let mut rest = arguments;
         let (mut takes_text, mut reads_input) = (false, false);
@@ -164,7 +164,7 @@ impl Walk<'_> {
     }
 
     /// Every word must be known but the values of tests that are known: any other may be an action, or the end of one.
-    fn find(&mut self, arguments: &[Word], input: &Input) {
+    fn find(&mut self, arguments: &[Word], input: &StdinSource) {
         let (mut at, mut is_clear) = (0, true);
         while let Some(word) = arguments.get(at) {
             let Some(text) = word.known_text() else { return self.undeterminable() };
@@ -185,7 +185,7 @@ impl Walk<'_> {
     }
 
     /// Follows the command of an action, and tells where it ends.
-    fn find_action(&mut self, arguments: &[Word], from: usize, input: &Input) -> usize {
+    fn find_action(&mut self, arguments: &[Word], from: usize, input: &StdinSource) -> usize {
         // `+` ends it only behind `{}`.
         let ends = |end: &usize| match arguments[*end].known_text() {
             Some(";") => true,
@@ -253,7 +253,7 @@ impl Walk<'_> {
         };
         // Standard input becomes further arguments.
         words.push(Word::unknown());
-        self.invoke(words, &Input::default());
+        self.invoke(words, &StdinSource::default());
     }
 
     fn trap(&mut self, arguments: &[Word]) {

@@ -1,7 +1,7 @@
 //! Walks the syntax tree of a command and collects what it runs.
 
 use super::{
-    Analysis, Invocation, Script,
+    Analysis, Invocation, ParsedScript,
     arguments::is_followed,
     data::{self, is_special, takes_data},
     guard, messages,
@@ -9,7 +9,7 @@ use super::{
     program_name,
     runners::Runner,
     words::{self, Scanned, Word},
-    wrappers::{Started, is_wrapper, started},
+    wrappers::{StartedProgram, is_wrapper, started},
 };
 use brush_parser::ast;
 use std::{
@@ -34,7 +34,7 @@ const RESERVED: &[&str] = &[
 
 /// Returns whether a function of this name would change the meaning of a command that the analysis knows.
 fn is_known_name(name: &str) -> bool {
-    let is_read = is_followed(name) || started(name, &[]) != Started::Nothing || is_wrapper(name);
+    let is_read = is_followed(name) || started(name, &[]) != StartedProgram::Nothing || is_wrapper(name);
     is_read
         || data::is_data_program(name)
         || Runner::of(name, &[]).is_some()
@@ -45,7 +45,7 @@ fn is_known_name(name: &str) -> bool {
 
 /// The standard input of a program.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Input {
+pub(super) struct StdinSource {
     /// The text of a here-document or here-string.
     pub(super) text: Option<Word>,
     /// Whether it may also read something else.
@@ -92,7 +92,7 @@ pub(super) struct Walk<'a> {
 }
 
 /// Analyzes a command.
-pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script {
+pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> ParsedScript {
     let paths = ProgramPaths { resolve: paths, found: RefCell::default() };
     let new = || Walk {
         paths: &paths,
@@ -113,7 +113,7 @@ pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script
     let program = if unclear { None } else { guard::parse(text) };
     let Some(program) = program else {
         walk.found.undeterminable = true;
-        return Script { plain: None, whole: walk.found };
+        return ParsedScript { plain: None, whole: walk.found };
     };
     let simple = plain_commands(&program);
     walk.program(&program, text);
@@ -123,15 +123,15 @@ pub(super) fn analyze(text: &str, paths: &dyn Fn(&str) -> Vec<String>) -> Script
     let plain = simple.filter(|_| !whole.undeterminable && !quoted_on_windows).map(|commands| {
         let analyze_one = |command: &ast::SimpleCommand| {
             let mut walk = Walk { moved, ..new() };
-            walk.simple(command, &Input::default());
+            walk.simple(command, &StdinSource::default());
             (as_written(command), walk.finish())
         };
         commands.into_iter().map(analyze_one).collect()
     });
-    Script { plain, whole }
+    ParsedScript { plain, whole }
 }
 
-impl Input {
+impl StdinSource {
     fn hold(&mut self, fd: Option<i32>, word: Word) {
         if fd.is_none_or(|fd| fd == 0) {
             self.text = Some(word.clone());
@@ -190,7 +190,7 @@ impl Walk<'_> {
     fn pipeline(&mut self, pipeline: &ast::Pipeline, text: &str) {
         for command in &pipeline.seq {
             match command {
-                ast::Command::Simple(simple) => self.simple(simple, &Input::default()),
+                ast::Command::Simple(simple) => self.simple(simple, &StdinSource::default()),
                 ast::Command::Compound(compound, redirects) => {
                     self.compound(compound, text);
                     self.redirects(redirects.as_ref());
@@ -263,7 +263,7 @@ impl Walk<'_> {
     }
 
     fn redirects(&mut self, list: Option<&ast::RedirectList>) {
-        let mut input = Input::default();
+        let mut input = StdinSource::default();
         for redirect in list.iter().flat_map(|list| &list.0) {
             self.redirect(redirect, &mut input);
         }
@@ -273,7 +273,7 @@ impl Walk<'_> {
         }
     }
 
-    fn redirect(&mut self, redirect: &ast::IoRedirect, input: &mut Input) {
+    fn redirect(&mut self, redirect: &ast::IoRedirect, input: &mut StdinSource) {
         use ast::{IoFileRedirectKind as K, IoFileRedirectTarget as Target, IoRedirect as R};
         match redirect {
             R::File(fd, kind, target) => {
@@ -319,7 +319,7 @@ impl Walk<'_> {
         self.list(&subshell.list, "");
     }
 
-    pub(super) fn simple(&mut self, command: &ast::SimpleCommand, outer: &Input) {
+    pub(super) fn simple(&mut self, command: &ast::SimpleCommand, outer: &StdinSource) {
         use ast::CommandPrefixOrSuffixItem as Item;
         let mut input = outer.clone();
         let mut words = Vec::new();
@@ -425,7 +425,7 @@ impl Walk<'_> {
     }
 
     /// Records which arguments and input a program may run.
-    fn arguments_that_may_run(&mut self, name: &str, words: &[Word], input: &Input) {
+    fn arguments_that_may_run(&mut self, name: &str, words: &[Word], input: &StdinSource) {
         let program = words[0].known_text().unwrap_or_default();
         let arguments = &words[1..];
         if Runner::of(name, arguments).is_some_and(|runner| runner.is_unclear()) {
@@ -509,7 +509,7 @@ impl Walk<'_> {
     }
 
     /// Analyzes a program with its arguments.
-    pub(super) fn invoke(&mut self, words: Vec<Word>, input: &Input) {
+    pub(super) fn invoke(&mut self, words: Vec<Word>, input: &StdinSource) {
         if self.nesting >= MAX_NESTING {
             return self.undeterminable();
         }
@@ -537,20 +537,20 @@ impl Walk<'_> {
             let folded =
                 if cfg!(any(windows, target_os = "macos")) { name.to_lowercase() } else { name.clone() };
             match started(&folded, &words[1..]) {
-                Started::Nothing => {
+                StartedProgram::Nothing => {
                     if !matches!(folded.as_str(), "xargs" | "find" | "trap" | "alias") {
                         self.arguments_that_may_run(&folded, &words, input);
                     }
                     self.arguments(&folded, &words[1..], input);
                 }
-                Started::Program(rest) => {
+                StartedProgram::Program(rest) => {
                     let sets_folder =
                         |word: &Word| word.written.starts_with("-C") || word.written.starts_with("--chdir");
                     self.moved |= folded == "chroot" || words[1..].iter().any(sets_folder);
                     self.invoke(rest.to_vec(), input);
                 }
-                Started::Text(text) => self.text(&text, false),
-                Started::Unknown => self.undeterminable(),
+                StartedProgram::Text(text) => self.text(&text, false),
+                StartedProgram::Unknown => self.undeterminable(),
             }
             self.found.invocations.push(Invocation { words: called });
         }

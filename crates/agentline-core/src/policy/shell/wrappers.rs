@@ -240,7 +240,7 @@ const OPAQUE: &[&str] = &[
 
 /// What a program starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Started<'a> {
+pub(super) enum StartedProgram<'a> {
     /// Nothing, as far as known.
     Nothing,
     /// Another program.
@@ -252,12 +252,14 @@ pub(super) enum Started<'a> {
 }
 
 /// Returns what `name` starts with these arguments.
-pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> Started<'a> {
+pub(super) fn started<'a>(name: &str, arguments: &'a [Word]) -> StartedProgram<'a> {
     if OPAQUE.contains(&name) {
-        return Started::Unknown;
+        return StartedProgram::Unknown;
     }
-    let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else { return Started::Nothing };
-    wrapper.start(arguments).unwrap_or(Started::Unknown)
+    let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else {
+        return StartedProgram::Nothing;
+    };
+    wrapper.start(arguments).unwrap_or(StartedProgram::Unknown)
 }
 
 /// Returns whether a program starts the one named by its arguments.
@@ -266,23 +268,27 @@ pub(super) fn is_wrapper(name: &str) -> bool {
 }
 
 impl Wrapper {
-    fn start<'a>(&self, mut rest: &'a [Word]) -> Option<Started<'a>> {
+    fn start<'a>(&self, mut rest: &'a [Word]) -> Option<StartedProgram<'a>> {
         let mut operands = self.operands;
         let mut options = true;
         loop {
             let Some((first, after)) = rest.split_first() else {
                 // Without a program, a wrapper starts nothing, or a shell of its own.
-                return Some(if self.runs_a_shell_by_itself() { Started::Unknown } else { Started::Nothing });
+                return Some(if self.runs_a_shell_by_itself() {
+                    StartedProgram::Unknown
+                } else {
+                    StartedProgram::Nothing
+                });
             };
             let text = first.known_text();
             if options && text == Some("--") {
                 (options, rest) = (false, after);
             } else if let Some(option) = text.filter(|t| options && t.len() > 1 && t.starts_with('-')) {
                 if self.name == "command" && matches!(option, "-v" | "-V") {
-                    return Some(Started::Nothing);
+                    return Some(StartedProgram::Nothing);
                 }
                 if let Some(command) = self.text_option(option, after)? {
-                    return Some(Started::Text(command));
+                    return Some(StartedProgram::Text(command));
                 }
                 rest = self.skip_option(option, after)?;
             } else if (self.name == "env" && text == Some("-"))
@@ -298,11 +304,11 @@ impl Wrapper {
                 // Further options belong to the started program, except for `flock FILE -c TEXT`.
                 options = self.text.is_some() && after.first().is_some_and(|w| w.text.starts_with('-'));
             } else if self.runs == Runs::ShellText {
-                return Some(Started::Text(joined(rest)));
+                return Some(StartedProgram::Text(joined(rest)));
             } else if self.name == "script" {
                 return None;
             } else {
-                return Some(Started::Program(rest));
+                return Some(StartedProgram::Program(rest));
             }
         }
     }
@@ -385,10 +391,12 @@ mod tests {
             .map(|word| if word == "$X" { Word::unknown() } else { Word::literal(word) })
             .collect();
         match started(&words[0].text, &words[1..]) {
-            Started::Nothing => "-".into(),
-            Started::Program(rest) => rest.iter().map(|w| w.text.clone()).collect::<Vec<_>>().join(" "),
-            Started::Text(word) => format!("'{}'", word.text),
-            Started::Unknown => "?".into(),
+            StartedProgram::Nothing => "-".into(),
+            StartedProgram::Program(rest) => {
+                rest.iter().map(|w| w.text.clone()).collect::<Vec<_>>().join(" ")
+            }
+            StartedProgram::Text(word) => format!("'{}'", word.text),
+            StartedProgram::Unknown => "?".into(),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
-use agentline_core::{Answer, Ask, Event, Kind, ModeWish, Phase, Ruling, Verdict, What};
+use agentline_core::{
+    Event, FailureKind, HostRequest, HostResponse, InputKind, PermissionDecision, Phase, RequestedMode,
+    Verdict,
+};
 use serde_json::json;
 
 #[test]
@@ -41,12 +44,15 @@ fn a_tool_is_asked_for_answered_by_kind_and_closed() {
             &json!({"jsonrpc": "2.0", "id": n, "method": "session/request_permission", "params": params}),
         );
         let (ask, question) = desk.asked().pop().expect("it is asked");
-        let Ask::Permission(asked) = question else { panic!("{question:?}") };
+        let HostRequest::Permission(asked) = question else { panic!("{question:?}") };
         assert_eq!((&*asked.tool, &*asked.native_tool), ("Write", "write_file"));
         assert_eq!(asked.diffs[0].new, "x");
-        let ruling =
-            if allow { Ruling::allow("test") } else { Ruling::deny("rule", "rule").rule("Write(b)") };
-        desk.answer(ask, Answer::Ruled(ruling));
+        let ruling = if allow {
+            PermissionDecision::allow("test")
+        } else {
+            PermissionDecision::deny("rule", "rule").rule("Write(b)")
+        };
+        desk.answer(ask, HostResponse::Ruled(ruling));
         let frame = desk.frame();
         let chosen = if allow { "p1" } else { "cancel" };
         assert_eq!(
@@ -78,7 +84,7 @@ fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
     desk.send(
         &json!({"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": params}),
     );
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     assert_eq!(
         desk.frames(),
         [
@@ -91,7 +97,7 @@ fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
     assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled);
     // The session remains usable.
     let mut next = order();
-    next.session = agentline_core::Want::Open("s".into());
+    next.session = agentline_core::SessionTarget::Open("s".into());
     desk.player.prompt_as(agentline_core::RunId(2), next);
     assert_eq!(desk.frame()["method"], "session/prompt");
 }
@@ -101,13 +107,13 @@ fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted()
     for (must, verdict) in [(true, Verdict::Failed), (false, Verdict::Done)] {
         let mut desk = Desk::unknown();
         let mut order = order();
-        order.mode = Some(ModeWish::new("plan", must));
+        order.mode = Some(RequestedMode::new("plan", must));
         desk.start(RUN, "s", order);
         desk.refuse("session/set_mode", -32603, "no such mode");
         if must {
             assert!(desk.frames().is_empty(), "nothing is prompted");
             let error = desk.player.outcome().error.as_ref().expect("why");
-            assert_eq!((error.kind, error.phase), (Kind::Policy, Phase::Request));
+            assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request));
         } else {
             let id = desk.frame()["id"].clone();
             desk.text("s", "ok");
@@ -120,12 +126,12 @@ fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted()
 
 #[test]
 fn an_agent_that_refuses_the_handshake_failed_before_any_model_was_asked() {
-    let talk = agentline_core::Talk::new(agentline_core::Surface::Acp, None);
+    let talk = agentline_core::DialogueConfig::new(agentline_core::Surface::Acp, None);
     let mut desk = Desk::with(agentline_core::acp_dialogue(&talk));
     desk.player.prompt_as(RUN, order());
     desk.refuse("initialize", -32603, "cannot initialize");
     let error = desk.player.outcome().error.clone().expect("an error");
-    assert_eq!((error.kind, error.phase), (Kind::Input, Phase::Request), "{error:?}");
+    assert_eq!((error.kind, error.phase), (FailureKind::Input, Phase::Request), "{error:?}");
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn a_tool_that_is_not_in_our_table_is_what_the_protocol_says_that_it_is() {
     let call = json!({"toolCallId": "brand_new_shell-1", "title": "rm -rf /", "kind": "execute"});
     let params = json!({"sessionId": "s", "options": options, "toolCall": call});
     desk.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
-    let Some((_, Ask::Permission(asked))) = desk.asked().pop() else { panic!("it is asked") };
+    let Some((_, HostRequest::Permission(asked))) = desk.asked().pop() else { panic!("it is asked") };
     assert_eq!((&*asked.tool, &*asked.native_tool), ("Bash", "brand_new_shell"));
     assert_eq!(asked.command.as_deref(), Some("rm -rf /"));
 }
@@ -168,7 +174,7 @@ fn two_sessions_with_one_id_are_never_mixed() {
     desk.reply("session/new", &json!({"sessionId": "s"}));
     assert!(desk.frames().is_empty(), "nothing is prompted in it");
     let error = desk.player.outcome_of(second).error.clone().expect("an error");
-    assert!(error.kind == Kind::NoResult && error.message.contains("id of another"), "{error:?}");
+    assert!(error.kind == FailureKind::NoResult && error.message.contains("id of another"), "{error:?}");
     desk.text("s", "hello");
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.player.outcome().text, "hello");
@@ -178,11 +184,11 @@ fn two_sessions_with_one_id_are_never_mixed() {
 fn an_agent_that_closed_its_output_is_not_waited_for() {
     let (mut desk, _) = Desk::going();
     desk.text("s", "half");
-    desk.player.take(What::Mute);
+    desk.player.take(InputKind::Mute);
     assert!(!desk.player.conn.vacant(), "nobody else is put on it");
-    desk.player.take(What::Exit(agentline_core::Exit::Code(0)));
+    desk.player.take(InputKind::Exit(agentline_core::ExitReason::Code(0)));
     let outcome = desk.player.outcome();
     let error = outcome.error.clone().expect("an error");
-    assert_eq!((error.kind, outcome.text.as_str()), (Kind::Crashed, "half"), "{error:?}");
+    assert_eq!((error.kind, outcome.text.as_str()), (FailureKind::Crashed, "half"), "{error:?}");
     assert!(error.message.contains("closed its output"), "{error:?}");
 }

@@ -5,7 +5,8 @@
 use super::desk::{Desk, capabilities};
 use crate::play::{RUN, order};
 use agentline_core::{
-    Event, Kind, McpServer, Order, PermissionMode, RunRequest, Surface, Talk, Verdict, acp_dialogue,
+    DialogueConfig, Event, FailureKind, McpServer, PermissionMode, RunRequest, Surface, TurnSpec, Verdict,
+    acp_dialogue,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn end(desk: &mut Desk, id: &Value) {
     desk.player.check();
 }
 
-fn with_server() -> Order {
+fn with_server() -> TurnSpec {
     let mut order = order();
     let server = McpServer::Url { url: "http://127.0.0.1:1/mcp".into(), headers: [].into() };
     order.servers.insert("wink-tools".into(), server);
@@ -140,7 +141,7 @@ fn prompt_sends_text_content_block() {
 #[test]
 fn agent_capabilities_mcp_http_check() {
     for (http, fails) in [(true, false), (false, true)] {
-        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         let mut can = capabilities("1.0");
         can["agentCapabilities"]["mcpCapabilities"] = json!({"http": http, "sse": true});
         desk.reply("initialize", &can);
@@ -148,7 +149,7 @@ fn agent_capabilities_mcp_http_check() {
         let opened = desk.frames().iter().any(|f| f["method"] == "session/new");
         assert_eq!(opened, !fails);
         if fails {
-            assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.kind), Some(Kind::Input));
+            assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::Input));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::play::{Player, RUN, order};
 use agentline_core::{
-    Answer, Ask, AskId, Clocks, Connection, Dialogue, Input, Order, Output, RunId, Surface, Talk, What,
-    acp_dialogue, agents, tape_line,
+    Connection, ConnectionOutput, Dialogue, DialogueConfig, HostRequest, HostRequestId, HostResponse, Input,
+    InputKind, RunId, Surface, Timeouts, TurnSpec, acp_dialogue, agents, tape_line,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(crate) fn capabilities(version: &str) -> Value {
             "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true}}})
 }
 
-pub(crate) fn gemini(talk: &Talk) -> Box<dyn Dialogue> {
+pub(crate) fn gemini(talk: &DialogueConfig) -> Box<dyn Dialogue> {
     agents::find("gemini").expect("it is listed").dialogue(talk)
 }
 
@@ -31,27 +31,27 @@ impl Desk {
     }
 
     pub(crate) fn gemini_of(version: &str) -> Self {
-        let mut desk = Self::with(gemini(&Talk::new(Surface::Acp, None)));
+        let mut desk = Self::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
         desk.reply("initialize", &capabilities(version));
         desk
     }
 
     /// Creates an initialized agent of an unknown kind.
     pub(crate) fn unknown() -> Self {
-        let mut desk = Self::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut desk = Self::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         desk.reply("initialize", &capabilities("1.0.0"));
         desk
     }
 
     pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
-        let mut player = Player::with(Connection::new(dialogue, Clocks::default()));
-        player.tape = Some(vec![tape_line(&Input { at: 0, what: What::Up })]);
+        let mut player = Player::with(Connection::new(dialogue, Timeouts::default()));
+        player.tape = Some(vec![tape_line(&Input { at: 0, what: InputKind::Up })]);
         Self { player, seen: 0 }
     }
 
     /// Creates a Gemini CLI before its first message.
     pub(crate) fn bare() -> Self {
-        Self::with(gemini(&Talk::new(Surface::Acp, None)))
+        Self::with(gemini(&DialogueConfig::new(Surface::Acp, None)))
     }
 
     /// Wraps a player with its outputs so far.
@@ -63,7 +63,7 @@ impl Desk {
     pub(crate) fn frames(&mut self) -> Vec<Value> {
         let frames = self.player.out[self.seen..]
             .iter()
-            .filter_map(|o| if let Output::Frame(frame) = o { Some(frame) } else { None })
+            .filter_map(|o| if let ConnectionOutput::Frame(frame) = o { Some(frame) } else { None })
             .map(|frame| {
                 assert!(frame.ends_with('\n'), "a frame is a line: {frame}");
                 serde_json::from_str(frame).expect("a frame is JSON")
@@ -111,7 +111,7 @@ impl Desk {
     }
 
     /// Starts a run in a new session and sends its prompt.
-    pub(crate) fn start(&mut self, run: RunId, session: &str, order: Order) {
+    pub(crate) fn start(&mut self, run: RunId, session: &str, order: TurnSpec) {
         self.player.prompt_as(run, order);
         self.reply("session/new", &json!({"sessionId": session}));
     }
@@ -130,19 +130,21 @@ impl Desk {
     }
 
     /// Returns the requests to the host, except those to settle.
-    pub(crate) fn asked(&self) -> Vec<(AskId, Ask)> {
+    pub(crate) fn asked(&self) -> Vec<(HostRequestId, HostRequest)> {
         self.player
             .out
             .iter()
             .filter_map(|o| match o {
-                Output::Ask(_, id, ask) if !matches!(ask, Ask::Settle { .. }) => Some((*id, ask.clone())),
+                ConnectionOutput::Ask(_, id, ask) if !matches!(ask, HostRequest::Settle { .. }) => {
+                    Some((*id, ask.clone()))
+                }
                 _ => None,
             })
             .collect()
     }
 
-    pub(crate) fn answer(&mut self, ask: AskId, answer: Answer) {
-        self.player.take(What::Answer { ask, answer });
+    pub(crate) fn answer(&mut self, ask: HostRequestId, answer: HostResponse) {
+        self.player.take(InputKind::Answer { ask, answer });
     }
 
     /// Returns the type of each event.

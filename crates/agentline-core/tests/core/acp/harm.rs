@@ -6,7 +6,10 @@ use super::{
     recorded::{self, Recorded, Replay},
 };
 use crate::play::{Dice, Player, RUN, order};
-use agentline_core::{Event, Exit, LineSplitter, Output, Piece, RunId, Stream, Surface, Talk, Verdict, What};
+use agentline_core::{
+    ConnectionOutput, DialogueConfig, Event, ExitReason, InputKind, LineSplitter, RunId, SplitItem, Stream,
+    Surface, Verdict,
+};
 use serde_json::json;
 
 #[test]
@@ -78,7 +81,7 @@ fn questions_of_nobody_are_answered_all_the_same() {
 }
 
 fn told(replay: &Replay) -> String {
-    let run_of = |o: &Output| !matches!(o, Output::Frame(_));
+    let run_of = |o: &ConnectionOutput| !matches!(o, ConnectionOutput::Frame(_));
     format!("{:?}", replay.desk.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
 }
 
@@ -93,7 +96,7 @@ fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
     cuts.sort_unstable();
     for to in cuts {
         splitter.push(&bytes[from..to], |piece| match piece {
-            Piece::Line(text) => lines.push(text.into_owned()),
+            SplitItem::Line(text) => lines.push(text.into_owned()),
             other => panic!("{other:?}"),
         });
         from = to;
@@ -179,10 +182,10 @@ fn from_any_moment_time_or_a_stop_or_the_end_of_the_process_ends_it() {
                 match end {
                     0 => {}
                     1 => (1..=replay.runs)
-                        .for_each(|run| player.take(What::Cancel { run: RunId(run), signal: 15 })),
-                    _ => player.exit(Exit::Code(1)),
+                        .for_each(|run| player.take(InputKind::Cancel { run: RunId(run), signal: 15 })),
+                    _ => player.exit(ExitReason::Code(1)),
                 }
-                player.take(What::Retire);
+                player.take(InputKind::Retire);
                 player.ticks_to_the_end();
                 player.check();
                 assert!(player.conn.gone(), "{} after {stop}", recording.name);
@@ -201,7 +204,7 @@ fn replayed(recording: &Recorded, lines: &[String]) -> Player {
         desk.player.now = input.at;
         desk.player.take(input.what);
     }
-    desk.player.disk = Some(agentline_core::Disk::default());
+    desk.player.disk = Some(agentline_core::DiskReport::default());
     desk.player
 }
 
@@ -218,14 +221,14 @@ fn a_tape_survives_its_own_writing_and_plays_the_same() {
 
 #[test]
 fn an_agent_that_dies_ends_all_its_runs() {
-    let mut desk = Desk::with(super::desk::gemini(&Talk::new(Surface::Acp, None)));
+    let mut desk = Desk::with(super::desk::gemini(&DialogueConfig::new(Surface::Acp, None)));
     desk.reply("initialize", &capabilities("0.61.0"));
     desk.start(RUN, "a", order());
     desk.frames();
     desk.start(RunId(2), "b", order());
     desk.text("a", "half");
     desk.player.line(Stream::Stderr, "Error when talking to Gemini API");
-    desk.player.exit(Exit::Signal(9));
+    desk.player.exit(ExitReason::Signal(9));
     desk.player.check();
     for run in [1, 2] {
         assert_eq!(desk.player.outcome_of(RunId(run)).verdict, Verdict::Failed);

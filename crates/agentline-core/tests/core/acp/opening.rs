@@ -4,14 +4,15 @@
 use super::desk::{Desk, capabilities, gemini};
 use crate::play::{RUN, order};
 use agentline_core::{
-    Attachment, AttachmentContent, Kind, McpServer, ModeWish, ModelWish, Order, Output, Phase, RunId, Side,
-    Stream, Surface, Talk, Verdict, Want, What, acp_dialogue,
+    Attachment, AttachmentContent, ConnectionOutput, DialogueConfig, FailureKind, InputKind, McpServer,
+    Phase, RequestedMode, RequestedModel, RunId, SessionTarget, SideChannel, Stream, Surface, TurnSpec,
+    Verdict, acp_dialogue,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[track_caller]
-fn failed(desk: &mut Desk, kind: Kind, part: &str) {
+fn failed(desk: &mut Desk, kind: FailureKind, part: &str) {
     assert!(desk.frames().is_empty(), "nothing is asked any more");
     let error = desk.player.outcome().error.clone().expect("why");
     assert_eq!((error.kind, desk.player.outcome().verdict != Verdict::Done), (kind, true), "{error:?}");
@@ -19,13 +20,13 @@ fn failed(desk: &mut Desk, kind: Kind, part: &str) {
 }
 
 fn host(desk: &mut Desk, line: &Value) {
-    desk.player.line(Stream::Side(RUN, Side::ToolHost), &line.to_string());
+    desk.player.line(Stream::Side(RUN, SideChannel::ToolHost), &line.to_string());
 }
 
 #[test]
 fn only_what_is_done_for_the_agent_is_offered() {
     for (read, write) in [(false, false), (true, false), (true, true)] {
-        let mut talk = Talk::new(Surface::Acp, None);
+        let mut talk = DialogueConfig::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (read, write);
         let mut desk = Desk::with(gemini(&talk));
         let hello = desk.frame();
@@ -51,7 +52,7 @@ fn only_what_is_done_for_the_agent_is_offered() {
 
 #[test]
 fn a_prompt_that_comes_before_the_handshake_waits() {
-    let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+    let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let hello = desk.frame();
     desk.player.prompt(order());
     desk.player.prompt_as(RunId(2), order());
@@ -59,17 +60,21 @@ fn a_prompt_that_comes_before_the_handshake_waits() {
     desk.end(&hello["id"], &capabilities("1.0"));
     let opened: Vec<_> = desk.frames().iter().map(|f| (f["id"].clone(), f["method"].clone())).collect();
     assert_eq!(opened, [(json!(4097), json!("session/new")), (json!(8193), json!("session/new"))]);
-    assert!(desk.player.out.iter().any(|o| matches!(o, Output::Ready)));
+    assert!(desk.player.out.iter().any(|o| matches!(o, ConnectionOutput::Ready)));
 }
 
 #[test]
 fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
     for (answer, kind, part) in [
-        (json!({"result": {"protocolVersion": 2}}), Kind::Input, "version 2"),
-        (json!({"error": {"code": -32000, "message": "sign in first"}}), Kind::NotAuthenticated, "sign in"),
-        (json!({"error": {"code": -32603, "message": "boom"}}), Kind::Input, "boom"),
+        (json!({"result": {"protocolVersion": 2}}), FailureKind::Input, "version 2"),
+        (
+            json!({"error": {"code": -32000, "message": "sign in first"}}),
+            FailureKind::NotAuthenticated,
+            "sign in",
+        ),
+        (json!({"error": {"code": -32603, "message": "boom"}}), FailureKind::Input, "boom"),
     ] {
-        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         desk.player.prompt(order());
         let mut answer = answer;
         answer["id"] = desk.frame()["id"].clone();
@@ -83,15 +88,15 @@ fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
     }
     // An agent that reports neither a version nor capabilities is accepted.
     for quiet in [json!({}), json!(null), json!({"agentCapabilities": 7, "agentInfo": []})] {
-        let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         desk.player.prompt(order());
         desk.reply("initialize", &quiet);
         assert_eq!(desk.frame()["method"], "session/new", "{quiet}");
     }
 }
 
-fn with_servers(http: bool) -> (Desk, Order) {
-    let mut desk = Desk::with(acp_dialogue(&Talk::new(Surface::Acp, None)));
+fn with_servers(http: bool) -> (Desk, TurnSpec) {
+    let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let mut can = capabilities("1.0");
     can["agentCapabilities"]["mcpCapabilities"]["http"] = json!(http);
     desk.reply("initialize", &can);
@@ -121,7 +126,7 @@ fn servers_are_given_as_the_protocol_wants_them() {
     );
     let (mut desk, order) = with_servers(false);
     desk.player.prompt(order);
-    failed(&mut desk, Kind::Input, "`web`");
+    failed(&mut desk, FailureKind::Input, "`web`");
     assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
 }
 
@@ -149,12 +154,12 @@ fn attachments_are_blocks_that_the_agent_takes() {
         ])
     );
     for (missing, part) in [("image", "images"), ("audio", "audio"), ("embeddedContext", "embedded files")] {
-        let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+        let mut desk = Desk::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
         let mut can = capabilities("0.61.0");
         can["agentCapabilities"]["promptCapabilities"][missing] = json!(false);
         desk.reply("initialize", &can);
         desk.player.prompt(order.clone());
-        failed(&mut desk, Kind::Input, part);
+        failed(&mut desk, FailureKind::Input, part);
         assert!(desk.player.outcome().error.as_ref().is_some_and(|e| e.message.contains("`attachments`")));
     }
 }
@@ -196,7 +201,7 @@ fn our_own_tools_are_waited_for() {
             if !early {
                 host(&mut desk, &line);
             }
-            failed(&mut desk, Kind::Mcp, part);
+            failed(&mut desk, FailureKind::Mcp, part);
         }
     }
 }
@@ -219,7 +224,7 @@ fn a_session_can_be_opened_alone_and_gone_on_with() {
     let mut desk = Desk::gemini();
     let mut open = order();
     open.only_open = true;
-    open.mode = Some(ModeWish::new("yolo", true));
+    open.mode = Some(RequestedMode::new("yolo", true));
     desk.player.prompt(open);
     desk.reply(
         "session/new",
@@ -231,23 +236,26 @@ fn a_session_can_be_opened_alone_and_gone_on_with() {
     // The agent announces its commands between runs, which is no reason for a warning.
     desk.update("s", &json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
     let mut next = order();
-    next.session = Want::Open("s".into());
-    next.mode = Some(ModeWish::new("yolo", true));
+    next.session = SessionTarget::Open("s".into());
+    next.mode = Some(RequestedMode::new("yolo", true));
     desk.player.prompt_as(RunId(2), next.clone());
     let prompt = desk.frame();
     assert_eq!(prompt["method"], "session/prompt", "it is in that mode");
     // Two prompts in one session would cancel each other.
     desk.player.prompt_as(RunId(3), next.clone());
     let busy = desk.player.outcome_of(RunId(3)).error.clone().expect("why");
-    assert_eq!(busy.kind, Kind::Input);
+    assert_eq!(busy.kind, FailureKind::Input);
     assert!(desk.frames().is_empty());
     desk.text("s", "fine");
     desk.end(&prompt["id"], &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.player.outcome_of(RunId(2)).text, "fine");
     assert_eq!(desk.player.outcome_of(RunId(2)).session_id.as_deref(), Some("s"));
-    next.session = Want::Open("never".into());
+    next.session = SessionTarget::Open("never".into());
     desk.player.prompt_as(RunId(4), next);
-    assert_eq!(desk.player.outcome_of(RunId(4)).error.as_ref().map(|e| e.kind), Some(Kind::SessionNotFound));
+    assert_eq!(
+        desk.player.outcome_of(RunId(4)).error.as_ref().map(|e| e.kind),
+        Some(FailureKind::SessionNotFound)
+    );
 }
 
 #[test]
@@ -255,7 +263,7 @@ fn a_model_is_set_by_the_way_that_the_session_has() {
     let wish = |result: &Value| {
         let mut desk = Desk::unknown();
         let mut order = order();
-        order.model = Some(ModelWish::new("big", false));
+        order.model = Some(RequestedModel::new("big", false));
         desk.player.prompt(order);
         desk.reply("session/new", result);
         desk
@@ -286,7 +294,7 @@ fn a_model_is_set_by_the_way_that_the_session_has() {
 /// Returns the stages at which a run can be stopped, each with a connection at that stage.
 fn stages() -> Vec<(&'static str, Desk)> {
     let mut all = Vec::new();
-    let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    let mut desk = Desk::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
     desk.player.prompt(order());
     all.push(("before the handshake", desk));
 
@@ -296,13 +304,13 @@ fn stages() -> Vec<(&'static str, Desk)> {
 
     let mut desk = Desk::gemini();
     let mut wish = order();
-    wish.mode = Some(ModeWish::new("plan", true));
+    wish.mode = Some(RequestedMode::new("plan", true));
     desk.start(RUN, "s", wish);
     all.push(("while the mode is set", desk));
 
     let mut desk = Desk::gemini();
     let mut wish = order();
-    wish.model = Some(ModelWish::new("m", false));
+    wish.model = Some(RequestedModel::new("m", false));
     desk.start(RUN, "s", wish);
     all.push(("while the model is set", desk));
 
@@ -314,7 +322,7 @@ fn stages() -> Vec<(&'static str, Desk)> {
 
     let mut desk = Desk::gemini();
     let mut wish = order();
-    wish.session = Want::Load("s".into());
+    wish.session = SessionTarget::Load("s".into());
     desk.player.prompt(wish);
     desk.reply("session/load", &json!({}));
     all.push(("while history comes", desk));
@@ -325,7 +333,7 @@ fn stages() -> Vec<(&'static str, Desk)> {
 fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
     for (when, mut desk) in stages() {
         let pending = desk.frames();
-        desk.player.take(What::Cancel { run: RUN, signal: 15 });
+        desk.player.take(InputKind::Cancel { run: RUN, signal: 15 });
         assert_eq!(desk.player.outcome().verdict, Verdict::Cancelled, "{when}");
         // Late replies to pending requests have no effect.
         for frame in pending {
@@ -346,16 +354,26 @@ fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
 #[test]
 fn a_session_that_cannot_be_opened_says_why() {
     for (want, code, message, kind) in [
-        (Want::New, -32000, "Gemini API key is missing or not configured.", Kind::NotAuthenticated),
-        (Want::New, -32603, "Directory does not exist: /x", Kind::Input),
-        (Want::Load("x".into()), -32603, "Invalid session identifier \"x\".", Kind::SessionNotFound),
-        (Want::Load("x".into()), -32603, "something else", Kind::SessionNotFound),
+        (
+            SessionTarget::New,
+            -32000,
+            "Gemini API key is missing or not configured.",
+            FailureKind::NotAuthenticated,
+        ),
+        (SessionTarget::New, -32603, "Directory does not exist: /x", FailureKind::Input),
+        (
+            SessionTarget::Load("x".into()),
+            -32603,
+            "Invalid session identifier \"x\".",
+            FailureKind::SessionNotFound,
+        ),
+        (SessionTarget::Load("x".into()), -32603, "something else", FailureKind::SessionNotFound),
     ] {
         let mut desk = Desk::gemini();
         let mut order = order();
         order.session = want.clone();
         desk.player.prompt(order);
-        let method = if want == Want::New { "session/new" } else { "session/load" };
+        let method = if want == SessionTarget::New { "session/new" } else { "session/load" };
         desk.refuse(method, code, message);
         failed(&mut desk, kind, message);
         assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
@@ -363,15 +381,15 @@ fn a_session_that_cannot_be_opened_says_why() {
     // An agent that cannot load sessions is not asked to.
     let mut desk = Desk::gemini_of("0.24.0");
     let mut order = order();
-    order.session = Want::Load("x".into());
+    order.session = SessionTarget::Load("x".into());
     let mut can = capabilities("0.24.0");
     can["agentCapabilities"]["loadSession"] = json!(false);
-    let mut old = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    let mut old = Desk::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
     old.reply("initialize", &can);
     old.player.prompt(order);
-    failed(&mut old, Kind::Input, "stored session");
+    failed(&mut old, FailureKind::Input, "stored session");
     // A session without an id cannot be used.
     desk.player.prompt(crate::play::order());
     desk.reply("session/new", &json!({}));
-    failed(&mut desk, Kind::NoResult, "id");
+    failed(&mut desk, FailureKind::NoResult, "id");
 }

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::play::{RUN, order};
 use agentline_core::{
-    Answer, Ask, Attachment, AttachmentContent, Event, Kind, ModelWish, Outcome, RunId, Surface, Talk,
-    ToolStatus, Verdict, Want,
+    Attachment, AttachmentContent, DialogueConfig, Event, FailureKind, HostRequest, HostResponse, Outcome,
+    RequestedModel, RunId, SessionTarget, Surface, ToolStatus, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -147,15 +147,15 @@ fn answer_for_a_missing_file(desk: &mut Desk) -> Value {
     let params = json!({"sessionId": "s", "path": "/ws/new.txt", "line": 3, "limit": 2});
     desk.send(&json!({"jsonrpc": "2.0", "id": 4, "method": "fs/read_text_file", "params": params}));
     let (ask, question) = desk.asked().pop().expect("it is asked");
-    let Ask::ReadFile { path, line, limit } = question else { panic!("{question:?}") };
+    let HostRequest::ReadFile { path, line, limit } = question else { panic!("{question:?}") };
     assert_eq!((&*path, line, limit), ("/ws/new.txt", Some(3), Some(2)));
-    desk.answer(ask, Answer::Error("not_found: /ws/new.txt".into()));
+    desk.answer(ask, HostResponse::Error("not_found: /ws/new.txt".into()));
     desk.frame()
 }
 
 #[test]
 fn empty_content_for_missing_files() {
-    let mut talk = Talk::new(Surface::Acp, None);
+    let mut talk = DialogueConfig::new(Surface::Acp, None);
     talk.read_files = true;
     let mut desk = Desk::with(gemini(&talk));
     desk.reply("initialize", &super::desk::capabilities("0.61.0"));
@@ -175,7 +175,7 @@ fn empty_content_for_missing_files() {
 fn loading(version: &str) -> Desk {
     let mut desk = Desk::gemini_of(version);
     let mut order = order();
-    order.session = Want::Load("old".into());
+    order.session = SessionTarget::Load("old".into());
     desk.player.prompt(order);
     let params =
         desk.reply("session/load", &json!({"modes": {"currentModeId": "plan", "availableModes": []}}));
@@ -212,7 +212,7 @@ fn history_after_load() {
     // An agent that replies after replaying the history is prompted at once.
     let mut desk = Desk::unknown();
     let mut order = order();
-    order.session = Want::Load("old".into());
+    order.session = SessionTarget::Load("old".into());
     desk.player.prompt(order);
     let load = desk.frame();
     desk.text("old", "history");
@@ -266,7 +266,7 @@ fn models_unchecked() {
     let wish = |id: &str, strict| {
         let mut desk = Desk::gemini();
         let mut order = order();
-        order.model = Some(ModelWish::new(id, strict));
+        order.model = Some(RequestedModel::new(id, strict));
         desk.player.prompt(order);
         desk.reply("session/new", &models);
         desk
@@ -282,7 +282,7 @@ fn models_unchecked() {
     let mut desk = wish("gemini-3.9-flash", true);
     assert!(desk.frames().is_empty());
     let error = desk.player.outcome().error.as_ref().expect("why");
-    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, agentline_core::Phase::Request));
+    assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, agentline_core::Phase::Request));
     assert!(error.hint.as_ref().is_some_and(|h| h.contains("gemini-3.8-flash")), "{error:?}");
     // The current model is not set again; another one in the list is.
     assert_eq!(wish("auto", true).frame()["method"], "session/prompt");
@@ -293,7 +293,7 @@ fn models_unchecked() {
     for strict in [false, true] {
         let mut desk = Desk::gemini();
         let mut order = order();
-        order.model = Some(ModelWish::new("gemini-3.9-flash", strict));
+        order.model = Some(RequestedModel::new("gemini-3.9-flash", strict));
         desk.player.prompt(order);
         desk.reply("session/new", &models);
         let methods: Vec<_> = desk.frames().iter().map(|frame| frame["method"].clone()).collect();
@@ -304,7 +304,7 @@ fn models_unchecked() {
     // The warning appears once per session and only in a run with a prompt, not in one that only opens the session.
     let mut desk = Desk::gemini();
     let mut order = order();
-    order.model = Some(ModelWish::new("gemini-3.9-flash", false));
+    order.model = Some(RequestedModel::new("gemini-3.9-flash", false));
     let warnings = |desk: &Desk| {
         format!("{:?}", desk.player.events().collect::<Vec<_>>()).matches("unknown_model").count()
     };
@@ -313,7 +313,7 @@ fn models_unchecked() {
     desk.reply("session/new", &models);
     let opened = warnings(&desk);
     order.only_open = false;
-    order.session = Want::Open("s".into());
+    order.session = SessionTarget::Open("s".into());
     for _ in 0..2 {
         desk.player.prompt(order.clone());
         desk.reply("session/prompt", &json!({"stopReason": "end_turn"}));
@@ -322,7 +322,7 @@ fn models_unchecked() {
     // A model that was set without a check fails at the prompt.
     assert_eq!(
         outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
-        Kind::UnknownModel
+        FailureKind::UnknownModel
     );
 }
 
@@ -331,11 +331,15 @@ fn status_as_code() {
     for (name, runs) in [
         (
             "gemini/errors",
-            &[(2, Kind::NotAuthenticated), (3, Kind::NotAuthenticated), (4, Kind::ApiError)][..],
+            &[
+                (2, FailureKind::NotAuthenticated),
+                (3, FailureKind::NotAuthenticated),
+                (4, FailureKind::ApiError),
+            ][..],
         ),
-        ("gemini/v0.11.3_experimental-acp", &[(4, Kind::NotAuthenticated)]),
-        ("gemini/v0.24.0_experimental-acp", &[(4, Kind::NotAuthenticated)]),
-        ("gemini/v0.36.0_acp", &[(4, Kind::NotAuthenticated)]),
+        ("gemini/v0.11.3_experimental-acp", &[(4, FailureKind::NotAuthenticated)]),
+        ("gemini/v0.24.0_experimental-acp", &[(4, FailureKind::NotAuthenticated)]),
+        ("gemini/v0.36.0_acp", &[(4, FailureKind::NotAuthenticated)]),
     ] {
         let replay = recorded::find(name).play();
         for (run, kind) in runs {
@@ -403,7 +407,7 @@ fn resources_drop_media() {
 #[test]
 fn authenticate_rewrites_settings() {
     // Authentication is never requested by default, whatever the agent offers.
-    let mut desk = Desk::with(gemini(&Talk::new(Surface::Acp, None)));
+    let mut desk = Desk::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
     desk.player.prompt(order());
     let mut offers = super::desk::capabilities("0.61.0");
     offers["authMethods"] = json!([{"id": "oauth-personal"}, {"id": "gemini-api-key"}]);
@@ -411,7 +415,7 @@ fn authenticate_rewrites_settings() {
     desk.reply("session/new", &json!({"sessionId": "s"}));
     assert_eq!(desk.frame()["method"], "session/prompt");
 
-    let mut talk = Talk::new(Surface::Acp, None);
+    let mut talk = DialogueConfig::new(Surface::Acp, None);
     talk.authenticate = Some("oauth-personal".into());
     let mut desk = Desk::with(gemini(&talk));
     desk.player.prompt(order());
@@ -424,7 +428,7 @@ fn authenticate_rewrites_settings() {
     desk.reply("initialize", &offers);
     desk.refuse("authenticate", -32602, "Invalid params");
     let error = desk.player.outcome().error.clone().expect("why");
-    assert_eq!(error.kind, Kind::NotAuthenticated);
+    assert_eq!(error.kind, FailureKind::NotAuthenticated);
     assert!(error.hint.unwrap().contains("gemini-api-key"));
 }
 

@@ -4,7 +4,8 @@
 use super::desk::{Desk, capabilities, gemini};
 use crate::play::Player;
 use agentline_core::{
-    Answer, AskId, Exit, Order, Output, Ruling, RunId, Stream, Surface, Talk, Want, What, acp_dialogue,
+    ConnectionOutput, DialogueConfig, ExitReason, HostRequestId, HostResponse, InputKind, PermissionDecision,
+    RunId, SessionTarget, Stream, Surface, TurnSpec, acp_dialogue,
 };
 use serde_json::{Value, json};
 use std::{
@@ -69,7 +70,7 @@ pub(crate) struct Replay {
     /// Recorded request ids and those of the connection.
     ids: BTreeMap<String, Value>,
     /// The agent's requests by id, with the options offered.
-    asks: BTreeMap<String, (AskId, Value)>,
+    asks: BTreeMap<String, (HostRequestId, Value)>,
     /// The last run in each session.
     last: BTreeMap<String, RunId>,
     pub(crate) runs: u32,
@@ -90,7 +91,7 @@ impl Recorded {
     pub(crate) fn desk(&self) -> Desk {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
-        let mut talk = Talk::new(Surface::Acp, None);
+        let mut talk = DialogueConfig::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
         // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
         Desk::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
@@ -149,7 +150,7 @@ impl Replay {
             }
             "exit" => {
                 let code = entry.msg["code"].as_i64().and_then(|c| i32::try_from(c).ok());
-                self.desk.player.exit(code.map_or(Exit::Signal(9), Exit::Code));
+                self.desk.player.exit(code.map_or(ExitReason::Signal(9), ExitReason::Code));
             }
             _ => {}
         }
@@ -159,7 +160,7 @@ impl Replay {
     fn ours(&mut self, msg: &Value) {
         self.probes();
         let session = msg["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
-        let mut order = Order::default();
+        let mut order = TurnSpec::default();
         order.settle = true;
         order.who.agent = "agent".into();
         order.who.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
@@ -174,18 +175,18 @@ impl Replay {
             }
             Some("session/load") => {
                 order.only_open = true;
-                order.session = Want::Load(session);
+                order.session = SessionTarget::Load(session);
                 self.order(order, msg);
             }
             Some("session/prompt") => {
                 let texts = msg["params"]["prompt"].as_array().cloned().unwrap_or_default();
                 order.prompt = texts.iter().filter_map(|b| b["text"].as_str()).collect();
-                order.session = Want::Open(session);
+                order.session = SessionTarget::Open(session);
                 self.order(order, msg);
             }
             Some("session/cancel") => {
                 if let Some(run) = self.last.get(&session) {
-                    self.desk.player.take(What::Cancel { run: *run, signal: 2 });
+                    self.desk.player.take(InputKind::Cancel { run: *run, signal: 2 });
                 }
             }
             Some(_) => {}
@@ -193,13 +194,13 @@ impl Replay {
         }
     }
 
-    fn order(&mut self, order: Order, msg: &Value) {
+    fn order(&mut self, order: TurnSpec, msg: &Value) {
         self.runs += 1;
         let run = RunId(self.runs);
         if order.only_open {
             self.openers.push(run);
         }
-        if let Want::Open(session) | Want::Load(session) = &order.session {
+        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &order.session {
             self.last.insert(session.clone(), run);
         }
         self.desk.player.prompt_as(run, order);
@@ -217,14 +218,14 @@ impl Replay {
         let kind = offered.as_array().into_iter().flatten().find(|o| o["optionId"] == *chosen);
         let allows = kind.and_then(|o| o["kind"].as_str()).is_some_and(|k| k.starts_with("allow"));
         let answer = match (&result["content"], &result["outcome"], &msg["error"]) {
-            (Value::String(text), ..) => Answer::Text(text.clone()),
-            (_, Value::Object(_), _) if allows => Answer::Ruled(Ruling::allow("test")),
-            (_, Value::Object(_), _) => Answer::Ruled(Ruling::deny("test", "said_no")),
+            (Value::String(text), ..) => HostResponse::Text(text.clone()),
+            (_, Value::Object(_), _) if allows => HostResponse::Ruled(PermissionDecision::allow("test")),
+            (_, Value::Object(_), _) => HostResponse::Ruled(PermissionDecision::deny("test", "said_no")),
             (_, _, Value::Object(error)) if offered.is_null() => {
-                Answer::Error(error["message"].as_str().unwrap_or_default().to_owned())
+                HostResponse::Error(error["message"].as_str().unwrap_or_default().to_owned())
             }
-            (_, _, Value::Object(_)) => Answer::Ruled(Ruling::deny("test", "said_no")),
-            _ => Answer::Done,
+            (_, _, Value::Object(_)) => HostResponse::Ruled(PermissionDecision::deny("test", "said_no")),
+            _ => HostResponse::Done,
         };
         self.desk.answer(ask, answer);
     }
@@ -241,7 +242,7 @@ impl Replay {
         self.feed(&msg);
         if !msg["method"].is_null() && !msg["id"].is_null() {
             let asked = self.desk.player.out[from..].iter().find_map(|o| match o {
-                Output::Ask(_, id, _) => Some(*id),
+                ConnectionOutput::Ask(_, id, _) => Some(*id),
                 _ => None,
             });
             if let Some(ask) = asked {
@@ -282,7 +283,7 @@ impl Replay {
     /// Ends the replay. If the recording stopped early, time advances to the end.
     fn finish(&mut self) {
         self.probes();
-        self.desk.player.take(What::Retire);
+        self.desk.player.take(InputKind::Retire);
         self.desk.player.ticks_to_the_end();
     }
 }

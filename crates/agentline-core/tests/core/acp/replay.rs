@@ -2,7 +2,7 @@
 //! by row against the behaviour of the scripted model and the agents.
 
 use super::recorded::{self, Replay};
-use agentline_core::{Output, RunId, Verdict};
+use agentline_core::{ConnectionOutput, RunId, Verdict};
 use std::fmt::Write as _;
 
 const TABLE: &str = include_str!("../../captures/acp_verdicts.txt");
@@ -60,7 +60,7 @@ fn no_answer_of_a_recording_is_lost() {
     let mut runs = 0;
     for recording in recorded::all() {
         let replay = recording.play();
-        let done = replay.desk.player.out.iter().filter(|o| matches!(o, Output::Done(..))).count();
+        let done = replay.desk.player.out.iter().filter(|o| matches!(o, ConnectionOutput::Done(..))).count();
         assert_eq!(done, replay.runs as usize, "{}", recording.name);
         runs += done;
     }

@@ -6,24 +6,28 @@ use super::{
     recorded::{self, Recorded},
 };
 use crate::play::{Player, order};
-use agentline_core::{Answer, AskId, Input, Output, Ruling, RunId, Side, Stream, Tape, Verdict, Want, What};
+use agentline_core::{
+    ConnectionOutput, HostRequestId, HostResponse, Input, InputKind, PermissionDecision, RunId,
+    SessionTarget, SideChannel, Stream, Tape, Verdict,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Returns the outputs of some runs. Only the line number among all lines may differ.
-fn outputs_of(out: &[Output], runs: &BTreeSet<RunId>) -> Vec<String> {
-    let of = |o: &Output| match o {
-        Output::Event(run, _) | Output::Ask(run, ..) | Output::Done(run, _) | Output::Follow(run, ..) => {
-            Some(*run)
-        }
-        Output::Withdraw(ask) => Some(RunId(ask.0 >> 8)),
-        Output::Frame(frame) => frame_owner(frame),
+fn outputs_of(out: &[ConnectionOutput], runs: &BTreeSet<RunId>) -> Vec<String> {
+    let of = |o: &ConnectionOutput| match o {
+        ConnectionOutput::Event(run, _)
+        | ConnectionOutput::Ask(run, ..)
+        | ConnectionOutput::Done(run, _)
+        | ConnectionOutput::Follow(run, ..) => Some(*run),
+        ConnectionOutput::Withdraw(ask) => Some(RunId(ask.0 >> 8)),
+        ConnectionOutput::Frame(frame) => frame_owner(frame),
         _ => None,
     };
     out.iter()
         .filter(|o| of(o).is_some_and(|run| runs.contains(&run)))
         .map(|o| match o {
-            Output::Event(run, record) => {
+            ConnectionOutput::Event(run, record) => {
                 format!("{run:?} {} {} {:?}", record.seq, record.at_ms, record.event)
             }
             other => format!("{other:?}"),
@@ -41,9 +45,11 @@ fn frame_owner(frame: &str) -> Option<RunId> {
 /// Returns the run that an input names explicitly.
 fn named(input: &Input<'_>) -> Option<RunId> {
     match &input.what {
-        What::Prompt { run, .. } | What::Cancel { run, .. } | What::Notice { run, .. } => Some(*run),
-        What::Answer { ask, .. } => Some(RunId(ask.0 >> 8)),
-        What::Line { stream: Stream::Side(run, _), .. } => Some(*run),
+        InputKind::Prompt { run, .. } | InputKind::Cancel { run, .. } | InputKind::Notice { run, .. } => {
+            Some(*run)
+        }
+        InputKind::Answer { ask, .. } => Some(RunId(ask.0 >> 8)),
+        InputKind::Line { stream: Stream::Side(run, _), .. } => Some(*run),
         _ => None,
     }
 }
@@ -54,19 +60,19 @@ fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Ve
     let mut shared = desk().player;
     let mut alone = desk().player;
     (shared.disk, alone.disk) = (None, None);
-    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: What::Up, .. })));
+    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: InputKind::Up, .. })));
     for input in tape.inputs.iter().skip(skip) {
         let from = shared.out.len();
         hand(&mut shared, input);
         let caused: Vec<Option<RunId>> = shared.out[from..]
             .iter()
             .map(|o| match o {
-                Output::Event(run, _)
-                | Output::Ask(run, ..)
-                | Output::Done(run, _)
-                | Output::Follow(run, ..) => Some(*run),
-                Output::Withdraw(AskId(ask)) => Some(RunId(ask >> 8)),
-                Output::Frame(frame) => frame_owner(frame),
+                ConnectionOutput::Event(run, _)
+                | ConnectionOutput::Ask(run, ..)
+                | ConnectionOutput::Done(run, _)
+                | ConnectionOutput::Follow(run, ..) => Some(*run),
+                ConnectionOutput::Withdraw(HostRequestId(ask)) => Some(RunId(ask >> 8)),
+                ConnectionOutput::Frame(frame) => frame_owner(frame),
                 _ => None,
             })
             .collect();
@@ -102,7 +108,7 @@ fn conversations_cut_out_of_a_recording_play_the_same_alone() {
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
             let wanted = tape.inputs.iter().find_map(|input| match &input.what {
-                What::Prompt { run: of, order } if *of == run => Some(order.session.clone()),
+                InputKind::Prompt { run: of, order } if *of == run => Some(order.session.clone()),
                 _ => None,
             });
             let own = || {
@@ -115,7 +121,7 @@ fn conversations_cut_out_of_a_recording_play_the_same_alone() {
                     .unwrap_or_else(|| format!("none {}", run.0))
             };
             let id = match wanted {
-                Some(Want::Open(id) | Want::Load(id)) => id,
+                Some(SessionTarget::Open(id) | SessionTarget::Load(id)) => id,
                 _ => own(),
             };
             match sessions.iter_mut().find(|s| s.0 == id) {
@@ -174,7 +180,7 @@ fn two_runs_side_by_side_each_with_its_own_story() {
             if n == 3 {
                 let (ask, _) = desk.asked().pop().expect("it is asked");
                 assert_eq!(ask.0 >> 8, run);
-                desk.answer(ask, Answer::Ruled(Ruling::allow("test")));
+                desk.answer(ask, HostResponse::Ruled(PermissionDecision::allow("test")));
             }
         }
     }
@@ -209,7 +215,7 @@ fn a_silent_session_is_not_kept_alive_by_its_neighbour() {
     desk.player.wait(3000);
     assert_eq!(desk.player.outcome_of(RunId(1)).verdict, Verdict::TimedOut);
     desk.text("b", "still here");
-    assert!(!desk.player.out.iter().any(|o| matches!(o, Output::Done(RunId(2), _))));
+    assert!(!desk.player.out.iter().any(|o| matches!(o, ConnectionOutput::Done(RunId(2), _))));
 }
 
 #[test]
@@ -222,7 +228,7 @@ fn the_tools_of_one_run_are_not_those_of_another() {
         desk.frames();
         desk.end(&json!(u64::from(run) << 12 | 1), &json!({"sessionId": format!("s{run}")}));
     }
-    desk.player.line(Stream::Side(RunId(2), Side::ToolHost), r#"{"listed":["ask"]}"#);
+    desk.player.line(Stream::Side(RunId(2), SideChannel::ToolHost), r#"{"listed":["ask"]}"#);
     let prompts: Vec<_> = desk.frames().iter().map(|f| f["params"]["sessionId"].clone()).collect();
     assert_eq!(prompts, [json!("s2")]);
 }
@@ -231,7 +237,7 @@ fn the_tools_of_one_run_are_not_those_of_another() {
 fn a_loaded_session_is_not_loaded_twice() {
     let mut desk = Desk::unknown();
     let mut load = order();
-    load.session = Want::Load("old".into());
+    load.session = SessionTarget::Load("old".into());
     desk.player.prompt_as(RunId(1), load.clone());
     desk.reply("session/load", &json!({}));
     let id = desk.frame()["id"].clone();

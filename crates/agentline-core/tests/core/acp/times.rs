@@ -4,7 +4,8 @@
 use super::desk::Desk;
 use crate::play::{RUN, order};
 use agentline_core::{
-    Answer, Ask, Kind, ModeWish, Order, Output, RunId, Source, Surface, Talk, Verdict, Want, What,
+    ConnectionOutput, DialogueConfig, FailureKind, HostRequest, HostResponse, InputKind, RequestedMode,
+    RunId, SessionTarget, Surface, TurnSpec, UsageSource, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -87,10 +88,10 @@ fn a_late_update_is_told_while_the_run_settles_and_warned_of_once() {
     desk.update("s", &json!({"sessionUpdate": "session_info_update", "title": "t"}));
     assert_eq!(desk.player.warnings(), ["late_update"]);
     let settle = desk.player.out.iter().find_map(|o| match o {
-        Output::Ask(_, ask, Ask::Settle { .. }) => Some(*ask),
+        ConnectionOutput::Ask(_, ask, HostRequest::Settle { .. }) => Some(*ask),
         _ => None,
     });
-    desk.answer(settle.expect("it settles"), Answer::Settled(agentline_core::Disk::default()));
+    desk.answer(settle.expect("it settles"), HostResponse::Settled(agentline_core::DiskReport::default()));
     desk.player.check();
     assert_eq!(desk.player.outcome().text, "answer and more and more");
 }
@@ -105,7 +106,7 @@ fn a_later_update_is_warned_of_in_the_next_run_of_the_session() {
     desk.update("s", &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "completed"}));
     desk.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
     let mut next = order();
-    next.session = Want::Open("s".into());
+    next.session = SessionTarget::Open("s".into());
     desk.player.prompt_as(RunId(2), next);
     let id = desk.frame()["id"].clone();
     desk.text("s", "second");
@@ -129,7 +130,7 @@ fn the_end_of_a_call_that_a_run_left_open_is_no_call_of_the_next_run() {
     desk.player.wait(60_000);
     assert!(desk.player.is_over());
     let mut next = order();
-    next.session = Want::Open("s".into());
+    next.session = SessionTarget::Open("s".into());
     desk.player.prompt_as(RunId(2), next);
     let id = desk.frame()["id"].clone();
     // Codex sends this for a command that it had to stop, some milliseconds after its answer.
@@ -147,7 +148,7 @@ fn quota(input: u64, output: u64, model: &str) -> Value {
         "model_usage": [{"model": model, "token_count": count}]}}})
 }
 
-fn reviewed() -> Order {
+fn reviewed() -> TurnSpec {
     let mut order = order();
     order.review = true;
     order
@@ -161,15 +162,15 @@ fn a_run_that_is_sent_on_adds_up_what_its_prompts_used() {
     desk.text("s", "no");
     desk.end(&first["id"], &quota(100, 20, "m"));
     let (ask, question) = desk.asked().pop().expect("it is reviewed");
-    assert!(matches!(question, Ask::Review { text, .. } if text == "no"));
-    desk.answer(ask, Answer::Again("try again".into()));
+    assert!(matches!(question, HostRequest::Review { text, .. } if text == "no"));
+    desk.answer(ask, HostResponse::Again("try again".into()));
     let second = desk.frame();
     assert_eq!(second["params"]["prompt"], json!([{"type": "text", "text": "try again"}]));
     assert_ne!(first["id"], second["id"]);
     desk.text("s", "yes");
     desk.end(&second["id"], &quota(300, 40, "m"));
     let (ask, _) = desk.asked().pop().expect("it is reviewed");
-    desk.answer(ask, Answer::Accept { value: None });
+    desk.answer(ask, HostResponse::Accept { value: None });
     desk.player.check();
     let outcome = desk.player.outcome();
     assert_eq!(outcome.text, "yes");
@@ -194,9 +195,9 @@ fn the_session_file_fills_in_what_the_answer_does_not_say_and_adds_nothing() {
         usage.tokens.total,
     );
     assert_eq!(told, (Some(100), Some(20), Some(60), Some(7), Some(127)));
-    assert_eq!(usage.sources, [Source::Stream, Source::SessionFile]);
+    assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile]);
     assert_eq!(usage.by_model.len(), 1);
-    assert!(desk.player.out.iter().any(|o| matches!(o, Output::Follow(_, _, name) if name == "s")));
+    assert!(desk.player.out.iter().any(|o| matches!(o, ConnectionOutput::Follow(_, _, name) if name == "s")));
 }
 
 #[test]
@@ -224,7 +225,7 @@ fn a_price_for_the_session_is_charged_to_each_run_once() {
         if run == 1 {
             desk.start(RunId(1), "s", order);
         } else {
-            order.session = Want::Open("s".into());
+            order.session = SessionTarget::Open("s".into());
             desk.player.prompt_as(RunId(run), order);
         }
         let id = desk.frame()["id"].clone();
@@ -243,11 +244,11 @@ fn a_price_for_the_session_is_charged_to_each_run_once() {
 fn stop_reasons_mean_what_the_protocol_says() {
     for (stop, verdict, kind) in [
         ("end_turn", Verdict::Done, None),
-        ("max_turn_requests", Verdict::LimitReached, Some(Kind::AgentTurns)),
-        ("max_tokens", Verdict::Failed, Some(Kind::ApiError)),
-        ("refusal", Verdict::Empty, Some(Kind::Blocked)),
-        ("cancelled", Verdict::Failed, Some(Kind::NoResult)),
-        ("brand_new", Verdict::Failed, Some(Kind::NoResult)),
+        ("max_turn_requests", Verdict::LimitReached, Some(FailureKind::AgentTurns)),
+        ("max_tokens", Verdict::Failed, Some(FailureKind::ApiError)),
+        ("refusal", Verdict::Empty, Some(FailureKind::Blocked)),
+        ("cancelled", Verdict::Failed, Some(FailureKind::NoResult)),
+        ("brand_new", Verdict::Failed, Some(FailureKind::NoResult)),
     ] {
         let mut desk = Desk::unknown();
         desk.start(RUN, "s", order());
@@ -263,7 +264,7 @@ fn stop_reasons_mean_what_the_protocol_says() {
 #[test]
 fn an_agent_that_does_not_obey_a_stop_is_given_up() {
     let (mut desk, _) = Desk::going();
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     assert_eq!(desk.frame()["method"], "session/cancel");
     desk.text("s", "I go on");
     desk.player.ticks_to_the_end();
@@ -276,13 +277,13 @@ fn an_agent_that_does_not_obey_a_stop_is_given_up() {
 fn a_stop_ends_the_quiet_period_and_keeps_the_answer() {
     let mut desk = answered(20_000);
     desk.player.wait(100);
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     desk.player.check();
     assert_eq!((desk.player.outcome().verdict, desk.player.outcome().duration_ms), (Verdict::Done, 110));
 }
 
 /// Returns a cancelled run whose agent has confirmed the cancellation.
-fn stopped(change: impl FnOnce(&mut Order)) -> Desk {
+fn stopped(change: impl FnOnce(&mut TurnSpec)) -> Desk {
     let mut desk = Desk::unknown();
     let mut order = order();
     order.clocks.quiet = 500;
@@ -290,7 +291,7 @@ fn stopped(change: impl FnOnce(&mut Order)) -> Desk {
     desk.start(RUN, "s", order);
     let id = desk.frame()["id"].clone();
     desk.text("s", "early ");
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     desk.player.wait(10);
     desk.end(&id, &json!({"stopReason": "cancelled"}));
     desk
@@ -328,8 +329,8 @@ fn after_a_stop_nothing_is_waited_for_where_nobody_goes_on_in_the_session() {
     order.clocks.quiet = 500;
     desk.start(RUN, "s", order);
     let id = desk.frame()["id"].clone();
-    desk.player.take(What::Retire);
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Retire);
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     desk.end(&id, &json!({"stopReason": "cancelled"}));
     assert!(desk.player.is_over());
 }
@@ -340,15 +341,15 @@ fn words_before_the_next_prompt_are_left_out_and_counted() {
     desk.player.wait(500);
     desk.text("s", "stray");
     let mut next = order();
-    next.session = Want::Open("s".into());
-    next.mode = Some(ModeWish::new("plan", false));
+    next.session = SessionTarget::Open("s".into());
+    next.mode = Some(RequestedMode::new("plan", false));
     desk.player.prompt_as(RunId(2), next);
     desk.frames();
     // The session is still being set up.
     desk.text("s", "stray");
     desk.text("s", "stray");
     let mode = desk.player.out.iter().rev().find_map(|o| match o {
-        Output::Frame(frame) => serde_json::from_str::<Value>(frame).ok(),
+        ConnectionOutput::Frame(frame) => serde_json::from_str::<Value>(frame).ok(),
         _ => None,
     });
     desk.end(&mode.expect("it is set up")["id"], &json!({}));
@@ -366,7 +367,7 @@ fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
     let closing = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}});
     let deaf = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": false}}});
     for (can, ends, closes) in [(&closing, true, true), (&closing, false, false), (&deaf, true, false)] {
-        let mut desk = Desk::with(agentline_core::acp_dialogue(&Talk::new(Surface::Acp, None)));
+        let mut desk = Desk::with(agentline_core::acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         desk.reply("initialize", can);
         let mut order = order();
         order.ends_session = ends;
@@ -391,12 +392,12 @@ fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
 
 #[test]
 fn a_session_that_opens_when_nobody_wants_it_any_more_is_closed() {
-    let mut desk = Desk::with(agentline_core::acp_dialogue(&Talk::new(Surface::Acp, None)));
+    let mut desk = Desk::with(agentline_core::acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let can = json!({"agentCapabilities": {"sessionCapabilities": {"close": {}}}});
     desk.reply("initialize", &can);
     desk.player.prompt_as(RUN, order());
     let open = desk.frame()["id"].clone();
-    desk.player.take(What::Cancel { run: RUN, signal: 2 });
+    desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     desk.player.check();
     desk.frames();
     desk.end(&open, &json!({"sessionId": "s"}));

@@ -3,7 +3,9 @@
 
 use super::desk::Desk;
 use crate::play::{RUN, order};
-use agentline_core::{Answer, Ask, Event, PermissionAsk, Ruling, ToolKind, ToolStatus, Verdict};
+use agentline_core::{
+    Event, HostRequest, HostResponse, PermissionDecision, PermissionRequest, ToolKind, ToolStatus, Verdict,
+};
 use serde_json::{Value, json};
 
 fn uses(desk: &Desk) -> Vec<(String, String, String)> {
@@ -33,20 +35,21 @@ fn finish(desk: &mut Desk, id: &Value) {
     desk.player.check();
 }
 
-fn ask(desk: &mut Desk, id: &Value, call: &Value, options: &Value) -> PermissionAsk {
+fn ask(desk: &mut Desk, id: &Value, call: &Value, options: &Value) -> PermissionRequest {
     desk.frames();
     let params = json!({"sessionId": "s", "toolCall": call, "options": options});
     desk.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}));
     match desk.asked().pop() {
-        Some((_, Ask::Permission(asked))) => *asked,
+        Some((_, HostRequest::Permission(asked))) => *asked,
         other => panic!("{other:?}"),
     }
 }
 
 fn rule(desk: &mut Desk, allow: bool) -> Value {
     let (ask, _) = desk.asked().pop().expect("it is asked");
-    let ruling = if allow { Ruling::allow("test") } else { Ruling::deny("test", "said_no") };
-    desk.answer(ask, Answer::Ruled(ruling));
+    let ruling =
+        if allow { PermissionDecision::allow("test") } else { PermissionDecision::deny("test", "said_no") };
+    desk.answer(ask, HostResponse::Ruled(ruling));
     desk.frame()["result"]["outcome"].clone()
 }
 

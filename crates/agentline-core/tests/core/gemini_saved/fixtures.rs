@@ -1,7 +1,9 @@
 //! Small sessions, each for one feature: how they are read, and the messages that they become.
 
 use crate::saved_text::load;
-use agentline_core::{BlockOrder, Part, Role, SavedForm, SavedSession, SavedTool, ToolStatus, unified_view};
+use agentline_core::{
+    BlockOrder, EntryPart, Role, SavedSession, SavedTool, SessionFormat, ToolStatus, unified_view,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -12,7 +14,7 @@ fn text(name: &str) -> String {
 }
 
 fn session(name: &str) -> SavedSession {
-    let session = load("gemini", SavedForm::Whole, &text(name));
+    let session = load("gemini", SessionFormat::Whole, &text(name));
     assert!(session.damage.is_empty(), "{:?}", session.damage);
     session
 }
@@ -172,7 +174,7 @@ fn with_thoughts() {
         .parts
         .iter()
         .filter_map(|part| match part {
-            Part::Thinking { text, .. } => Some(text.as_str()),
+            EntryPart::Thinking { text, .. } => Some(text.as_str()),
             _ => None,
         })
         .collect();

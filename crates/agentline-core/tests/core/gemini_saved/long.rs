@@ -1,7 +1,7 @@
 //! A session of two thousand turns in the CLI's format, with repeated lines and lists of all messages so far.
 
 use crate::saved_text::load;
-use agentline_core::{SavedForm, SavedSession};
+use agentline_core::{SavedSession, SessionFormat};
 use std::fmt::Write as _;
 
 const TURNS: usize = 2_000;
@@ -60,5 +60,5 @@ fn check(session: &SavedSession, turns: usize) {
 
 #[test]
 fn a_session_of_two_thousand_turns_is_read_in_order() {
-    check(&load("gemini", SavedForm::Lines, &session(TURNS, 100)), TURNS);
+    check(&load("gemini", SessionFormat::Lines, &session(TURNS, 100)), TURNS);
 }

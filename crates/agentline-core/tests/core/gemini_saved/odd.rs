@@ -2,10 +2,10 @@
 //! responses.
 
 use crate::saved_text::{load, text_of};
-use agentline_core::{Entry, Part, Role, SavedForm, SavedSession, SavedTool, ToolStatus};
+use agentline_core::{Entry, EntryPart, Role, SavedSession, SavedTool, SessionFormat, ToolStatus};
 
 fn read(lines: &[&str]) -> SavedSession {
-    load("gemini", SavedForm::Lines, &lines.join("\n"))
+    load("gemini", SessionFormat::Lines, &lines.join("\n"))
 }
 
 /// Returns the only tool of a session with this result.
@@ -231,6 +231,6 @@ fn what_is_no_record_is_told() {
     assert_eq!(damage[1], (Some(3), "a record of a kind that is not known"));
     assert_eq!(damage[2], (Some(4), "no message: 5"));
     assert_eq!(damage[3], (Some(5), "it breaks off"));
-    assert!(matches!(&session.entries[0].parts[..], [Part::Text { text }] if text == "no id"));
+    assert!(matches!(&session.entries[0].parts[..], [EntryPart::Text { text }] if text == "no id"));
     assert_eq!(session.entries[0].id, "message 1");
 }

@@ -5,7 +5,7 @@ use crate::{
     play::Dice,
     saved_text::{fold, load, take, text_of},
 };
-use agentline_core::{Agent, RawJson, SavedForm, SavedSession, agents};
+use agentline_core::{Agent, RawJson, SavedSession, SessionFormat, agents};
 use proptest::prelude::*;
 
 /// Returns every recorded file.
@@ -16,7 +16,7 @@ fn all() -> Vec<Saved> {
 /// Reads the first `many` lines.
 fn lines(text: &str, many: usize) -> SavedSession {
     let start: String = text.split_inclusive('\n').take(many).collect();
-    load("gemini", SavedForm::Lines, &start)
+    load("gemini", SessionFormat::Lines, &start)
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
         for cut in (0..file.text.len()).filter(|at| file.text.is_char_boundary(*at)).step_by(step) {
             let start = &file.text[..cut];
             let session = load("gemini", file.form, start);
-            if file.form == SavedForm::Whole {
+            if file.form == SessionFormat::Whole {
                 whole_messages_are_there(&file, start, &session);
                 continue;
             }
@@ -73,8 +73,8 @@ fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
 
 #[test]
 fn a_session_is_the_same_whether_it_is_read_at_once_or_followed() {
-    for file in all().into_iter().filter(|file| file.form == SavedForm::Lines) {
-        let mut followed = fold("gemini", SavedForm::Lines);
+    for file in all().into_iter().filter(|file| file.form == SessionFormat::Lines) {
+        let mut followed = fold("gemini", SessionFormat::Lines);
         let text = RawJson::new(file.text.as_str());
         for (number, line) in text.as_str().lines().enumerate() {
             followed.take(text.part_of(line).expect("a line of it"));
@@ -115,7 +115,7 @@ fn no_damage_makes_the_reader_fail() {
             }
             let text = String::from_utf8_lossy(&bytes);
             // Also read some files in the wrong form.
-            let form = if dice.below(8) == 0 { SavedForm::Whole } else { file.form };
+            let form = if dice.below(8) == 0 { SessionFormat::Whole } else { file.form };
             let session = load("gemini", form, &text);
             assert!(session.entries.iter().all(|entry| !entry.originals.is_empty()));
         }
@@ -128,28 +128,31 @@ fn what_lies_anywhere_is_known_by_its_beginning() {
     for file in all() {
         for most in [200, 4096, usize::MAX] {
             let head = &file.text.as_bytes()[..file.text.len().min(most)];
-            assert_eq!(agent.session_form(head), Some(file.form), "{} by {} bytes", file.name, head.len());
+            assert_eq!(agent.session_format(head), Some(file.form), "{} by {} bytes", file.name, head.len());
         }
     }
     for other in ["", "{}", "[1]", "hello", r#"{"type":"user","sessionId":"s","cwd":"/w"}"#, "\u{feff}\n"] {
-        assert_eq!(agent.session_form(other.as_bytes()), None, "{other}");
+        assert_eq!(agent.session_format(other.as_bytes()), None, "{other}");
     }
-    assert_eq!(agent.session_form(br#"{"$set":{"lastUpdated":"x"}}"#), Some(SavedForm::Lines));
-    assert_eq!(agent.session_form(br#"{"id":"1","type":"gemini","content":""}"#), Some(SavedForm::Lines));
-    assert!(agent.session_fold(SavedForm::Database).is_none());
+    assert_eq!(agent.session_format(br#"{"$set":{"lastUpdated":"x"}}"#), Some(SessionFormat::Lines));
+    assert_eq!(
+        agent.session_format(br#"{"id":"1","type":"gemini","content":""}"#),
+        Some(SessionFormat::Lines)
+    );
+    assert!(agent.session_reader(SessionFormat::Database).is_none());
 }
 
 #[test]
 fn what_was_written_after_a_half_line_is_not_lost() {
     let said = |id: &str| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"{id}"}}]}}"#);
     let session =
-        load("gemini", SavedForm::Lines, &format!("{}\n{{\"id\":\"x\",\"cont{}\n", said("a"), said("b")));
+        load("gemini", SessionFormat::Lines, &format!("{}\n{{\"id\":\"x\",\"cont{}\n", said("a"), said("b")));
     let ids: Vec<&str> = session.entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
     assert_eq!(session.damage.len(), 1);
     // The messages in a truncated list do not count as records.
     let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", said("a"), said("b"), said("c"));
-    let session = load("gemini", SavedForm::Lines, &list);
+    let session = load("gemini", SessionFormat::Lines, &list);
     assert_eq!(session.entries.len(), 1);
     assert_eq!(session.damage[0].message, "it breaks off");
 }
@@ -178,7 +181,7 @@ proptest! {
     #[test]
     fn no_order_of_records_loses_tokens_or_tells_a_call_twice(records in proptest::collection::vec(record(), 0..30)) {
         let text = records.join("\n");
-        let session = load("gemini", SavedForm::Lines, &text);
+        let session = load("gemini", SessionFormat::Lines, &text);
         prop_assert!(session.damage.is_empty(), "{:?}", session.damage);
         let mut calls: Vec<&str> = session.entries.iter().flat_map(|entry| entry.tools()).map(|tool| tool.call.id.as_str()).collect();
         calls.sort_unstable();
@@ -190,8 +193,8 @@ proptest! {
         ids.sort_unstable();
         ids.dedup();
         prop_assert_eq!(entries, ids.len(), "an entry is told twice");
-        let mut fold = fold("gemini", SavedForm::Lines);
-        take(fold.as_mut(), SavedForm::Lines, &text);
+        let mut fold = fold("gemini", SessionFormat::Lines);
+        take(fold.as_mut(), SessionFormat::Lines, &text);
         prop_assert_eq!(text_of(fold.session()), text_of(&session));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::transport::{cpu, spent};
 use agentline::{
-    Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::Here, process::Supervisor,
+    Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::HostEnv, process::Supervisor,
 };
 use agentline_tests::MODEL;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Bench {
     fn new() -> Self {
         let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
         let workspace = PathBuf::from(&env[WORKSPACE]);
-        let here = Here::new(env.clone(), &env["HOME"], &workspace);
+        let here = HostEnv::new(env.clone(), &env["HOME"], &workspace);
         let supervisor = Supervisor::Path(PathBuf::from(&env[SUPERVISOR]));
         let agentline = Agentline::new(here).program("gemini", &env[PROGRAM]).supervisor(supervisor);
         let pool = Pool::new(agentline.clone(), PoolOptions::default());

@@ -1,7 +1,7 @@
 //! The floor: one process, pipes, and as few lines as an ACP client can have.
 
 use agentline::Program;
-use agentline_tests::{MODEL, Stage};
+use agentline_tests::{MODEL, TestStage};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Write},
@@ -19,7 +19,7 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// Starts the agent and greets it.
-    pub(crate) fn start(stage: &Stage, program: &Program) -> Self {
+    pub(crate) fn start(stage: &TestStage, program: &Program) -> Self {
         let mut command = Command::new(&program.path);
         command.args(&program.args).args(["--acp", "-m", MODEL, "--approval-mode", "yolo", "-e", "none"]);
         command.env_clear().envs(stage.variables()).current_dir(stage.workspace());

@@ -1,12 +1,12 @@
 //! Who plays in the stories: the three real agents, each with its way of calling tools, and a model that answers each
 //! prompt by its own script.
 
-use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::Here};
+use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::HostEnv};
 use agentline_mock::{
     anthropic, openai, responses,
-    scripted::{Request, ScriptedModel, Step},
+    scripted::{ModelRequest, ModelStep, ScriptedModel},
 };
-use agentline_tests::{AcpStage, Told};
+use agentline_tests::{AcpStage, RunRecord};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// A word of a prompt, and the answers that it gets; the last is repeated.
-pub(crate) type Scripts = Vec<(&'static str, Vec<Step>)>;
+pub(crate) type Scripts = Vec<(&'static str, Vec<ModelStep>)>;
 
 /// One of the agents.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct Player {
     pub(crate) version: &'static str,
     model: fn(Scripts) -> io::Result<ScriptedModel>,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
-    write: fn(&str, &str) -> Step,
-    shell: fn(&str) -> Step,
-    hosted: fn(&str, &str, Value) -> Step,
+    write: fn(&str, &str) -> ModelStep,
+    shell: fn(&str) -> ModelStep,
+    hosted: fn(&str, &str, Value) -> ModelStep,
     /// The variable that names its program.
     pub(crate) variable: &'static str,
     /// Its own names of what writes a file and of what runs a command.
@@ -41,9 +41,9 @@ pub(crate) const OPENCODE: Player = Player {
     version: "1.18.33",
     model: |scripts| openai::model_by(answering(scripts)),
     stage: AcpStage::opencode,
-    write: |path, content| Step::call("write", json!({"filePath": path, "content": content})),
-    shell: |command| Step::call("bash", json!({"command": command, "description": "d"})),
-    hosted: |server, tool, args| Step::call(format!("{server}_{tool}"), args),
+    write: |path, content| ModelStep::call("write", json!({"filePath": path, "content": content})),
+    shell: |command| ModelStep::call("bash", json!({"command": command, "description": "d"})),
+    hosted: |server, tool, args| ModelStep::call(format!("{server}_{tool}"), args),
     variable: "OPENCODE_PATH",
     native: ["write", "bash"],
 };
@@ -53,9 +53,9 @@ pub(crate) const CLAUDE: Player = Player {
     version: "0.99.0",
     model: |scripts| anthropic::model_by(answering(scripts)),
     stage: AcpStage::claude,
-    write: |path, content| Step::call("Write", json!({"file_path": path, "content": content})),
-    shell: |command| Step::call("Bash", json!({"command": command, "description": "d"})),
-    hosted: |server, tool, args| Step::call(format!("mcp__{server}__{tool}"), args),
+    write: |path, content| ModelStep::call("Write", json!({"file_path": path, "content": content})),
+    shell: |command| ModelStep::call("Bash", json!({"command": command, "description": "d"})),
+    hosted: |server, tool, args| ModelStep::call(format!("mcp__{server}__{tool}"), args),
     variable: "CLAUDE_AGENT_ACP_PATH",
     native: ["Write", "Bash"],
 };
@@ -65,20 +65,22 @@ pub(crate) const CODEX: Player = Player {
     version: "2.6.0",
     model: |scripts| responses::model_by(answering(scripts)),
     stage: AcpStage::codex,
-    write: |path, content| Step::plain_call("apply_patch", responses::add_file(path, content)),
-    shell: |command| Step::call("exec_command", json!({"cmd": command})),
-    hosted: |server, tool, args| Step::call_in(format!("mcp__{server}"), tool, args),
+    write: |path, content| ModelStep::plain_call("apply_patch", responses::add_file(path, content)),
+    shell: |command| ModelStep::call("exec_command", json!({"cmd": command})),
+    hosted: |server, tool, args| ModelStep::call_in(format!("mcp__{server}"), tool, args),
     variable: "CODEX_ACP_PATH",
     native: ["apply_patch", "exec_command"],
 };
 
 /// Answers by the last word of the scripts that the user said; each word counts its own answers.
-fn answering(scripts: Scripts) -> impl Fn(&Request) -> Step + Send + Sync + 'static {
+fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {
     let given = Mutex::new(BTreeMap::<&str, usize>::new());
     move |request| {
         let texts = request.user_texts();
         let script = texts.iter().rev().find_map(|text| scripts.iter().find(|(word, _)| text.contains(word)));
-        let Some((word, steps)) = script else { return Step::error(500, format!("no script for {texts:?}")) };
+        let Some((word, steps)) = script else {
+            return ModelStep::error(500, format!("no script for {texts:?}"));
+        };
         let mut given = given.lock().expect("nobody panics with it");
         let count = given.entry(word).or_default();
         *count += 1;
@@ -94,17 +96,17 @@ impl Player {
     }
 
     /// The model writes a file.
-    pub(crate) fn write(self, path: &str) -> Step {
+    pub(crate) fn write(self, path: &str) -> ModelStep {
         (self.write)(path, "new\n")
     }
 
     /// The model runs a command.
-    pub(crate) fn shell(self, command: &str) -> Step {
+    pub(crate) fn shell(self, command: &str) -> ModelStep {
         (self.shell)(command)
     }
 
     /// The model calls a function of the program.
-    pub(crate) fn hosted(self, server: &str, tool: &str, args: Value) -> Step {
+    pub(crate) fn hosted(self, server: &str, tool: &str, args: Value) -> ModelStep {
         (self.hosted)(server, tool, args)
     }
 }
@@ -119,7 +121,7 @@ pub(crate) struct Played {
 impl Played {
     /// The library for the user of this stage.
     pub(crate) fn agentline(&self) -> Agentline {
-        let here = Here::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
+        let here = HostEnv::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
         Agentline::new(here).program(self.player.name, &self.stage.agent.program)
     }
 
@@ -146,9 +148,9 @@ impl Played {
 }
 
 /// Says something in a conversation and reads the run to its end.
-pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> Told {
+pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> RunRecord {
     request.prompt = prompt.into();
-    Told::of(session.prompt_with(request).await.expect("a good request")).await
+    RunRecord::of(session.prompt_with(request).await.expect("a good request")).await
 }
 
 /// Waits until something is so; a loaded machine may take its time.

@@ -1,7 +1,7 @@
 //! These agents as a user types them: `agentline run -a NAME`.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
-use agentline_mock::scripted::Step;
+use agentline_mock::scripted::ModelStep;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
@@ -23,7 +23,10 @@ fn opencode() {
 fn run(player: Player) {
     let stage = stage!(
         player,
-        vec![("", vec![player.write("a.txt"), player.shell("echo made > b.txt"), Step::text("It is done.")])]
+        vec![(
+            "",
+            vec![player.write("a.txt"), player.shell("echo made > b.txt"), ModelStep::text("It is done.")]
+        )]
     );
     let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
         .args(["run", "-a", player.name, "--permission-mode", "bypass", "--output", "json"])

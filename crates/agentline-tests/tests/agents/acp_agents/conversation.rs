@@ -2,9 +2,11 @@
 //! the agent goes on after each.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
-use agentline::{Change, ChangeSource, Event, PermissionMode as Mode, Record, Session, ToolStatus, Verdict};
-use agentline_mock::scripted::Step;
-use agentline_tests::Told;
+use agentline::{
+    ChangeSource, Event, FileChangeKind, PermissionMode as Mode, Record, Session, ToolStatus, Verdict,
+};
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
 
 /// In what the agents differ.
@@ -75,18 +77,18 @@ async fn talk(player: Player, own: Own) {
                 vec![
                     player.write("a.txt"),
                     player.shell("echo made > b.txt; echo ran"),
-                    Step::text("It is done."),
+                    ModelStep::text("It is done."),
                 ]
             ),
-            ("failing task", vec![player.shell("echo out; exit 3"), Step::text("It failed.")]),
+            ("failing task", vec![player.shell("echo out; exit 3"), ModelStep::text("It failed.")]),
             (
                 "forbidden task",
-                vec![player.write("no.txt"), player.shell("touch no"), Step::text("I may not.")]
+                vec![player.write("no.txt"), player.shell("touch no"), ModelStep::text("I may not.")]
             ),
-            ("endless thought", vec![Step::hang()]),
+            ("endless thought", vec![ModelStep::hang()]),
             ("endless command", vec![player.shell("touch begun; sleep 600")]),
-            ("bad key", vec![Step::error(401, "Incorrect API key provided: no-key")]),
-            ("say fine", vec![Step::text("fine")]),
+            ("bad key", vec![ModelStep::error(401, "Incorrect API key provided: no-key")]),
+            ("say fine", vec![ModelStep::text("fine")]),
         ]
     );
     let session = stage.agentline().session(stage.request(Mode::Default)).await.unwrap();
@@ -138,8 +140,8 @@ async fn works(stage: &Played, session: &Session, own: &Own) {
     let files: Vec<_> =
         outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
     let expected = [
-        ("a.txt", Change::Created, ChangeSource::Tool, true),
-        ("b.txt", Change::Created, ChangeSource::Shell, true),
+        ("a.txt", FileChangeKind::Created, ChangeSource::Tool, true),
+        ("b.txt", FileChangeKind::Created, ChangeSource::Shell, true),
     ];
     assert_eq!(files, expected, "{}", told.shown());
     let tools = told.tools();
@@ -165,7 +167,7 @@ async fn stops(
     session: &Session,
     prompt: &str,
     is_under_way: impl Fn(usize) -> bool,
-) -> Told {
+) -> RunRecord {
     #[cfg(target_os = "linux")]
     let before = stage.living();
     let mut request = stage.request(Mode::Auto);
@@ -180,7 +182,7 @@ async fn stops(
     }
     let begun = Instant::now();
     run.cancel();
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?} {}", begun.elapsed(), told.shown());
     #[cfg(target_os = "linux")]

@@ -13,9 +13,9 @@ fn each_agent_is_installed_at_the_version_that_we_test_with() {
     let (agentline, home) = (Agentline::from_env().unwrap(), tempfile::tempdir().unwrap());
     for player in [CLAUDE, CODEX, OPENCODE] {
         let (name, agent) = (player.name, agents::find(player.name).unwrap());
-        let program = install::ensure(agent, agent.card().pinned, agentline.here(), &mut |_| ()).unwrap();
+        let program = install::ensure(agent, agent.info().pinned, agentline.here(), &mut |_| ()).unwrap();
         let found = program.version.map(|version| version.to_string());
-        assert_eq!((found.as_deref(), agent.card().pinned), (Some(player.version), player.version), "{name}");
+        assert_eq!((found.as_deref(), agent.info().pinned), (Some(player.version), player.version), "{name}");
         let mut command = Command::new(&program.path);
         command.args(&program.args).arg("--version").env_clear().env("HOME", home.path());
         command.env("PATH", std::env::var("PATH").unwrap_or_default()).stdin(Stdio::null());

@@ -1,9 +1,11 @@
-//! Who decides what these agents may do: a judge, the modes, a rule. Codex asks about edits alone; its commands stay in its
+//! Who decides what these agents may do: a permission handler, the modes, a rule. Codex asks about edits alone; its commands stay in its
 //! sandbox.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
-use agentline::{Judge, PermissionAsk, PermissionMode as Mode, Permit, RunOptions, ToolKind, Verdict};
-use agentline_mock::scripted::Step;
+use agentline::{
+    Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions, ToolKind, Verdict,
+};
+use agentline_mock::scripted::ModelStep;
 use std::sync::{Arc, Mutex};
 
 #[tokio::test]
@@ -23,7 +25,7 @@ async fn opencode() {
 
 async fn ask(player: Player) {
     let both = |file: &str, other: &str| {
-        vec![player.write(file), player.shell(&format!("touch {other}")), Step::text("said")]
+        vec![player.write(file), player.shell(&format!("touch {other}")), ModelStep::text("said")]
     };
     let stage = stage!(
         player,
@@ -31,22 +33,28 @@ async fn ask(player: Player) {
             ("judged task", both("judged.txt", "judged")),
             ("edits task", both("edits.txt", "edits")),
             ("bypass task", both("bypass.txt", "bypass")),
-            ("ruled task", vec![player.write("secret.txt"), Step::text("said")]),
-            ("ruled command", vec![player.shell("touch ruled"), Step::text("said")]),
+            ("ruled task", vec![player.write("secret.txt"), ModelStep::text("said")]),
+            ("ruled command", vec![player.shell("touch ruled"), ModelStep::text("said")]),
         ]
     );
-    let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
+    let asked = Arc::new(Mutex::new(Vec::<PermissionRequest>::new()));
     let seen = asked.clone();
-    let judge = Judge::new(move |ask| {
+    let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().push(ask.clone());
-        async move { if ask.kind == ToolKind::Shell { Permit::Deny("no commands".into()) } else { Permit::Allow } }
+        async move {
+            if ask.kind == ToolKind::Shell {
+                Permission::Deny("no commands".into())
+            } else {
+                Permission::Allow
+            }
+        }
     });
-    let options = RunOptions::new().judge(judge);
+    let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(stage.request(Mode::Default), options).await.unwrap();
     let is_there = |path: &str| stage.read(path).is_some();
     let asks_about_commands = player.name != "codex";
 
-    // The judge is shown the change, and the command as it is.
+    // The permission handler is shown the change, and the command as it is.
     let told = say(&session, stage.request(Mode::Default), "judged task").await;
     let mut decisions = vec!["Write allow callback - -"];
     decisions.extend(asks_about_commands.then_some("Bash deny callback no commands -"));
@@ -75,7 +83,7 @@ async fn ask(player: Player) {
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt") && is_there("bypass"));
 
-    // A rule stands before the judge and before the mode.
+    // A rule stands before the permission handler and before the mode.
     let before = asked.lock().unwrap().len();
     let told = say(&session, stage.request(Mode::Auto).deny("Write(secret*)"), "ruled task").await;
     assert_eq!(told.decisions(), ["Write deny rule rule Write(secret*)"], "{}", told.shown());

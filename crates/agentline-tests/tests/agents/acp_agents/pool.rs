@@ -2,8 +2,8 @@
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
-use agentline_mock::scripted::Step;
-use agentline_tests::Told;
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -25,14 +25,17 @@ async fn warm(player: Player) {
     let left = player.shell("(sleep 600 >/dev/null 2>&1 &); echo left");
     let stage = stage!(
         player,
-        vec![("first of two", vec![left, Step::text("left")]), ("second of two", vec![Step::text("done")])]
+        vec![
+            ("first of two", vec![left, ModelStep::text("left")]),
+            ("second of two", vec![ModelStep::text("done")])
+        ]
     );
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let mut runs = Vec::new();
     for prompt in ["first of two", "second of two"] {
         let mut request = stage.request(Mode::Bypass);
         request.prompt = prompt.into();
-        let told = Told::of(pool.run(request).await.unwrap()).await;
+        let told = RunRecord::of(pool.run(request).await.unwrap()).await;
         assert_eq!(
             (told.outcome.verdict, told.outcome.turns),
             (Verdict::Done, if prompt == "first of two" { 2 } else { 1 })

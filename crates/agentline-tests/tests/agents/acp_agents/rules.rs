@@ -1,9 +1,11 @@
 //! What these agents do without asking, and that they ask about every use of a tool for which there is a rule with a pattern.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
-use agentline::{Judge, McpServer, PermissionMode as Mode, Permit, RunOptions, RunRequest, ToolStatus};
-use agentline_mock::scripted::Step;
-use agentline_tests::Told;
+use agentline::{
+    McpServer, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, RunRequest, ToolStatus,
+};
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
 use serde_json::json;
 use std::{
     fs,
@@ -49,11 +51,11 @@ async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
     let asked = Arc::new(Mutex::new(Vec::<String>::new()));
     let seen = asked.clone();
-    let judge = Judge::new(move |ask| {
+    let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().extend(ask.command.clone());
-        async move { Permit::Allow }
+        async move { Permission::Allow }
     });
-    let options = RunOptions::new().judge(judge);
+    let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
     let told = say(&session, request, "commands task").await;
     session.close().await;
@@ -62,8 +64,8 @@ async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     COMMANDS.iter().copied().filter(|command| !asked.iter().any(|asked| asked == command)).collect()
 }
 
-fn commands(player: Player) -> Vec<Step> {
-    COMMANDS.iter().map(|command| player.shell(command)).chain([Step::text("said")]).collect()
+fn commands(player: Player) -> Vec<ModelStep> {
+    COMMANDS.iter().map(|command| player.shell(command)).chain([ModelStep::text("said")]).collect()
 }
 
 #[tokio::test]
@@ -98,8 +100,8 @@ async fn opencode_asks_about_every_command_that_starts_a_program() {
 async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     let commands = ["cat open.txt", "echo refused", "'echo' refused"].map(|command| CLAUDE.shell(command));
     let paths = ["open.txt", "secret/key.txt", "./secret/../secret/key.txt", "way-in/key.txt"];
-    let reads = paths.map(|path| Step::call("Read", json!({"file_path": path})));
-    let steps = commands.into_iter().chain(reads).chain([Step::text("said")]).collect();
+    let reads = paths.map(|path| ModelStep::call("Read", json!({"file_path": path})));
+    let steps = commands.into_iter().chain(reads).chain([ModelStep::text("said")]).collect();
     let stage = stage!(CLAUDE, vec![("rules task", steps)]);
     let at = |path: &str| stage.stage.workspace().join(path);
     fs::create_dir(at("secret")).unwrap();
@@ -108,7 +110,7 @@ async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     std::os::unix::fs::symlink(at("secret"), at("way-in")).unwrap();
     let mut request = stage.request(Mode::Auto).deny("Bash(echo *)").deny("Read(secret/**)");
     request.prompt = "rules task".into();
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     use ToolStatus::{Denied, Ok};
     assert_eq!(told.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", told.shown());
     let told_model: String =
@@ -165,7 +167,7 @@ async fn obeys_rules_about_mcp_tools(player: Player) {
 async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&'static str>; 2]> {
     let tools = ["free", "look", "put"];
     let calls = tools.map(|tool| player.hosted("notes", tool, json!({})));
-    let steps = calls.into_iter().chain([Step::text("said")]).collect();
+    let steps = calls.into_iter().chain([ModelStep::text("said")]).collect();
     let Some(stage) = player.plays(vec![("server task", steps)]) else {
         agentline_tests::skipped("rules about MCP tools");
         return None;
@@ -177,7 +179,7 @@ async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&
     let request = stage.request(mode).mcp_server("notes", server);
     let mut request = denied.iter().fold(request, |request, rule| request.deny(*rule));
     request.prompt = "server task".into();
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     let ran = tools.into_iter().filter(|tool| stage.stage.home().join(tool).exists()).collect();
     let refused =
         |tool: &&str| told.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));

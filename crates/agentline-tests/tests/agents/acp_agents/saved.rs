@@ -2,11 +2,11 @@
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
-    PermissionMode as Mode, PriceTable, ledger,
-    sessions::{Filter, UsageBy, UsageRow},
+    PermissionMode as Mode, PriceTable, session_usage,
+    sessions::{SessionFilter, UsageBy, UsageRow},
 };
-use agentline_mock::scripted::Step;
-use agentline_tests::Told;
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
 
 #[tokio::test]
 async fn claude() {
@@ -28,24 +28,24 @@ async fn same_numbers(player: Player, run_tells: bool) {
     let steps = vec![
         player.write("a.txt"),
         player.shell("echo ran"),
-        Step::thought("Now I know.").and_text("It is done."),
+        ModelStep::thought("Now I know.").and_text("It is done."),
     ];
     let stage = stage!(player, vec![("first task", steps)]);
     let agentline = stage.agentline();
     let mut request = stage.request(Mode::Bypass);
     request.prompt = "first task".into();
-    let told = Told::of(agentline.run(request).await.unwrap()).await;
+    let told = RunRecord::of(agentline.run(request).await.unwrap()).await;
     let outcome = &told.outcome;
 
     let store = agentline.sessions();
-    let all = store.list(&Filter::new().project(stage.stage.workspace())).unwrap();
+    let all = store.list(&SessionFilter::new().project(stage.stage.workspace())).unwrap();
     assert_eq!(all.len(), 1, "{all:?}");
     let listed = &all[0];
     assert_eq!(Some(&listed.info.id), outcome.session_id.as_ref());
     let loaded = store.load(&store.find(&listed.info.id, &stage.stage.workspace()).unwrap()).unwrap();
-    let shown = ledger(&loaded, &PriceTable::built_in());
+    let shown = session_usage(&loaded, &PriceTable::built_in());
     assert_eq!(shown.total, listed.used, "show and list");
-    let rows = store.usage(&Filter::new(), UsageBy::Agent).unwrap();
+    let rows = store.usage(&SessionFilter::new(), UsageBy::Agent).unwrap();
     assert_eq!(UsageRow::sum(&rows).used, listed.used, "usage and list");
     let used = &listed.used;
     let t = &used.tokens;

@@ -5,8 +5,8 @@ use agentline::{
     PermissionMode as Mode, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},
 };
-use agentline_mock::scripted::Step;
-use agentline_tests::Told;
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -31,12 +31,12 @@ async fn call(player: Player) {
         player,
         vec![
             // The second prompt of the session: the agent was sent on.
-            ("does not fit", vec![hand_in(json!({"sum": 42})), Step::text("Mended.")]),
+            ("does not fit", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
             (
                 "Add it up",
                 vec![
                     player.hosted("shop", "double", json!({"n": 21})),
-                    Step::text("It is {\"sum\": \"much\"}.")
+                    ModelStep::text("It is {\"sum\": \"much\"}.")
                 ]
             ),
         ]
@@ -54,7 +54,7 @@ async fn call(player: Player) {
         .schema(Schema::from_value(schema).unwrap());
     let mut request = stage.request(Mode::Deny);
     request.prompt = "Add it up".into();
-    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
 
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());

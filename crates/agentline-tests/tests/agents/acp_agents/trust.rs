@@ -1,7 +1,7 @@
 //! A workspace's own settings of these agents, which could run anything: they count when it is trusted, and not before.
 
-use agentline::{Agentline, RunRequest, Trust, Verdict, detect::Here};
-use agentline_mock::{anthropic, openai, scripted::Step};
+use agentline::{Agentline, RunRequest, Trust, Verdict, detect::HostEnv};
+use agentline_mock::{anthropic, openai, scripted::ModelStep};
 use agentline_tests::{AcpStage, shown, skipped};
 use serde_json::json;
 use std::{fs, time::Duration};
@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Whether the workspace's own hook or server has made a file beside it.
 async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
     let stage = match agent {
-        "claude" => AcpStage::claude(anthropic::model([Step::text("hi")]).unwrap())?,
-        _ => AcpStage::opencode(openai::model([Step::text("hi")]).unwrap())?,
+        "claude" => AcpStage::claude(anthropic::model([ModelStep::text("hi")]).unwrap())?,
+        _ => AcpStage::opencode(openai::model([ModelStep::text("hi")]).unwrap())?,
     };
     let mark = stage.home().join("was-run");
     let touch = format!("touch {}", mark.display());
@@ -23,7 +23,7 @@ async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
     fs::create_dir_all(stage.workspace().join(".claude")).unwrap();
     fs::write(stage.workspace().join(".claude/settings.json"), claude.to_string()).unwrap();
     fs::write(stage.workspace().join("opencode.json"), opencode.to_string()).unwrap();
-    let here = Here::new(stage.variables().clone(), stage.home(), stage.workspace());
+    let here = HostEnv::new(stage.variables().clone(), stage.home(), stage.workspace());
     let agentline = Agentline::new(here).program(agent, &stage.agent.program);
     let request = RunRequest::new("hi").agent(agent).trust(trust).working_dir(stage.workspace());
     let request = request.startup_timeout(PATIENCE).timeout(PATIENCE * 2);

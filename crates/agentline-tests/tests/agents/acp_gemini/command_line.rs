@@ -1,13 +1,13 @@
 //! Values, checks and reasoning from the command line: `--schema`, `--until` and their exit codes, `--emit-thoughts`.
 
 use crate::acp_gemini::talk::stage;
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 /// Runs the tool for its JSON outcome, and gives that with the exit code.
-fn agentline(stage: &Stage, args: &[&str]) -> (Value, i32) {
+fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
     let program = real_gemini().expect("real agents are not left out").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-o", "json", "-m", MODEL, "go"]).args(args);
@@ -22,10 +22,10 @@ fn agentline(stage: &Stage, args: &[&str]) -> (Value, i32) {
 #[test]
 fn a_schema_and_a_check_are_given_as_flags() {
     needs_real_gemini!();
-    let hand_in = |n: u8| Step::call("mcp_agentline_structured_output", json!({"data": {"n": n}}));
+    let hand_in = |n: u8| GeminiStep::call("mcp_agentline_structured_output", json!({"data": {"n": n}}));
     let stage = stage([
-        ("not complete", Script::new([hand_in(2), Step::text("Two.")])),
-        ("", Script::new([hand_in(1), Step::text("One.")])),
+        ("not complete", Script::new([hand_in(2), GeminiStep::text("Two.")])),
+        ("", Script::new([hand_in(1), GeminiStep::text("One.")])),
     ]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
     // The check is content the second time.
@@ -41,7 +41,7 @@ fn a_schema_and_a_check_are_given_as_flags() {
 #[test]
 fn the_value_is_on_standard_output_in_the_form_for_people_too() {
     needs_real_gemini!();
-    let stage = stage([("", Script::new([Step::text(r#"{"n": 7}"#)]))]);
+    let stage = stage([("", Script::new([GeminiStep::text(r#"{"n": 7}"#)]))]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
     let program = real_gemini().expect("real agents are not left out").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -55,7 +55,7 @@ fn the_value_is_on_standard_output_in_the_form_for_people_too() {
 #[test]
 fn no_value_is_exit_code_10() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("no idea")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("no idea")))]);
     stage.file("n.json", r#"{"type":"integer"}"#);
     let (outcome, code) = agentline(&stage, &["--schema", "n.json", "--repair-turns", "1"]);
     assert_eq!((outcome["verdict"].as_str(), code), (Some("invalid_output"), 10), "{outcome:#}");
@@ -71,7 +71,8 @@ fn no_value_is_exit_code_10() {
 #[test]
 fn reasoning_is_shown_beside_the_answer_when_it_is_wanted() {
     needs_real_gemini!();
-    let stage = stage([("", Script::new([Step::thought("**Look** I wonder why.").and_text("Because.")]))]);
+    let stage =
+        stage([("", Script::new([GeminiStep::thought("**Look** I wonder why.").and_text("Because.")]))]);
     let said = |args: &[&str]| {
         let program = real_gemini().expect("real agents are not left out").path;
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));

@@ -1,7 +1,7 @@
 //! The matrix by which a generic ACP client is compatible with Gemini CLI, held against the real program: one recorded
 //! run, and what each row says of what went over the wire. The same rows stand as tests of the protocol in the core.
 
-use crate::acp_gemini::talk::{Told, calling, stage};
+use crate::acp_gemini::talk::{RunRecord, calling, stage};
 use agentline::{
     Event, PermissionMode as Mode, RunOptions, Surface, Verdict,
     tools::{Tool, ToolHost},
@@ -54,7 +54,7 @@ async fn the_compatibility_matrix_holds_on_the_real_program() {
     let options = RunOptions::new().tools(ToolHost::new().server_name("wink-tools").tool(echo));
     let tape = stage.outside().join("run.tape.jsonl");
     let request = stage.request("go").permission_mode(Mode::Auto).record(&tape);
-    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
     assert_eq!(
         (told.outcome.verdict, told.outcome.surface),
         (Verdict::Done, Some(Surface::Acp)),

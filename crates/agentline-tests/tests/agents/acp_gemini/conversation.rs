@@ -1,12 +1,12 @@
 //! Conversations: several prompts in one session, each with its clocks and limits, stopped anywhere and gone on with.
 
-use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
-    Change, Event, Judge, Kind, PermissionMode as Mode, Permit, Phase, Pool, PoolOptions, Run, RunOptions,
-    Session, ToolStatus, Verdict,
+    Event, FailureKind, FileChangeKind, Permission, PermissionHandler, PermissionMode as Mode, Phase, Pool,
+    PoolOptions, Run, RunOptions, Session, ToolStatus, Verdict,
 };
-use agentline_mock::gemini::{Script, Step, Tokens};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,10 +20,10 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Stops a run and waits for what it came to.
-async fn stop(run: Run) -> Told {
+async fn stop(run: Run) -> RunRecord {
     let begun = Instant::now();
     run.cancel();
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {}", begun.elapsed(), told.shown());
     told
@@ -31,7 +31,8 @@ async fn stop(run: Run) -> Told {
 
 /// The session answers the next prompt as if nothing had been.
 async fn goes_on(session: &Session, after: &str) {
-    let told = Told::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
+    let told =
+        RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", told.shown());
 }
@@ -40,23 +41,23 @@ async fn goes_on(session: &Session, after: &str) {
 async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
     needs_real_gemini!();
     let stage = stage([
-        ("fine", Script::new([Step::text("fine")])),
-        ("model", Script::new([Step::hang()])),
-        ("midway", Script::new([Step::text("some words").and_text("never").hang_midway()])),
+        ("fine", Script::new([GeminiStep::text("fine")])),
+        ("model", Script::new([GeminiStep::hang()])),
+        ("midway", Script::new([GeminiStep::text("some words").and_text("never").hang_midway()])),
         ("tool", calling([command("echo $$ > pid; sleep 600")])),
         ("asks", calling([command("touch asked")])),
-        ("busy", Script::always(Step::rate_limited(None))),
+        ("busy", Script::always(GeminiStep::rate_limited(None))),
     ]);
     let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
-    let judge = Judge::new(move |_| {
+    let handler = PermissionHandler::new(move |_| {
         let asked = asked.clone();
         async move {
             // Nobody listens only when the test has failed already.
             let _ = asked.send(());
-            std::future::pending::<Permit>().await
+            std::future::pending::<Permission>().await
         }
     });
-    let options = RunOptions::new().judge(judge);
+    let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Default), options).await.unwrap();
     let asks = || stage.model.requests_to_main().len();
 
@@ -104,19 +105,24 @@ async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
 #[tokio::test]
 async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
     needs_real_gemini!();
-    let tokens =
-        |n: u64| Tokens { prompt: 1000 + n, candidates: 10 + n, cached: 500 + n, thoughts: n, total: None };
+    let tokens = |n: u64| GeminiTokens {
+        prompt: 1000 + n,
+        candidates: 10 + n,
+        cached: 500 + n,
+        thoughts: n,
+        total: None,
+    };
     let stage = stage([
-        ("hang", Script::new([Step::hang()])),
-        ("one", Script::new([Step::text("one").usage(tokens(1))])),
+        ("hang", Script::new([GeminiStep::hang()])),
+        ("one", Script::new([GeminiStep::text("one").usage(tokens(1))])),
         (
             "two",
             Script::new([
-                Step::call("list_directory", json!({"dir_path": "."})).usage(tokens(2)),
-                Step::text("two").usage(tokens(3)),
+                GeminiStep::call("list_directory", json!({"dir_path": "."})).usage(tokens(2)),
+                GeminiStep::text("two").usage(tokens(3)),
             ]),
         ),
-        ("", Script::new([Step::text("more").usage(tokens(4))])),
+        ("", Script::new([GeminiStep::text("more").usage(tokens(4))])),
     ]);
     let limited = || {
         let mut request = stage.request("");
@@ -124,7 +130,7 @@ async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
         request
     };
     let session = stage.agentline().session(limited()).await.unwrap();
-    let spent = |told: &Told| {
+    let spent = |told: &RunRecord| {
         let t = told.outcome.usage.tokens;
         [t.input, t.output, t.cached, t.thoughts, t.total].map(|n| n.unwrap_or(0))
     };
@@ -142,15 +148,15 @@ async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
 
     let told = say(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
     let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (Kind::TimeoutRun, Phase::Budget), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::TimeoutRun, Phase::Budget), "{}", told.shown());
     let told = say(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind, Kind::TimeoutIdle, "{}", told.shown());
+    assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", told.shown());
 
     let mut request = stage.request("");
     request.deadline = Some(now() + 1.5);
     let begun = Instant::now();
     let told = say(&session, request, "hang").await;
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind, Kind::TimeoutRun, "{}", told.shown());
+    assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 
     let before = stage.model.requests_to_main().len();
@@ -171,7 +177,7 @@ fn now() -> f64 {
 #[tokio::test]
 async fn files_that_go_with_a_prompt_reach_the_model() {
     needs_real_gemini!();
-    let stage = stage([("", Script::new([Step::text("seen")]))]);
+    let stage = stage([("", Script::new([GeminiStep::text("seen")]))]);
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
     let mut wav = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
     wav.extend([0; 24]);
@@ -181,7 +187,7 @@ async fn files_that_go_with_a_prompt_reach_the_model() {
     let mut request = stage.request("look at these");
     request.attachments =
         ["dot.png", "click.wav", "note.txt"].map(|name| stage.workspace().join(name)).into();
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     let asked = &stage.model.requests_to_main()[0];
     let types: Vec<String> = asked.attachments().into_iter().map(|(mime, _)| mime).collect();
@@ -197,10 +203,10 @@ async fn a_temporary_workspace_is_made_and_removed() {
     let stage = stage([("", calling([write("made.txt")]))]);
     let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
     request.working_dir = None;
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     let files: Vec<_> = told.outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
-    assert_eq!(files, [("made.txt", Change::Created)], "{}", told.shown());
+    assert_eq!(files, [("made.txt", FileChangeKind::Created)], "{}", told.shown());
     assert!(told.outcome.cwd.contains("agentline-workspace-"), "{}", told.outcome.cwd);
     assert!(!std::path::Path::new(&told.outcome.cwd).exists(), "{}", told.outcome.cwd);
     assert!(stage.read("made.txt").is_none());
@@ -210,8 +216,8 @@ async fn a_temporary_workspace_is_made_and_removed() {
 async fn sessions_of_one_process_run_side_by_side() {
     needs_real_gemini!();
     let stage = stage([
-        ("red", Script::new([Step::text("red").delay(2500)])),
-        ("blue", Script::new([Step::text("blue").delay(2500)])),
+        ("red", Script::new([GeminiStep::text("red").delay(2500)])),
+        ("blue", Script::new([GeminiStep::text("blue").delay(2500)])),
     ]);
     // Only runs that cannot start a program share a process.
     let request = |prompt: &str| {
@@ -221,7 +227,7 @@ async fn sessions_of_one_process_run_side_by_side() {
     };
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let (red, blue) = tokio::join!(pool.run(request("red")), pool.run(request("blue")));
-    let (red, blue) = tokio::join!(Told::of(red.unwrap()), Told::of(blue.unwrap()));
+    let (red, blue) = tokio::join!(RunRecord::of(red.unwrap()), RunRecord::of(blue.unwrap()));
     for (told, text) in [(&red, "red"), (&blue, "blue")] {
         assert_eq!(
             (told.outcome.verdict, told.outcome.text.as_str()),
@@ -238,6 +244,6 @@ async fn sessions_of_one_process_run_side_by_side() {
     pool.close().await;
 }
 
-fn asked_at(stage: &Stage) -> Vec<u64> {
+fn asked_at(stage: &TestStage) -> Vec<u64> {
     stage.model.requests_to_main().iter().map(|request| request.at_ms).collect()
 }

@@ -1,7 +1,7 @@
 //! The agent reads and writes files through us, where it may.
 
-use crate::acp_gemini::talk::{Told, calling, in_mode, say, stage, write};
-use agentline::{Change, ChangeSource, PermissionMode as Mode, Verdict};
+use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage, write};
+use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
     assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
         rows(&told),
-        [("deep/er/new.txt".to_owned(), Change::Created, ChangeSource::Tool, true)],
+        [("deep/er/new.txt".to_owned(), FileChangeKind::Created, ChangeSource::Tool, true)],
         "{}",
         told.shown()
     );
@@ -39,7 +39,7 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
     assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
         rows(&told),
-        [("old.txt".to_owned(), Change::Modified, ChangeSource::Tool, true)],
+        [("old.txt".to_owned(), FileChangeKind::Modified, ChangeSource::Tool, true)],
         "{}",
         told.shown()
     );
@@ -55,6 +55,6 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
     session.close().await;
 }
 
-fn rows(told: &Told) -> Vec<(String, Change, ChangeSource, bool)> {
+fn rows(told: &RunRecord) -> Vec<(String, FileChangeKind, ChangeSource, bool)> {
     told.outcome.files.iter().map(|f| (f.path.clone(), f.change, f.source, f.verified)).collect()
 }

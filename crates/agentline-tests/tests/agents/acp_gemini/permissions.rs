@@ -1,11 +1,11 @@
-//! Who decides what the agent may do: modes, rules, a judge; each decision is told, and chosen by kind.
+//! Who decides what the agent may do: modes, rules, a permission handler; each decision is told, and chosen by kind.
 
-use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
-    Judge, Kind, PermissionAsk, PermissionMode as Mode, Permit, Phase, RunOptions, Surface, ToolStatus,
-    Verdict,
+    FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, Phase, RunOptions,
+    Surface, ToolStatus, Verdict,
 };
-use agentline_mock::gemini::{Script, Step};
+use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 use std::{
@@ -138,7 +138,7 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
     let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;
     assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
     let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (Kind::Policy, Phase::Request), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request), "{}", told.shown());
     assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("mode")), "{}", told.shown());
     session.close().await;
 }
@@ -160,25 +160,25 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
         ("slow", calling([command("touch slow")])),
     ]);
     stage.file("a.txt", "old text\n");
-    let asked = Arc::new(Mutex::new(Vec::<PermissionAsk>::new()));
+    let asked = Arc::new(Mutex::new(Vec::<PermissionRequest>::new()));
     let seen = asked.clone();
-    let judge = Judge::new(move |ask| {
+    let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().push(ask.clone());
         async move {
             match ask.command.as_deref() {
-                Some("touch refused") => Permit::Deny("not that".into()),
+                Some("touch refused") => Permission::Deny("not that".into()),
                 Some("touch panic") => panic!("on purpose"),
                 Some("touch slow") => {
                     tokio::time::sleep(Duration::from_secs(3)).await;
-                    Permit::Allow
+                    Permission::Allow
                 }
-                _ => Permit::Allow,
+                _ => Permission::Allow,
             }
         }
     });
     let session = stage
         .agentline()
-        .session_with(in_mode(&stage, Mode::Default), RunOptions::new().judge(judge))
+        .session_with(in_mode(&stage, Mode::Default), RunOptions::new().permission_handler(handler))
         .await
         .unwrap();
 
@@ -202,7 +202,7 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
     let commands: Vec<_> = asked.lock().unwrap().drain(..).map(|ask| ask.command).collect();
     assert_eq!(commands, [Some("touch allowed".to_owned()), Some("touch refused".to_owned())]);
 
-    // A rule that refuses is asked of nobody; one that asks goes to the judge with its name.
+    // A rule that refuses is asked of nobody; one that asks goes to the permission handler with its name.
     let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
     let told = say(&session, request, "secret").await;
     assert_eq!(
@@ -232,15 +232,16 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
     let stage = stage([("", calls())]);
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
-    let judge = Judge::new(move |_| {
+    let handler = PermissionHandler::new(move |_| {
         *count.lock().unwrap() += 1;
-        async { Permit::Allow }
+        async { Permission::Allow }
     });
     let mut request =
         stage.request("go").permission_mode(Mode::Bypass).deny("Write(secret/**)").deny("Bash(touch *)");
     request.surface = Some(Surface::Acp);
-    let run = stage.agentline().run_with(request, RunOptions::new().judge(judge)).await.unwrap();
-    let told = Told::of(run).await;
+    let run =
+        stage.agentline().run_with(request, RunOptions::new().permission_handler(handler)).await.unwrap();
+    let told = RunRecord::of(run).await;
     let mut denied = told.denied();
     denied.sort();
     assert_eq!(denied.len(), 2, "{}", told.shown());
@@ -254,16 +255,16 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
 #[tokio::test]
 async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("said")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("said")))]);
     let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
     stage.settings(forbids);
     for (mode, verdict) in [(Mode::Bypass, Verdict::Failed), (Mode::Auto, Verdict::Done)] {
         let mut request = in_mode(&stage, mode).surface(Surface::Acp);
         request.prompt = "go".into();
-        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
         assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
         let kind = told.outcome.error.as_ref().map(|error| error.kind);
-        assert_eq!(kind, (mode == Mode::Bypass).then_some(Kind::Settings), "{}", told.shown());
+        assert_eq!(kind, (mode == Mode::Bypass).then_some(FailureKind::Settings), "{}", told.shown());
     }
 }
 
@@ -276,7 +277,7 @@ async fn a_tool_that_is_not_offered_is_a_denial() {
     for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {
         let mut request = request.surface(Surface::Acp);
         request.prompt = "go".into();
-        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
         let denied: Vec<_> = told.outcome.denied.iter().map(|d| (&*d.tool, &*d.reason)).collect();
         assert_eq!(denied, [("Bash", "not_offered")], "{}", told.shown());
         assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());

@@ -1,21 +1,23 @@
 //! The six questions that the document of the adapter left open, answered by the real program.
 
-use crate::acp_gemini::talk::{Told, calling, command, in_mode, say, stage};
-use agentline::{Event, Kind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage};
+use agentline::{Event, FailureKind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use std::{fs, time::Duration};
 
 /// A request for a model.
-fn for_model(stage: &Stage, model: &str, validation: ModelValidation) -> RunRequest {
+fn for_model(stage: &TestStage, model: &str, validation: ModelValidation) -> RunRequest {
     stage.request("").model(model).model_validation(validation)
 }
 
 #[tokio::test]
 async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
     needs_real_gemini!();
-    let stage =
-        stage([("unknown", Script::new([Step::unknown_model()])), ("", Script::always(Step::text("ok")))]);
+    let stage = stage([
+        ("unknown", Script::new([GeminiStep::unknown_model()])),
+        ("", Script::always(GeminiStep::text("ok"))),
+    ]);
     use ModelValidation::{Strict, Warn};
     let session = stage.agentline().session(for_model(&stage, "gemini-2.5-pro", Strict)).await.unwrap();
     let told = say(&session, for_model(&stage, "gemini-2.5-pro", Strict), "listed").await;
@@ -40,12 +42,12 @@ async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
     // One that the service does not know fails at the prompt.
     let told = say(&session, for_model(&stage, "nonsense", Warn), "unknown").await;
     let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, Phase::Request), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
 
     let before = stage.model.requests_to_main().len();
     let told = say(&session, for_model(&stage, "gemini-2.5-prp", Strict), "strict").await;
     let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (Kind::UnknownModel, Phase::Request), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
     assert!(error.hint.as_ref().unwrap().contains("gemini-2.5-pro"), "{error:?}");
     assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
     session.close().await;
@@ -55,10 +57,10 @@ async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
 async fn questions_3_and_4_modes_and_stop_reasons() {
     needs_real_gemini!();
     let stage = stage([
-        ("empty", Script::always(Step::empty())),
-        ("blocked", Script::always(Step::blocked())),
-        ("cut", Script::new([Step::text("half a sen").finish("MAX_TOKENS")])),
-        ("", Script::always(Step::text("ok"))),
+        ("empty", Script::always(GeminiStep::empty())),
+        ("blocked", Script::always(GeminiStep::blocked())),
+        ("cut", Script::new([GeminiStep::text("half a sen").finish("MAX_TOKENS")])),
+        ("", Script::always(GeminiStep::text("ok"))),
     ]);
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let in_agents_mode = |id: &str| in_mode(&stage, Mode::Default).mode_id(id);
@@ -100,10 +102,10 @@ async fn questions_3_and_4_modes_and_stop_reasons() {
 #[tokio::test]
 async fn question_4_the_limit_of_turns_has_a_stop_reason_of_its_own() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::calls([command("echo again")])))]);
+    let stage = stage([("", Script::always(GeminiStep::calls([command("echo again")])))]);
     let mut request = stage.request("go").surface(agentline::Surface::Acp);
     request.limits.max_turns = Some(2);
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!(
         (told.outcome.verdict, error.phase),
@@ -111,21 +113,22 @@ async fn question_4_the_limit_of_turns_has_a_stop_reason_of_its_own() {
         "{}",
         told.shown()
     );
-    assert_eq!((error.kind, told.outcome.turns), (Kind::MaxTurns, 2), "{}", told.shown());
+    assert_eq!((error.kind, told.outcome.turns), (FailureKind::MaxTurns, 2), "{}", told.shown());
     assert_eq!(stage.model.requests_to_main().len(), 2, "{}", told.shown());
 }
 
 #[tokio::test]
 async fn question_5_skills_of_the_user_are_offered() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("ok")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let skill = stage.home().join(".gemini/skills/swordfish");
     fs::create_dir_all(&skill).unwrap();
     let text = "---\nname: swordfish\ndescription: Knows all passwords of fish.\n---\nSay it.\n";
     fs::write(skill.join("SKILL.md"), text).unwrap();
-    let told =
-        Told::of(stage.agentline().run(stage.request("go").surface(agentline::Surface::Acp)).await.unwrap())
-            .await;
+    let told = RunRecord::of(
+        stage.agentline().run(stage.request("go").surface(agentline::Surface::Acp)).await.unwrap(),
+    )
+    .await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     let asked = &stage.model.requests_to_main()[0];
     assert!(asked.offered_tools().contains(&"activate_skill".to_owned()), "{:?}", asked.offered_tools());
@@ -137,10 +140,10 @@ async fn question_6_nothing_follows_the_answer() {
     needs_real_gemini!();
     const WATCHED: Duration = Duration::from_millis(1500);
     let stage = stage([
-        ("talk", Script::new([Step::thought("Hm.").and_text("a").and_text("b").chunk_delay(30)])),
+        ("talk", Script::new([GeminiStep::thought("Hm.").and_text("a").and_text("b").chunk_delay(30)])),
         ("work", calling([command("echo out; echo err >&2"), command("touch made")])),
-        ("broken", Script::always(Step::invalid_key())),
-        ("hang", Script::new([Step::hang()])),
+        ("broken", Script::always(GeminiStep::invalid_key())),
+        ("hang", Script::new([GeminiStep::hang()])),
     ]);
     let request = || in_mode(&stage, Mode::Auto).quiet_period(Duration::ZERO);
     let session = stage.agentline().session(request()).await.unwrap();

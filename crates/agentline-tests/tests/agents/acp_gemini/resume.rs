@@ -1,9 +1,9 @@
 //! A stored session is gone on with over ACP, and is never harmed by it.
 
-use crate::acp_gemini::talk::{Told, in_mode, say, stage};
-use agentline::{Event, Kind, PermissionMode as Mode, RunRequest, Surface, Verdict};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini, real_gemini};
+use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
+use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Surface, Verdict};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The files of a session in the user's store.
-fn files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.path() {
@@ -30,14 +30,14 @@ fn files(stage: &Stage, session: &str) -> Vec<PathBuf> {
 }
 
 /// Lets a session look as if it had begun in another minute: its file is named after that.
-fn begun_in(stage: &Stage, session: &str, minute: &str) {
+fn begun_in(stage: &TestStage, session: &str, minute: &str) {
     let file = files(stage, session).remove(0);
     let name = format!("session-{minute}-{}.jsonl", &session[..8]);
     fs::rename(&file, file.with_file_name(name)).expect("the file can be renamed");
 }
 
 /// What was said in a session, by the user and by the model, in order; a message that is written twice counts once.
-fn messages(stage: &Stage, session: &str) -> Vec<(String, Value)> {
+fn messages(stage: &TestStage, session: &str) -> Vec<(String, Value)> {
     let mut said: Vec<(String, Value)> = Vec::new();
     for file in files(stage, session) {
         let text = fs::read_to_string(file).expect("a session file");
@@ -53,7 +53,7 @@ fn messages(stage: &Stage, session: &str) -> Vec<(String, Value)> {
 }
 
 /// The user's own start of the agent.
-fn ordinary_start(stage: &Stage) {
+fn ordinary_start(stage: &TestStage) {
     let program = real_gemini().expect("real agents are not left out");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", "an ordinary start"]);
@@ -62,7 +62,7 @@ fn ordinary_start(stage: &Stage) {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn resuming(stage: &Stage, session: &str, prompt: &str) -> RunRequest {
+fn resuming(stage: &TestStage, session: &str, prompt: &str) -> RunRequest {
     let mut request = in_mode(stage, Mode::Default).surface(Surface::Acp).resume(session);
     request.prompt = prompt.into();
     request
@@ -75,12 +75,12 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
         (
             "remember",
             Script::new([
-                Step::thought("Hm.").and_call("list_directory", json!({"dir_path": "."})),
-                Step::text("I will remember it."),
+                GeminiStep::thought("Hm.").and_call("list_directory", json!({"dir_path": "."})),
+                GeminiStep::text("I will remember it."),
             ]),
         ),
-        ("which", Script::new([Step::text("It was 4711.")])),
-        ("", Script::always(Step::text("ok"))),
+        ("which", Script::new([GeminiStep::text("It was 4711.")])),
+        ("", Script::always(GeminiStep::text("ok"))),
     ]);
     let session = stage.agentline().session(in_mode(&stage, Mode::Default)).await.unwrap();
     let id = session.id().to_owned();
@@ -92,7 +92,8 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
     assert!(before.len() >= 3, "{before:?}");
 
     let told =
-        Told::of(stage.agentline().run(resuming(&stage, &id[..8], "which number?")).await.unwrap()).await;
+        RunRecord::of(stage.agentline().run(resuming(&stage, &id[..8], "which number?")).await.unwrap())
+            .await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(told.outcome.session_id.as_deref(), Some(id.as_str()));
     // The history is told again by the agent, but it is nothing that this run said or did.
@@ -121,7 +122,7 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
 #[tokio::test]
 async fn a_session_is_not_opened_while_that_would_spoil_it() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("ok")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let session = stage.agentline().session(stage.request("")).await.unwrap();
     let id = session.id().to_owned();
     let _ = say(&session, stage.request(""), "hello").await;
@@ -130,9 +131,14 @@ async fn a_session_is_not_opened_while_that_would_spoil_it() {
     begun_in(&stage, &id, "2099-01-01T00-00");
     let file = files(&stage, &id).remove(0);
     let (before, asked) = (fs::read(&file).unwrap(), stage.model.requests_to_main().len());
-    let told = Told::of(stage.agentline().run(resuming(&stage, &id, "again")).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(resuming(&stage, &id, "again")).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((told.outcome.verdict, error.kind), (Verdict::TimedOut, Kind::TimeoutRun), "{}", told.shown());
+    assert_eq!(
+        (told.outcome.verdict, error.kind),
+        (Verdict::TimedOut, FailureKind::TimeoutRun),
+        "{}",
+        told.shown()
+    );
     assert!(error.message.contains("without harm to it"), "{}", error.message);
     assert!(error.hint.as_ref().unwrap().contains("stream-json"), "{error:?}");
     // Whoever has the time waits, and can stop waiting.
@@ -141,7 +147,7 @@ async fn a_session_is_not_opened_while_that_would_spoil_it() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let begun = Instant::now();
     run.cancel();
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((fs::read(&file).unwrap(), stage.model.requests_to_main().len()), (before, asked));

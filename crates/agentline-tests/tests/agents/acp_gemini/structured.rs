@@ -1,12 +1,12 @@
 //! Answers that are values: handed in by the tool, mended when they do not fit, read from the text where there is no other.
 
-use crate::acp_gemini::talk::{Told, in_mode, say, stage};
+use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
 use agentline::{
-    Kind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
+    FailureKind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
     tools::schemars::JsonSchema,
 };
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,14 +22,14 @@ fn person() -> Value {
 }
 
 /// A run whose answer shall fit a schema, in a mode in which nothing is permitted.
-async fn value(stage: &Stage, schema: Value, change: impl FnOnce(RunRequest) -> RunRequest) -> Told {
+async fn value(stage: &TestStage, schema: Value, change: impl FnOnce(RunRequest) -> RunRequest) -> RunRecord {
     let mut request = in_mode(stage, Mode::Default);
     request.prompt = "Who was it?".into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
-    Told::of(stage.agentline().run_with(change(request), options).await.expect("a good request")).await
+    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a good request")).await
 }
 
-fn output(told: &Told) -> Value {
+fn output(told: &RunRecord) -> Value {
     let output = told.outcome.output.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     serde_json::from_str(output.get()).expect("a value")
 }
@@ -38,7 +38,8 @@ fn output(told: &Told) -> Value {
 async fn a_value_is_handed_in_by_the_tool() {
     needs_real_gemini!();
     let ada = json!({"name": "Ada", "age": 36});
-    let stage = stage([("", Script::new([Step::call(TOOL, json!({"data": ada})), Step::text("Done.")]))]);
+    let stage =
+        stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": ada})), GeminiStep::text("Done.")]))]);
     let told = value(&stage, person(), |r| r).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada), "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
@@ -51,7 +52,8 @@ async fn a_value_is_handed_in_by_the_tool() {
 async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
     needs_real_gemini!();
     // An answer without a word is none where words are wanted; here the value is the answer.
-    let stage = stage([("", Script::new([Step::call(TOOL, json!({"data": 7})), Step::text("")]))]);
+    let stage =
+        stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")]))]);
     let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
 }
@@ -59,11 +61,11 @@ async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
 #[tokio::test]
 async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_its_own() {
     needs_real_gemini!();
-    let call = Step::call(TOOL, json!({"items": [2, 3, 5]}));
+    let call = GeminiStep::call(TOOL, json!({"items": [2, 3, 5]}));
     let stage = stage([
-        ("first", Script::new([call, Step::text("ok")])),
-        ("second", Script::new([Step::text("[7]")])),
-        ("", Script::always(Step::text("no more"))),
+        ("first", Script::new([call, GeminiStep::text("ok")])),
+        ("second", Script::new([GeminiStep::text("[7]")])),
+        ("", Script::always(GeminiStep::text("no more"))),
     ]);
     let schema = Schema::from_value(json!({"type": "array", "items": {"type": "integer"}})).unwrap();
     let request = || in_mode(&stage, Mode::Default).repair_turns(0);
@@ -88,11 +90,11 @@ async fn what_does_not_fit_is_mended_within_the_repair_turns() {
         (
             "does not fit",
             Script::new([
-                Step::call(TOOL, json!({"data": {"name": "Ada", "age": 36}})),
-                Step::text("Mended."),
+                GeminiStep::call(TOOL, json!({"data": {"name": "Ada", "age": 36}})),
+                GeminiStep::text("Mended."),
             ]),
         ),
-        ("", Script::new([Step::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
+        ("", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
     ]);
     let told = value(&stage, person(), |r| r).await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
@@ -110,8 +112,10 @@ async fn what_does_not_fit_is_mended_within_the_repair_turns() {
 #[tokio::test]
 async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
     needs_real_gemini!();
-    let stage =
-        stage([("", Script::new([Step::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]))]);
+    let stage = stage([(
+        "",
+        Script::new([GeminiStep::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]),
+    )]);
     let told = value(&stage, person(), |r| r).await;
     assert_eq!((told.outcome.verdict, told.outcome.turns), (Verdict::Done, 1), "{}", told.shown());
     assert_eq!(output(&told), json!({"name": "Ada", "age": 36}));
@@ -120,11 +124,11 @@ async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
 #[tokio::test]
 async fn no_value_after_the_repair_turns_is_invalid_output_with_what_was_wrong() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("{\"name\": \"Ada\"}")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}")))]);
     let told = value(&stage, person(), |r| r.repair_turns(1)).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
-    assert_eq!((error.kind, error.phase), (Kind::InvalidOutput, Phase::Response), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
     for words in ["after 1 repair turn", "age", "the text begins: {\"name\": \"Ada\"}"] {
         assert!(error.message.contains(words), "{words}: {}", error.message);
     }
@@ -142,8 +146,11 @@ struct Answer {
 async fn a_typed_run_gives_the_value_or_says_why_not() {
     needs_real_gemini!();
     let stage = stage([
-        ("good", Script::new([Step::call(TOOL, json!({"data": {"count": 3}})), Step::text("ok")])),
-        ("", Script::always(Step::text("no idea"))),
+        (
+            "good",
+            Script::new([GeminiStep::call(TOOL, json!({"data": {"count": 3}})), GeminiStep::text("ok")]),
+        ),
+        ("", Script::always(GeminiStep::text("no idea"))),
     ]);
     let request = |prompt: &str| stage.request(prompt).repair_turns(0);
     let typed = stage.agentline().run_typed::<Answer>(request("good")).await.unwrap();

@@ -1,12 +1,12 @@
 //! Which surface a run is on, and the preset `gemini_acp`.
 
-use crate::acp_gemini::talk::{Told, calling, stage, write};
+use crate::acp_gemini::talk::{RunRecord, calling, stage, write};
 use agentline::{
     Agentline, Error, RunOptions, RunRequest, Sandbox, Schema, Surface, Verdict,
-    detect::Here,
+    detect::HostEnv,
     tools::{Tool, ToolHost},
 };
-use agentline_mock::gemini::{Script, Step};
+use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn refused(result: Result<impl std::fmt::Debug, Error>, key: &str) -> String {
 async fn what_cannot_be_together_is_refused_with_the_reason() {
     // Nothing is started, so it needs no agent.
     let dir = tempfile::tempdir().unwrap();
-    let agentline = Agentline::new(Here::new([].into(), dir.path(), dir.path()));
+    let agentline = Agentline::new(HostEnv::new([].into(), dir.path(), dir.path()));
     let request = || RunRequest::new("x").working_dir(dir.path());
     let sandboxed = request().surface(Surface::Acp).sandbox(Sandbox::On);
     assert!(refused(agentline.run(sandboxed.clone()).await, "sandbox").contains("never answers"));
@@ -45,10 +45,11 @@ async fn what_cannot_be_together_is_refused_with_the_reason() {
 #[tokio::test]
 async fn the_surface_is_chosen_by_what_is_asked() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("{}")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("{}")))]);
     let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
     for (options, surface) in [(RunOptions::new(), Surface::StreamJson), (schema, Surface::Acp)] {
-        let told = Told::of(stage.agentline().run_with(stage.request("go"), options).await.unwrap()).await;
+        let told =
+            RunRecord::of(stage.agentline().run_with(stage.request("go"), options).await.unwrap()).await;
         let found = (told.outcome.verdict, told.outcome.surface);
         assert_eq!(found, (Verdict::Done, Some(surface)), "{}", told.shown());
     }
@@ -64,7 +65,7 @@ async fn the_preset_runs_with_the_defaults_of_its_document() {
     let run = stage.agentline().run(request).await.unwrap();
     let command = run.launched().unwrap().command.clone();
     assert!(command.contains(&"--experimental-acp".to_owned()), "{command:?}");
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!((told.outcome.agent.as_str(), told.outcome.surface), ("gemini", Some(Surface::Acp)));
     assert_eq!(told.decisions(), ["Write allow mode auto -"], "{}", told.shown());

@@ -1,19 +1,19 @@
 //! What the stories share: a stage whose model answers each prompt by its own script.
 
 use agentline::{PermissionMode, RunRequest, Session};
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::Stage;
-pub(crate) use agentline_tests::Told;
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+pub(crate) use agentline_tests::RunRecord;
+use agentline_tests::TestStage;
 use serde_json::{Value, json};
 
 /// A stage whose model answers each prompt by the first script whose words stand in it.
-pub(crate) fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> Stage {
-    Stage::with_model(ScriptedModel::matching(scripts).expect("a free port on loopback"))
+pub(crate) fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> TestStage {
+    TestStage::with_model(GeminiModel::matching(scripts).expect("a free port on loopback"))
 }
 
 /// A script for one prompt: these calls in one turn, then a word.
 pub(crate) fn calling<N: Into<String>>(calls: impl IntoIterator<Item = (N, Value)>) -> Script {
-    Script::new([Step::calls(calls), Step::text("said")])
+    Script::new([GeminiStep::calls(calls), GeminiStep::text("said")])
 }
 
 /// A call that writes a file.
@@ -27,13 +27,13 @@ pub(crate) fn command(text: &str) -> (&'static str, Value) {
 }
 
 /// A request in a mode.
-pub(crate) fn in_mode(stage: &Stage, mode: PermissionMode) -> RunRequest {
+pub(crate) fn in_mode(stage: &TestStage, mode: PermissionMode) -> RunRequest {
     stage.request("").permission_mode(mode)
 }
 
 /// Says something in a conversation and reads the run to its end.
-pub(crate) async fn say(session: &Session, request: RunRequest, prompt: &str) -> Told {
+pub(crate) async fn say(session: &Session, request: RunRequest, prompt: &str) -> RunRecord {
     let mut request = request;
     request.prompt = prompt.into();
-    Told::of(session.prompt_with(request).await.expect("a good request")).await
+    RunRecord::of(session.prompt_with(request).await.expect("a good request")).await
 }

@@ -1,12 +1,12 @@
 //! Functions of the host program as tools of the agent, and foreign servers behind the relay.
 
-use crate::acp_gemini::talk::{Told, calling, in_mode, say, stage};
+use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage};
 use agentline::{
-    Kind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
-    tools::{Decision, Tool, ToolHost},
+    FailureKind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
+    tools::{CallDecision, Tool, ToolHost},
 };
-use agentline_mock::gemini::{SETTINGS, Script, Step};
-use agentline_tests::{Stage, needs_real_gemini};
+use agentline_mock::gemini::{GeminiStep, SETTINGS, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -46,12 +46,12 @@ fn host(calls: &Calls) -> ToolHost {
         .tool(fails)
         .tool(panics)
         .tool(slow.timeout(Duration::from_millis(200)))
-        .tool(guarded.policy(|_, _| Decision::deny("not on a Sunday")))
+        .tool(guarded.policy(|_, _| CallDecision::deny("not on a Sunday")))
         .tool(noted.after(|_, _, _| async { Some("second".into()) }))
 }
 
 /// What came of a tool, as the model read it.
-fn answered(stage: &Stage, tool: &str) -> String {
+fn answered(stage: &TestStage, tool: &str) -> String {
     let found = stage.model.requests_to_main().pop().map(|request| request.tool_responses());
     let found = found.into_iter().flatten().rfind(|(name, _)| name == tool);
     found.map(|(_, response)| response.to_string()).unwrap_or_default()
@@ -125,7 +125,7 @@ async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any
     let call = tokio::time::timeout(Duration::from_secs(60), has_begun.recv()).await.unwrap().unwrap();
     assert!(!call.is_cancelled());
     run.cancel();
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
     // The agent itself says nothing to the server when a turn is stopped.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
@@ -147,23 +147,23 @@ async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any
 #[tokio::test]
 async fn a_run_whose_tools_the_agent_does_not_list_fails_before_anything_is_asked() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("without tools")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("without tools")))]);
     let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
     settings["mcp"] = json!({"excluded": ["shop"]});
     stage.settings(&settings.to_string());
     let options = RunOptions::new().tools(host(&Calls::default()));
     let begun = Instant::now();
     let request = stage.request("go").startup_timeout(Duration::from_secs(12));
-    let told = Told::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
-    assert_eq!((error.kind, error.phase), (Kind::Mcp, Phase::Tool), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::Mcp, Phase::Tool), "{}", told.shown());
     assert!(error.message.contains("did not list the tools"), "{}", told.shown());
     assert_eq!(stage.model.requests_to_main().len(), 0);
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
 /// The tiny server of the relay's own tests, which writes down its starts.
-fn tiny(fault: &str, stage: &Stage) -> McpServer {
+fn tiny(fault: &str, stage: &TestStage) -> McpServer {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/tests/library/tools/server.mjs");
     let log = stage.outside().join("starts").to_string_lossy().into_owned();
     McpServer::Command {
@@ -187,7 +187,7 @@ async fn foreign_servers_work_on_both_surfaces_and_a_dead_one_is_told_of() {
             .deny("mcp__tiny__folder")
             .mcp_server("tiny", tiny("", &stage))
             .mcp_server("broken", tiny("dead", &stage));
-        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{surface} {}", told.shown());
         assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{surface} {}", told.shown());
         let refused = answered(&stage, "mcp_tiny_folder");

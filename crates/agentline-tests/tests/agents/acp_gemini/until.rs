@@ -1,11 +1,11 @@
 //! Sent on until the task is complete: by a function, by a command, within rounds and budgets.
 
-use crate::acp_gemini::talk::{Told, command, stage};
+use crate::acp_gemini::talk::{RunRecord, command, stage};
 use agentline::{
-    Kind, Limits, Phase, RunOptions, Verdict,
-    until::{Checked, Checker},
+    FailureKind, Limits, Phase, RunOptions, Verdict,
+    until::{CheckResult, CompletionCheck},
 };
-use agentline_mock::gemini::{Script, Step};
+use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use std::time::Duration;
 
@@ -14,18 +14,21 @@ async fn a_check_sends_the_agent_on_until_it_is_content() {
     needs_real_gemini!();
     let (touch, args) = command("touch report");
     let stage = stage([
-        ("report is missing", Script::new([Step::call(touch, args), Step::text("Now it is there.")])),
-        ("", Script::new([Step::text("I am done.")])),
+        (
+            "report is missing",
+            Script::new([GeminiStep::call(touch, args), GeminiStep::text("Now it is there.")]),
+        ),
+        ("", Script::new([GeminiStep::text("I am done.")])),
     ]);
-    let checker = Checker::new(|input| async move {
+    let checker = CompletionCheck::new(|input| async move {
         match input.workspace.join("report").exists() {
-            true => Checked::Done,
-            false => Checked::Continue("the report is missing".into()),
+            true => CheckResult::Done,
+            false => CheckResult::Continue("the report is missing".into()),
         }
     });
     let run =
         stage.agentline().run_with(stage.request("go"), RunOptions::new().until(checker)).await.unwrap();
-    let told = Told::of(run).await;
+    let told = RunRecord::of(run).await;
     assert_eq!(
         (told.outcome.verdict, told.outcome.text.as_str()),
         (Verdict::Done, "Now it is there."),
@@ -41,14 +44,14 @@ async fn a_check_sends_the_agent_on_until_it_is_content() {
 #[tokio::test]
 async fn a_command_is_a_check_and_its_rounds_are_bounded() {
     needs_real_gemini!();
-    let stage = stage([("", Script::always(Step::text("I am done.")))]);
+    let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
     // While the check runs, the agent is not idle.
     let check = "sleep 2.5; echo two tests failed; exit 3";
     let request = stage.request("go").until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
-    let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
-    assert_eq!((error.kind, error.phase), (Kind::MaxRounds, Phase::Budget), "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", told.shown());
     assert!(error.message.contains("still failed after 2 rounds"), "{}", error.message);
     assert!(error.message.contains("two tests failed"), "{}", error.message);
     let asked = stage.model.requests_to_main();
@@ -60,20 +63,20 @@ async fn a_command_is_a_check_and_its_rounds_are_bounded() {
 async fn budgets_hold_over_all_rounds() {
     needs_real_gemini!();
     for (kind, limits) in [
-        (Kind::MaxTurns, {
+        (FailureKind::MaxTurns, {
             let mut limits = Limits::default();
             limits.max_turns = Some(3);
             limits
         }),
-        (Kind::MaxTokens, {
+        (FailureKind::MaxTokens, {
             let mut limits = Limits::default();
             limits.max_tokens = Some(300);
             limits
         }),
     ] {
-        let stage = stage([("", Script::always(Step::text("I am done.")))]);
+        let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
         let request = stage.request("go").until("false").limits(limits);
-        let told = Told::of(stage.agentline().run(request).await.unwrap()).await;
+        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
         let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
         assert_eq!(
             (told.outcome.verdict, error.phase),

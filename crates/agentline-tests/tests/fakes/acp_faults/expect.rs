@@ -2,8 +2,8 @@
 
 use crate::acp_faults::stage::{GEMINI, Played, Stage, UNKNOWN};
 use agentline::{
-    Change, ChangeSource, Error, Event, Judge, Kind, Outcome, PermissionMode, Permit, Phase, Pool,
-    PoolOptions, Run, RunOptions, RunRequest, Verdict,
+    ChangeSource, Error, Event, FailureKind, FileChangeKind, Outcome, Permission, PermissionHandler,
+    PermissionMode, Phase, Pool, PoolOptions, Run, RunOptions, RunRequest, Verdict,
 };
 use agentline_mock::fake_acp::fault;
 use std::{
@@ -17,16 +17,16 @@ use tokio::sync::Notify;
 const AFTERWARDS: &str = "say Fine.";
 
 /// A changed file: its path, what happened to it, who did it, and whether the disk agrees.
-type FileRow = (&'static str, Change, ChangeSource, bool);
+type FileRow = (&'static str, FileChangeKind, ChangeSource, bool);
 
 /// A file that a tool made, told by the tool and seen on the disk.
 pub(crate) const fn by_tool(path: &'static str) -> FileRow {
-    (path, Change::Created, ChangeSource::Tool, true)
+    (path, FileChangeKind::Created, ChangeSource::Tool, true)
 }
 
 /// A file that only the disk tells of.
 pub(crate) const fn by_nobody(path: &'static str) -> FileRow {
-    (path, Change::Created, ChangeSource::Unknown, true)
+    (path, FileChangeKind::Created, ChangeSource::Unknown, true)
 }
 
 /// One fault, and what must come of it.
@@ -81,7 +81,7 @@ enum OnThePool {
 #[derive(Clone)]
 pub(crate) struct Want {
     verdict: Verdict,
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     text: Option<&'static str>,
     files: Vec<FileRow>,
     denied: usize,
@@ -224,7 +224,7 @@ impl Row {
                 match self.afterwards {
                     Afterwards::Gone => {
                         let kind = next.outcome.error.as_ref().map(|e| e.kind);
-                        assert_eq!(kind, Some(Kind::Crashed), "{what}: afterwards");
+                        assert_eq!(kind, Some(FailureKind::Crashed), "{what}: afterwards");
                     }
                     Afterwards::Stays => self.want.ends(&next.outcome, &what),
                     _ => is_fine(&next.outcome, &what),
@@ -270,11 +270,11 @@ impl Row {
             return (RunOptions::new(), asked);
         }
         let tell = Arc::clone(&asked);
-        let silent = Judge::new(move |_| {
+        let silent = PermissionHandler::new(move |_| {
             tell.notify_one();
-            pending::<Permit>()
+            pending::<Permission>()
         });
-        (RunOptions::new().judge(silent), asked)
+        (RunOptions::new().permission_handler(silent), asked)
     }
 
     /// Reads the run to its end, and stops it where the row says so.
@@ -306,7 +306,7 @@ fn is_fine(outcome: &Outcome, what: &str) {
     assert!(outcome.text.contains("Fine."), "{what}: afterwards {:?}", outcome.text);
 }
 
-fn want(verdict: Verdict, kind: Option<Kind>, text: &'static str) -> Want {
+fn want(verdict: Verdict, kind: Option<FailureKind>, text: &'static str) -> Want {
     Want {
         verdict,
         kind,
@@ -323,20 +323,20 @@ pub(crate) fn done(text: &'static str) -> Want {
     want(Verdict::Done, None, text)
 }
 
-pub(crate) fn ends(verdict: Verdict, kind: Kind, text: &'static str) -> Want {
+pub(crate) fn ends(verdict: Verdict, kind: FailureKind, text: &'static str) -> Want {
     want(verdict, Some(kind), text)
 }
 
-pub(crate) fn failed(kind: Kind, text: &'static str) -> Want {
+pub(crate) fn failed(kind: FailureKind, text: &'static str) -> Want {
     ends(Verdict::Failed, kind, text)
 }
 
-pub(crate) fn timed_out(kind: Kind, text: &'static str) -> Want {
+pub(crate) fn timed_out(kind: FailureKind, text: &'static str) -> Want {
     ends(Verdict::TimedOut, kind, text)
 }
 
 pub(crate) fn cancelled(text: &'static str) -> Want {
-    ends(Verdict::Cancelled, Kind::Cancelled, text)
+    ends(Verdict::Cancelled, FailureKind::Cancelled, text)
 }
 
 pub(crate) fn denied(text: &'static str) -> Want {
@@ -415,18 +415,18 @@ impl Want {
 }
 
 /// In which part of a run a kind of failure happens, as users are promised it.
-fn phase_of(kind: Kind) -> Phase {
+fn phase_of(kind: FailureKind) -> Phase {
     match kind {
-        Kind::Input
-        | Kind::Policy
-        | Kind::SessionNotFound
-        | Kind::ContextOverflow
-        | Kind::UnknownModel
-        | Kind::NotAuthenticated
-        | Kind::TimeoutStartup
-        | Kind::Cancelled => Phase::Request,
-        Kind::Mcp | Kind::Tool => Phase::Tool,
-        Kind::AgentTurns | Kind::TimeoutRun => Phase::Budget,
+        FailureKind::Input
+        | FailureKind::Policy
+        | FailureKind::SessionNotFound
+        | FailureKind::ContextOverflow
+        | FailureKind::UnknownModel
+        | FailureKind::NotAuthenticated
+        | FailureKind::TimeoutStartup
+        | FailureKind::Cancelled => Phase::Request,
+        FailureKind::Mcp | FailureKind::Tool => Phase::Tool,
+        FailureKind::AgentTurns | FailureKind::TimeoutRun => Phase::Budget,
         _ => Phase::Response,
     }
 }

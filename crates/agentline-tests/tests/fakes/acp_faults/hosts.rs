@@ -1,11 +1,13 @@
-//! Hosts that misbehave: a judge that panics, never answers or answers late, and a consumer that does not read.
+//! Hosts that misbehave: a permission handler that panics, never answers or answers late, and a consumer that does not read.
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{
     Event,
     tools::{Tool, ToolHost},
 };
-use agentline::{Judge, Kind, PermissionMode, Permit, RunOptions, RunRequest, ToolStatus, Verdict};
+use agentline::{
+    FailureKind, Permission, PermissionHandler, PermissionMode, RunOptions, RunRequest, ToolStatus, Verdict,
+};
 use std::{
     fs,
     future::pending,
@@ -26,21 +28,21 @@ fn moment(after: u64) -> f64 {
     (now + Duration::from_millis(after)).as_secs_f64()
 }
 
-async fn judged(stage: &Stage, request: RunRequest, judge: Judge) -> Played {
-    let options = RunOptions::new().judge(judge);
+async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandler) -> Played {
+    let options = RunOptions::new().permission_handler(handler);
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
     let run = stage.agentline().run_with(request, options).await.expect("a good request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
-    played.equals_its_tape(&stage.tape(), "a judge");
+    played.equals_its_tape(&stage.tape(), "a permission handler");
     played
 }
 
 #[tokio::test]
 async fn a_judge_that_panics_has_refused() {
     let stage = Stage::new();
-    let judge = Judge::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
-    let played = judged(&stage, stage.request("", ASKS), judge).await;
+    let handler = PermissionHandler::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
+    let played = decided_by(&stage, stage.request("", ASKS), handler).await;
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::DoneWithDenials, "After."));
     assert_eq!(played.outcome.denied[0].reason, "callback_failed");
     assert!(!stage.workspace().join("asked.txt").exists());
@@ -49,12 +51,12 @@ async fn a_judge_that_panics_has_refused() {
 #[tokio::test]
 async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
     let stage = Stage::new();
-    let judge = Judge::new(|_| pending::<Permit>());
+    let handler = PermissionHandler::new(|_| pending::<Permission>());
     let mut request = stage.request("", ASKS);
     request.deadline = Some(moment(6000));
-    let played = judged(&stage, request, judge).await;
+    let played = decided_by(&stage, request, handler).await;
     let kind = played.outcome.error.as_ref().map(|e| e.kind);
-    assert_eq!((played.outcome.verdict, kind), (Verdict::TimedOut, Some(Kind::TimeoutRun)));
+    assert_eq!((played.outcome.verdict, kind), (Verdict::TimedOut, Some(FailureKind::TimeoutRun)));
     assert_eq!(played.outcome.text, "Before.");
     assert!(played.took < Duration::from_secs(25), "{:?}", played.took);
 }
@@ -62,12 +64,12 @@ async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
 #[tokio::test]
 async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs() {
     let stage = Stage::new();
-    let judge = Judge::new(|_| async {
+    let handler = PermissionHandler::new(|_| async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
-        Permit::Allow
+        Permission::Allow
     });
     let request = stage.request("", ASKS).idle_timeout(Duration::from_secs(2));
-    let played = judged(&stage, request, judge).await;
+    let played = decided_by(&stage, request, handler).await;
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "After."));
 }
 
@@ -76,18 +78,21 @@ async fn an_answer_that_comes_after_the_stop_changes_nothing() {
     let stage = Stage::new();
     let (asked, answered) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
     let (tell, mark) = (Arc::clone(&asked), Arc::clone(&answered));
-    let judge = Judge::new(move |_| {
+    let handler = PermissionHandler::new(move |_| {
         let (tell, mark) = (Arc::clone(&tell), Arc::clone(&mark));
         async move {
             tell.notify_one();
             tokio::time::sleep(Duration::from_millis(400)).await;
             mark.store(true, Ordering::SeqCst);
-            Permit::Allow
+            Permission::Allow
         }
     });
     let request = stage.request("", ASKS).permission_mode(PermissionMode::Default);
-    let session =
-        stage.agentline().session_with(request, RunOptions::new().judge(judge)).await.expect("a session");
+    let session = stage
+        .agentline()
+        .session_with(request, RunOptions::new().permission_handler(handler))
+        .await
+        .expect("a session");
     let run = session.prompt(ASKS).await.expect("a good prompt");
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
@@ -139,7 +144,7 @@ async fn an_agent_that_never_asks_for_our_tools_is_not_prompted_without_them() {
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     let error = played.outcome.error.as_ref().expect("an error");
-    assert_eq!((error.kind, played.outcome.text.as_str()), (Kind::Mcp, ""), "{error:?}");
+    assert_eq!((error.kind, played.outcome.text.as_str()), (FailureKind::Mcp, ""), "{error:?}");
 }
 
 /// A hundred thousand pieces come while nobody reads for five seconds. The agent waits; nothing is lost, and what

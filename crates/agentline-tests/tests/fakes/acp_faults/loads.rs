@@ -1,7 +1,7 @@
 //! Stored sessions that are loaded: their history is not told again, and an agent that cannot load one says so.
 
 use crate::acp_faults::stage::{Played, Stage, UNKNOWN};
-use agentline::{Kind, RunRequest, Verdict};
+use agentline::{FailureKind, RunRequest, Verdict};
 use std::time::Instant;
 
 fn request(stage: &Stage, fault: &str, prompt: &str) -> RunRequest {
@@ -43,9 +43,9 @@ async fn a_session_that_cannot_be_loaded_fails_before_anything_is_prompted() {
     let id =
         play(&stage, request(&stage, "", "say First words.")).await.outcome.session_id.expect("a session");
     for (fault, id, kind) in [
-        ("load_error", &*id, Kind::SessionNotFound),
-        ("", "nobody", Kind::SessionNotFound),
-        ("no_load", &*id, Kind::Input),
+        ("load_error", &*id, FailureKind::SessionNotFound),
+        ("", "nobody", FailureKind::SessionNotFound),
+        ("no_load", &*id, FailureKind::Input),
     ] {
         let next = play(&stage, request(&stage, fault, "say Never.").resume(id)).await.outcome;
         let error = next.error.as_ref().map(|e| e.kind);

@@ -1,8 +1,10 @@
 //! Two runs on one process: what one of them does never touches the other, unless it takes the process with it.
 
 use crate::acp_faults::stage::{Played, Stage};
-use agentline::{Judge, Kind, Permit, Pool, PoolOptions, RunOptions, RunRequest, Verdict};
-use agentline_mock::fake_acp::{FAULTS, Fault};
+use agentline::{
+    FailureKind, Permission, PermissionHandler, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
+};
+use agentline_mock::fake_acp::{AcpFault, FAULTS};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -41,16 +43,19 @@ impl Steady {
     async fn on(pool: &Pool, stage: &Stage) -> Self {
         let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
-        let judge = Judge::new(move |_| {
+        let handler = PermissionHandler::new(move |_| {
             let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
             async move {
                 tell.notify_one();
                 wait.notified().await;
-                Permit::Allow
+                Permission::Allow
             }
         });
         let request = sharing(stage, "say One.\nask write_file steady.txt steady\nsay Two.");
-        let run = pool.run_with(request, RunOptions::new().judge(judge)).await.expect("a good request");
+        let run = pool
+            .run_with(request, RunOptions::new().permission_handler(handler))
+            .await
+            .expect("a good request");
         let played = tokio::spawn(Played::of(run, Instant::now()));
         asked.notified().await;
         Self { go_on, played }
@@ -62,21 +67,26 @@ impl Steady {
     }
 }
 
-async fn play(fault: &Fault) {
+async fn play(fault: &AcpFault) {
     let what = fault.name;
     let stage = Stage::new();
     let pool = shared_pool(&stage);
     let steady = Steady::on(&pool, &stage).await;
     let request = sharing(&stage, &fault.as_prompt().expect("it is a script"));
-    let judge = RunOptions::new().judge(Judge::new(|_| async { Permit::Allow }));
-    let run = pool.run_with(request, judge).await.expect("a good request");
+    let handler =
+        RunOptions::new().permission_handler(PermissionHandler::new(|_| async { Permission::Allow }));
+    let run = pool.run_with(request, handler).await.expect("a good request");
     let played = Played::of(run, Instant::now()).await;
     let before = pool.status();
     let steady = steady.end().await.outcome;
     if DEADLY.contains(&what) {
         // It had spoken, so it is not begun again; its words are kept, and it says why it failed.
         let kind = steady.error.as_ref().map(|e| e.kind);
-        assert!(matches!(kind, Some(Kind::NoResult | Kind::Crashed)), "{what}: {:?}", steady.error);
+        assert!(
+            matches!(kind, Some(FailureKind::NoResult | FailureKind::Crashed)),
+            "{what}: {:?}",
+            steady.error
+        );
         assert_eq!((steady.verdict, steady.text.as_str()), (Verdict::Failed, "One."), "{what}");
         // Of the other one nothing may have been heard; then it was begun again, and died again.
         assert!(played.outcome.error.is_some(), "{what}");

@@ -1,8 +1,8 @@
 //! A stage for runs of the fake ACP agent, and what holds for every run whatever the agent did.
 
 use agentline::{
-    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, agents::Roster,
-    config::AgentSettings, detect::Here, process::Supervisor,
+    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, agents::AgentRegistry,
+    config::AgentSettings, detect::HostEnv, process::Supervisor,
 };
 use agentline_tests::survivors;
 use serde_json::Value;
@@ -61,10 +61,10 @@ impl Stage {
             ("HOME".to_owned(), text(self.path("home"))),
             ("TMPDIR".to_owned(), text(self.path("tmp"))),
         ]);
-        let here = Here::new(env, self.path("home"), self.workspace());
+        let here = HostEnv::new(env, self.path("home"), self.workspace());
         Agentline::new(here)
             .program(GEMINI, env!("CARGO_BIN_EXE_fake-acp"))
-            .agents(roster())
+            .agents(registry())
             .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
     }
 
@@ -102,10 +102,10 @@ impl Stage {
     }
 }
 
-fn roster() -> Roster {
+fn registry() -> AgentRegistry {
     let mut settings = AgentSettings::default();
     settings.command = Some(vec![env!("CARGO_BIN_EXE_fake-acp").to_owned()]);
-    Roster::of(&BTreeMap::from([(UNKNOWN.to_owned(), settings)]))
+    AgentRegistry::of(&BTreeMap::from([(UNKNOWN.to_owned(), settings)]))
 }
 
 impl Played {

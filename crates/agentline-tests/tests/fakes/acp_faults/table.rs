@@ -5,7 +5,7 @@ use crate::acp_faults::expect::{
     timed_out,
 };
 use crate::acp_faults::stage::Played;
-use agentline::{Event, Kind, PermissionMode, RunRequest, ToolStatus, Verdict};
+use agentline::{Event, FailureKind, PermissionMode, RunRequest, ToolStatus, Verdict};
 use std::time::Duration;
 
 const SAID: &str = "You said: hello";
@@ -16,16 +16,16 @@ fn hello(fault: &'static str) -> Row {
 
 /// The start.
 pub(crate) fn start() -> Vec<Row> {
-    let signed_out = || ends(Verdict::NotAuthenticated, Kind::NotAuthenticated, "");
+    let signed_out = || ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, "");
     vec![
-        row("exit_at_start", failed(Kind::NoResult, "")).not_opened().again(),
-        row("exit_after_initialize", failed(Kind::NoResult, "")).not_opened().again(),
-        row("initialize_never", timed_out(Kind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
+        row("exit_at_start", failed(FailureKind::NoResult, "")).not_opened().again(),
+        row("exit_after_initialize", failed(FailureKind::NoResult, "")).not_opened().again(),
+        row("initialize_never", timed_out(FailureKind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
         hello("initialize_slow").spelled("initialize_slow:300"),
-        row("initialize_error", failed(Kind::Input, "")).not_opened(),
+        row("initialize_error", failed(FailureKind::Input, "")).not_opened(),
         hello("initialize_bare"),
         hello("initialize_odd"),
-        row("protocol_version", failed(Kind::Input, "")).not_opened(),
+        row("protocol_version", failed(FailureKind::Input, "")).not_opened(),
         hello("no_load"),
         // Signing in changes the user's settings, so it is done only where it was asked for.
         row("auth_required", signed_out()).not_opened(),
@@ -37,14 +37,14 @@ pub(crate) fn start() -> Vec<Row> {
 pub(crate) fn sessions() -> Vec<Row> {
     let small = |request: RunRequest| request.model("fake-small");
     vec![
-        row("session_new_error", failed(Kind::Input, "")).not_opened(),
-        row("session_new_never", timed_out(Kind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
+        row("session_new_error", failed(FailureKind::Input, "")).not_opened(),
+        row("session_new_never", timed_out(FailureKind::TimeoutStartup, "")).tune(hasty).not_opened().again(),
         hello("session_new_slow").spelled("session_new_slow:300"),
         hello("session_new_stalls"),
-        row("session_new_exit", failed(Kind::NoResult, "")).not_opened().again(),
+        row("session_new_exit", failed(FailureKind::NoResult, "")).not_opened().again(),
         hello("same_session_id"),
-        row("session_id_missing", failed(Kind::NoResult, "")).not_opened().again(),
-        row("session_id_number", failed(Kind::SessionNotFound, "")).stays(),
+        row("session_id_missing", failed(FailureKind::NoResult, "")).not_opened().again(),
+        row("session_id_number", failed(FailureKind::SessionNotFound, "")).stays(),
         row("no_modes_no_models", done("").any_text().also(is_yolo_and_small))
             .prompt("state")
             .tune(|request| yolo(request.model("fake-small"))),
@@ -54,7 +54,7 @@ pub(crate) fn sessions() -> Vec<Row> {
         row("commands_after_new", done(SAID).also(|p| assert!(p.story().contains(&"commands".into())))),
         // Whoever stays in another mode than the most generous one may do less than was asked, and is warned.
         row("set_mode_error", done(SAID).warns(&["mode_not_set"])).tune(yolo),
-        row("set_mode_never", timed_out(Kind::TimeoutIdle, ""))
+        row("set_mode_never", timed_out(FailureKind::TimeoutIdle, ""))
             .tune(|request| yolo(impatient(request)))
             .not_opened(),
         hello("set_mode_ignored").tune(yolo),
@@ -99,7 +99,7 @@ pub(crate) fn lines() -> Vec<Row> {
         told("request_ids_as_strings"),
         told("answers_to_nobody"),
         told("answers_twice"),
-        row("result_and_error", failed(Kind::Input, "")).not_opened(),
+        row("result_and_error", failed(FailureKind::Input, "")).not_opened(),
         row(
             "long_line",
             done("").any_text().also(|p| assert_eq!(p.outcome.text.len(), 8_000_000 + SAID.len())),
@@ -130,7 +130,7 @@ pub(crate) fn updates() -> Vec<Row> {
         shown("unknown_block", SAID),
         shown("image_only", ""),
         shown("audio_only", ""),
-        row("thought_only", ends(Verdict::Empty, Kind::Empty, "")),
+        row("thought_only", ends(Verdict::Empty, FailureKind::Empty, "")),
         row(
             "all_updates",
             done(SAID).also(|p| {
@@ -249,29 +249,29 @@ pub(crate) fn requests() -> Vec<Row> {
 
 /// How a prompt is answered, and what it used.
 pub(crate) fn answers() -> Vec<Row> {
-    let no_word = |fault| row(fault, failed(Kind::NoResult, "Done."));
-    let signed_out = |fault| row(fault, ends(Verdict::NotAuthenticated, Kind::NotAuthenticated, ""));
-    let busy = |fault| row(fault, ends(Verdict::RateLimited, Kind::RateLimited, ""));
+    let no_word = |fault| row(fault, failed(FailureKind::NoResult, "Done."));
+    let signed_out = |fault| row(fault, ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, ""));
+    let busy = |fault| row(fault, ends(Verdict::RateLimited, FailureKind::RateLimited, ""));
     vec![
-        row("empty_end_turn", ends(Verdict::Empty, Kind::Empty, "")),
-        row("refusal", ends(Verdict::Empty, Kind::Blocked, "I will not.")),
+        row("empty_end_turn", ends(Verdict::Empty, FailureKind::Empty, "")),
+        row("refusal", ends(Verdict::Empty, FailureKind::Blocked, "I will not.")),
         // Gemini says so only of a prompt that does not fit.
-        row("max_tokens", failed(Kind::ContextOverflow, "It goes on and"))
-            .unknown(failed(Kind::ApiError, "It goes on and")),
-        row("max_turn_requests", ends(Verdict::LimitReached, Kind::AgentTurns, "Again.")),
+        row("max_tokens", failed(FailureKind::ContextOverflow, "It goes on and"))
+            .unknown(failed(FailureKind::ApiError, "It goes on and")),
+        row("max_turn_requests", ends(Verdict::LimitReached, FailureKind::AgentTurns, "Again.")),
         no_word("unknown_stop_reason"),
         no_word("no_stop_reason"),
         no_word("null_result"),
-        row("never_answers", timed_out(Kind::TimeoutIdle, "Working.")).tune(impatient),
-        row("prompt_error", failed(Kind::ApiError, "")),
+        row("never_answers", timed_out(FailureKind::TimeoutIdle, "Working.")).tune(impatient),
+        row("prompt_error", failed(FailureKind::ApiError, "")),
         signed_out("prompt_auth_error"),
         signed_out("http_401"),
         signed_out("http_403"),
         busy("http_429"),
-        row("http_500", failed(Kind::UnknownModel, "")).unknown(failed(Kind::ApiError, "")),
+        row("http_500", failed(FailureKind::UnknownModel, "")).unknown(failed(FailureKind::ApiError, "")),
         busy("http_503"),
-        row("error_odd_types", failed(Kind::ApiError, "")),
-        row("error_after_text", failed(Kind::ApiError, "Half of the")),
+        row("error_odd_types", failed(FailureKind::ApiError, "")),
+        row("error_after_text", failed(FailureKind::ApiError, "Half of the")),
         row(
             "usage_in_response",
             done(SAID).also(|p| assert_eq!(tokens(p), [Some(100), Some(15), Some(30), Some(5)])),
@@ -311,16 +311,16 @@ pub(crate) fn cancels() -> Vec<Row> {
 pub(crate) fn process() -> Vec<Row> {
     let half = |fault, kind| row(fault, failed(kind, "Half of the")).gone();
     vec![
-        half("die_in_turn", Kind::NoResult),
-        half("killed_in_turn", Kind::Crashed),
-        row("die_at_prompt", failed(Kind::NoResult, "")).gone().again(),
-        row("die_after_tool", failed(Kind::NoResult, "").files(&[by_tool("made.txt")])).gone(),
-        half("exit_0_in_turn", Kind::NoResult),
-        row("half_line_then_exit", failed(Kind::NoResult, "Half of the").unreadable(1)).gone(),
-        half("stdout_closed", Kind::Crashed),
+        half("die_in_turn", FailureKind::NoResult),
+        half("killed_in_turn", FailureKind::Crashed),
+        row("die_at_prompt", failed(FailureKind::NoResult, "")).gone().again(),
+        row("die_after_tool", failed(FailureKind::NoResult, "").files(&[by_tool("made.txt")])).gone(),
+        half("exit_0_in_turn", FailureKind::NoResult),
+        row("half_line_then_exit", failed(FailureKind::NoResult, "Half of the").unreadable(1)).gone(),
+        half("stdout_closed", FailureKind::Crashed),
         hello("stderr_flood"),
         hello("child_left"),
-        row("ignores_signals", timed_out(Kind::TimeoutIdle, "")).tune(impatient),
+        row("ignores_signals", timed_out(FailureKind::TimeoutIdle, "")).tune(impatient),
         hello("survives_eof"),
         hello("slow_exit").spelled("slow_exit:300"),
     ]

@@ -1,17 +1,17 @@
 //! What a run with a fault must come to, and how a row of the table is played and compared.
 
 use crate::faults::stage::{Played, Stage};
-use agentline::{Change, ChangeSource, Kind, RunRequest, Surface, Verdict};
+use agentline::{ChangeSource, FailureKind, FileChangeKind, RunRequest, Surface, Verdict};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A changed file: its path, what happened to it, who did it, and whether the disk agrees.
-pub(crate) type Row4 = (&'static str, Change, ChangeSource, bool);
+pub(crate) type Row4 = (&'static str, FileChangeKind, ChangeSource, bool);
 
 /// The file that a tool of the fake agent writes, told by the tool and seen on the disk.
-pub(crate) const BY_TOOL: Row4 = ("hello.txt", Change::Created, ChangeSource::Tool, true);
+pub(crate) const BY_TOOL: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Tool, true);
 /// The same file, of which only the disk tells.
-pub(crate) const BY_NOBODY: Row4 = ("hello.txt", Change::Created, ChangeSource::Unknown, true);
+pub(crate) const BY_NOBODY: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Unknown, true);
 
 /// One fault, and what must come of it on each surface.
 pub(crate) struct Row {
@@ -26,7 +26,7 @@ pub(crate) struct Row {
 #[derive(Clone)]
 pub(crate) struct Want {
     verdict: Verdict,
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     text: Option<String>,
     told: Option<String>,
     unreadable: Option<u32>,
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-fn want(verdict: Verdict, kind: Option<Kind>) -> Want {
+fn want(verdict: Verdict, kind: Option<FailureKind>) -> Want {
     Want {
         verdict,
         kind,
@@ -107,18 +107,18 @@ pub(crate) fn done(text: &str) -> Want {
 }
 
 pub(crate) fn empty() -> Want {
-    want(Verdict::Empty, Some(Kind::Empty)).text("")
+    want(Verdict::Empty, Some(FailureKind::Empty)).text("")
 }
 
-pub(crate) fn failed(kind: Kind) -> Want {
+pub(crate) fn failed(kind: FailureKind) -> Want {
     want(Verdict::Failed, Some(kind)).text("")
 }
 
-pub(crate) fn ends(verdict: Verdict, kind: Kind) -> Want {
+pub(crate) fn ends(verdict: Verdict, kind: FailureKind) -> Want {
     want(verdict, Some(kind)).text("")
 }
 
-pub(crate) fn timed_out(kind: Kind) -> Want {
+pub(crate) fn timed_out(kind: FailureKind) -> Want {
     want(Verdict::TimedOut, Some(kind)).text("").within(15)
 }
 

@@ -1,7 +1,7 @@
 //! Hosts that go away in the middle of a run: a dropped run, a dropped runtime, a panic, a signal. Nothing stays behind.
 
 use crate::faults::stage::{SECRET, Stage, nothing_runs};
-use agentline::{Event, Kind, Run, Surface, Verdict, blocking};
+use agentline::{Event, FailureKind, Run, Surface, Verdict, blocking};
 use agentline_tests::survivors;
 use serde_json::json;
 use std::{
@@ -82,7 +82,7 @@ fn a_dropped_runtime_leaves_nothing() {
             panic!("no outcome: {records:?}")
         };
         assert_eq!(outcome.verdict, Verdict::Failed);
-        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(Kind::Crashed));
+        assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::Crashed));
     }
 }
 

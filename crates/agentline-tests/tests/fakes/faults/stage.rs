@@ -1,6 +1,8 @@
 //! A stage for one run of the fake agent, and what holds for every run whatever the agent did.
 
-use agentline::{Agentline, Event, Outcome, Record, RunRequest, Surface, detect::Here, process::Supervisor};
+use agentline::{
+    Agentline, Event, Outcome, Record, RunRequest, Surface, detect::HostEnv, process::Supervisor,
+};
 use agentline_tests::{running_with, survivors};
 use serde_json::Value;
 use std::{
@@ -60,7 +62,7 @@ impl Stage {
             ("HOME".to_owned(), self.dir.path().join("home").to_string_lossy().into_owned()),
             ("TMPDIR".to_owned(), self.dir.path().join("tmp").to_string_lossy().into_owned()),
         ]);
-        let here = Here::new(env, self.dir.path().join("home"), self.workspace());
+        let here = HostEnv::new(env, self.dir.path().join("home"), self.workspace());
         Agentline::new(here)
             .program("gemini", env!("CARGO_BIN_EXE_fake-gemini"))
             .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))

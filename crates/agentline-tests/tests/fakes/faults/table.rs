@@ -5,7 +5,7 @@
 //! empty answer.
 
 use crate::faults::expect::{BY_NOBODY, BY_TOOL, Row, both, done, empty, ends, failed, row, timed_out};
-use agentline::{Change, ChangeSource, Event, Kind, ToolStatus, Verdict};
+use agentline::{ChangeSource, Event, FailureKind, FileChangeKind, ToolStatus, Verdict};
 use serde_json::json;
 use std::time::Duration;
 
@@ -52,13 +52,13 @@ pub(crate) fn lines() -> Vec<Row> {
         row("half_line_at_end", done(ANSWER).lines([5]), done(ANSWER).unreadable(1)),
         row(
             "result_cut",
-            failed(Kind::NoResult).text(ANSWER).lines([4]),
-            failed(Kind::NoResult).unreadable(1),
+            failed(FailureKind::NoResult).text(ANSWER).lines([4]),
+            failed(FailureKind::NoResult).unreadable(1),
         ),
         both("no_last_newline", done(ANSWER)),
         row("split_character", done("🦀 é 漢"), empty().unreadable(1)),
         // Bytes of a line show life: the result alone takes longer than the idle clock.
-        row("slow_drip", done("4"), failed(Kind::NoResult).unreadable(3))
+        row("slow_drip", done("4"), failed(FailureKind::NoResult).unreadable(3))
             .args(json!({"interval_ms": 8}))
             .tune(|request| request.idle_timeout(Duration::from_millis(1500))),
         both(
@@ -73,7 +73,7 @@ pub(crate) fn lines() -> Vec<Row> {
             "huge_garbage_line",
             done(ANSWER).unreadable(1).also(|p| assert_eq!(p.unreadable()[0].1, 9_000_000)),
         ),
-        both("endless_line", failed(Kind::NoResult).unreadable(1)).args(json!({"bytes": 8_000_000})),
+        both("endless_line", failed(FailureKind::NoResult).unreadable(1)).args(json!({"bytes": 8_000_000})),
         row(
             "million_events",
             done("").any_text().also(|p| assert_eq!(p.texts(), vec!["x"; 50_000])),
@@ -83,8 +83,8 @@ pub(crate) fn lines() -> Vec<Row> {
         both("many_unreadable", done(ANSWER).unreadable(20_000)).args(json!({"count": 20_000})),
         row(
             "stdout_cut",
-            failed(Kind::NoResult).any_text().unreadable(1).also(|p| assert_eq!(p.texts().len(), 507)),
-            failed(Kind::NoResult).unreadable(508),
+            failed(FailureKind::NoResult).any_text().unreadable(1).also(|p| assert_eq!(p.texts().len(), 507)),
+            failed(FailureKind::NoResult).unreadable(508),
         )
         .args(json!({"bytes": 65_000})),
     ]
@@ -93,7 +93,7 @@ pub(crate) fn lines() -> Vec<Row> {
 /// Shapes of events.
 pub(crate) fn shapes() -> Vec<Row> {
     // A result of the stream is no document.
-    let no_document = |raw_lines| failed(Kind::NoResult).unreadable(raw_lines);
+    let no_document = |raw_lines| failed(FailureKind::NoResult).unreadable(raw_lines);
     vec![
         // A number that stands for a text is told as that text.
         row(
@@ -114,14 +114,14 @@ pub(crate) fn shapes() -> Vec<Row> {
             no_document(0),
         ),
         // Neither success nor error is no final word that anybody understands.
-        row("unknown_status", failed(Kind::NoResult).text(ANSWER), no_document(0)),
+        row("unknown_status", failed(FailureKind::NoResult).text(ANSWER), no_document(0)),
         row("unknown_events", done("with All done. 4"), done(ANSWER)),
         row("not_objects", done(ANSWER).lines(3..=9), done(ANSWER).lines(1..=7)),
         row("deep_nesting", done(ANSWER).lines([4]), done(ANSWER).lines([1, 2])),
         // Numbers that cannot be counts are not known; they do not cost the result.
         row("huge_numbers", done(ANSWER).also(no_tokens), no_document(1)),
         // `NaN` is no JSON, so this line cannot be read, and it was the last word.
-        row("nan_tokens", failed(Kind::NoResult).text(ANSWER).lines([4]), no_document(1)),
+        row("nan_tokens", failed(FailureKind::NoResult).text(ANSWER).lines([4]), no_document(1)),
         row("negative_tokens", done(ANSWER).also(no_tokens), no_document(1)),
         row(
             "fractional_tokens",
@@ -143,8 +143,8 @@ pub(crate) fn shapes() -> Vec<Row> {
             done(ANSWER).unreadable(4),
         ),
         row("odd_timestamps", done("tick tick tick tick tick tick All done. 4"), done(ANSWER).unreadable(6)),
-        row("other_agents_format", failed(Kind::NoResult), no_document(3)),
-        both("plain_text", failed(Kind::NoResult).lines([1])),
+        row("other_agents_format", failed(FailureKind::NoResult), no_document(3)),
+        both("plain_text", failed(FailureKind::NoResult).lines([1])),
     ]
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn order() -> Vec<Row> {
             done(ANSWER).any_unreadable().also(|p| assert_eq!(p.outcome.usage.tokens.total, Some(125))),
         ),
         // A success that is taken back is none, and the exit code agrees.
-        both("success_then_error", failed(Kind::ApiError).text(ANSWER)),
+        both("success_then_error", failed(FailureKind::ApiError).text(ANSWER)),
         row(
             "writes_after_result",
             done("All done. 4One more thing.").lines([8]).files(&[BY_TOOL]),
@@ -206,7 +206,12 @@ pub(crate) fn order() -> Vec<Row> {
         // The lie stands in `files`, for everybody to see that the disk does not agree.
         row(
             "success_lie",
-            done("I wrote hello.txt.").files(&[("hello.txt", Change::Created, ChangeSource::Tool, false)]),
+            done("I wrote hello.txt.").files(&[(
+                "hello.txt",
+                FileChangeKind::Created,
+                ChangeSource::Tool,
+                false,
+            )]),
             done("I wrote hello.txt."),
         ),
         row("content_lie", done("I wrote hello.txt.").files(&[BY_TOOL]), by_disk("I wrote hello.txt.")),
@@ -214,11 +219,11 @@ pub(crate) fn order() -> Vec<Row> {
         both("failed_but_wrote", by_disk("It did not work.")),
         both(
             "writes_file_after_result",
-            done(ANSWER).files(&[("late.txt", Change::Created, ChangeSource::Unknown, true)]),
+            done(ANSWER).files(&[("late.txt", FileChangeKind::Created, ChangeSource::Unknown, true)]),
         ),
         // Errors on the way that the agent got over.
         row("error_events", done(ANSWER).also(|p| assert_eq!(p.outcome.warnings.len(), 5)), done(ANSWER)),
-        row("loop_warning", failed(Kind::Loop), empty()),
+        row("loop_warning", failed(FailureKind::Loop), empty()),
     ]
 }
 
@@ -229,7 +234,9 @@ fn cancelled(played: &crate::faults::stage::Played) -> usize {
 
 /// Ends. Exit codes have a table of their own.
 pub(crate) fn ends_of_runs() -> Vec<Row> {
-    let crashed = |fault| row(fault, failed(Kind::Crashed).text("I was about to "), failed(Kind::Crashed));
+    let crashed = |fault| {
+        row(fault, failed(FailureKind::Crashed).text("I was about to "), failed(FailureKind::Crashed))
+    };
     let ok = |fault| {
         row(
             fault,
@@ -238,20 +245,24 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
         )
     };
     vec![
-        both("exit_code", failed(Kind::NoResult)),
-        row("exit_code_after_text", failed(Kind::NoResult).text("I was about to "), failed(Kind::NoResult)),
-        both("exit_code_with_result", ends(Verdict::NotAuthenticated, Kind::NotAuthenticated)),
-        both("no_output", failed(Kind::NoResult)),
+        both("exit_code", failed(FailureKind::NoResult)),
+        row(
+            "exit_code_after_text",
+            failed(FailureKind::NoResult).text("I was about to "),
+            failed(FailureKind::NoResult),
+        ),
+        both("exit_code_with_result", ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated)),
+        both("no_output", failed(FailureKind::NoResult)),
         // It answered and said so; the exit code stands in the outcome.
         both("success_exit_1", done(ANSWER).also(|p| assert_eq!(p.outcome.agent_exit_code, Some(1)))),
-        row("error_exit_0", empty(), failed(Kind::NoResult)),
+        row("error_exit_0", empty(), failed(FailureKind::NoResult)),
         crashed("killed_sigkill"),
         crashed("killed_sigsegv"),
         crashed("killed_sigabrt"),
         crashed("killed_sigterm"),
-        both("killed_with_tool_open", failed(Kind::Crashed).files(&[BY_NOBODY])),
+        both("killed_with_tool_open", failed(FailureKind::Crashed).files(&[BY_NOBODY])),
         both("killed_after_result", done(ANSWER).also(|p| assert_eq!(p.outcome.agent_exit_code, None))),
-        both("node_stack", failed(Kind::Crashed)),
+        both("node_stack", failed(FailureKind::Crashed)),
         // The version is read from files; nobody asks the agent for it.
         ok("version_garbage"),
         ok("version_hang"),
@@ -261,9 +272,9 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
 
 /// Hangs and signals. On the json surface nothing is heard before the end, so the start-up clock runs out.
 pub(crate) fn hangs() -> Vec<Row> {
-    let startup = || timed_out(Kind::TimeoutStartup);
-    let idle = |text| timed_out(Kind::TimeoutIdle).text(text);
-    let late = [("late.txt", Change::Created, ChangeSource::Unknown, true)];
+    let startup = || timed_out(FailureKind::TimeoutStartup);
+    let idle = |text| timed_out(FailureKind::TimeoutIdle).text(text);
+    let late = [("late.txt", FileChangeKind::Created, ChangeSource::Unknown, true)];
     vec![
         both("hang_at_start", startup()).hangs(),
         row("hang_after_init", idle(""), startup()).hangs(),
@@ -272,11 +283,15 @@ pub(crate) fn hangs() -> Vec<Row> {
         row("hang_with_tool", idle("").also(|p| assert_eq!(cancelled(p), 1)), startup()).hangs(),
         // The last word was said; the agent is helped out after a moment.
         both("hang_after_result", done(ANSWER).within(15)).hangs(),
-        both("hang_after_failure", failed(Kind::ApiError).within(15)).hangs(),
+        both("hang_after_failure", failed(FailureKind::ApiError).within(15)).hangs(),
         row("ignores_signals", idle("I will not stop. ").within(20), startup().within(20)).hangs(),
-        row("talks_without_end", timed_out(Kind::TimeoutRun).any_text(), timed_out(Kind::TimeoutRun))
-            .tune(|request| request.timeout(Duration::from_secs(3))),
-        both("retries_forever", ends(Verdict::RateLimited, Kind::RateLimited).within(15)).hangs(),
+        row(
+            "talks_without_end",
+            timed_out(FailureKind::TimeoutRun).any_text(),
+            timed_out(FailureKind::TimeoutRun),
+        )
+        .tune(|request| request.timeout(Duration::from_secs(3))),
+        both("retries_forever", ends(Verdict::RateLimited, FailureKind::RateLimited).within(15)).hangs(),
         row("exit_0_on_signal", idle("Working. "), startup()).hangs(),
         // It ended because we stopped it, whatever it says of it.
         row("result_on_signal", idle("Working. Stopped early."), startup().text("Working. Stopped early."))
@@ -289,28 +304,31 @@ pub(crate) fn hangs() -> Vec<Row> {
 /// An agent that floods its output when it is told to stop; apart, because it keeps a core busy.
 pub(crate) fn floods() -> Vec<Row> {
     let flood = |kind| timed_out(kind).any_text().any_unreadable().within(25);
-    vec![row("flood_after_signal", flood(Kind::TimeoutIdle), flood(Kind::TimeoutStartup)).hangs()]
+    vec![
+        row("flood_after_signal", flood(FailureKind::TimeoutIdle), flood(FailureKind::TimeoutStartup))
+            .hangs(),
+    ]
 }
 
 /// Standard streams. The prompt is larger than a pipe.
 pub(crate) fn streams() -> Vec<Row> {
-    let startup = || timed_out(Kind::TimeoutStartup);
+    let startup = || timed_out(FailureKind::TimeoutStartup);
     vec![
         both("closes_stdin", done(ANSWER)).tune(large_prompt),
         both("never_reads_stdin", done(ANSWER)).tune(large_prompt),
-        row("hang_without_reading", timed_out(Kind::TimeoutIdle), startup()).tune(|request| {
+        row("hang_without_reading", timed_out(FailureKind::TimeoutIdle), startup()).tune(|request| {
             large_prompt(request.idle_timeout(Duration::from_secs(2)).startup_timeout(Duration::from_secs(4)))
         }),
         both("reads_some_stdin", done(ANSWER)).tune(large_prompt),
         both("reads_stdin_slowly", done(ANSWER)).tune(large_prompt),
         row(
             "closes_stdout",
-            failed(Kind::NoResult).text("I go on in silence. ").files(&[BY_NOBODY]),
-            failed(Kind::NoResult).files(&[BY_NOBODY]),
+            failed(FailureKind::NoResult).text("I go on in silence. ").files(&[BY_NOBODY]),
+            failed(FailureKind::NoResult).files(&[BY_NOBODY]),
         ),
-        row("closes_all_and_hangs", timed_out(Kind::TimeoutIdle), startup()).hangs(),
+        row("closes_all_and_hangs", timed_out(FailureKind::TimeoutIdle), startup()).hangs(),
         both("stderr_garbage", done(ANSWER)),
-        both("events_on_stderr", failed(Kind::NoResult)),
+        both("events_on_stderr", failed(FailureKind::NoResult)),
         row(
             "usual_noise",
             done(ANSWER).told("I will write it.All done. 4").files(&[BY_TOOL]).also(no_tail),
@@ -344,8 +362,8 @@ fn short_tail(played: &crate::faults::stage::Played) {
 /// Processes. That none is left is checked for every row.
 pub(crate) fn processes() -> Vec<Row> {
     let leaves = |fault| both(fault, done(ANSWER)).args(json!({"pid_file": true}));
-    let startup = || timed_out(Kind::TimeoutStartup);
-    let waiting = || timed_out(Kind::TimeoutIdle).text("Waiting for them. ");
+    let startup = || timed_out(FailureKind::TimeoutStartup);
+    let waiting = || timed_out(FailureKind::TimeoutIdle).text("Waiting for them. ");
     vec![
         leaves("child_left"),
         leaves("child_own_session"),
@@ -358,7 +376,7 @@ pub(crate) fn processes() -> Vec<Row> {
         row("stubborn_with_children", waiting().within(20), startup().within(20))
             .hangs()
             .args(json!({"pid_file": true, "stubborn": true})),
-        row("children_after_signal", timed_out(Kind::TimeoutIdle).text("Working. "), startup())
+        row("children_after_signal", timed_out(FailureKind::TimeoutIdle).text("Working. "), startup())
             .hangs()
             .args(json!({"pid_file": true})),
     ]
@@ -366,7 +384,7 @@ pub(crate) fn processes() -> Vec<Row> {
 
 /// Secrets. That none is shown is checked for every row.
 pub(crate) fn secrets() -> Vec<Row> {
-    let leak = |source| [("leak.env", Change::Created, source, true)];
+    let leak = |source| [("leak.env", FileChangeKind::Created, source, true)];
     vec![
         both("secret_in_text", done("The key is [redacted], keep it safe.")),
         both("secret_split", done("The key is [redacted], keep it safe.")),
@@ -377,7 +395,7 @@ pub(crate) fn secrets() -> Vec<Row> {
             done(ANSWER).also(|p| assert!(p.outcome.stderr_tail.ends_with("x-goog-api-key: [redacted]"))),
         ),
         both("secret_in_tool", done(ANSWER)),
-        both("secret_in_error", failed(Kind::ApiError)),
+        both("secret_in_error", failed(FailureKind::ApiError)),
         both("secret_in_garbage", done(ANSWER).unreadable(1)),
         row("secret_escaped", done("[redacted]"), empty().unreadable(1)),
         row(
@@ -390,11 +408,11 @@ pub(crate) fn secrets() -> Vec<Row> {
 
 /// The working folder.
 pub(crate) fn workspaces() -> Vec<Row> {
-    let by_disk = |text, changed: &[(&'static str, Change)]| {
+    let by_disk = |text, changed: &[(&'static str, FileChangeKind)]| {
         let files: Vec<_> = changed.iter().map(|(p, c)| (*p, *c, ChangeSource::Unknown, true)).collect();
         done(text).files(&files)
     };
-    let created = |path| by_disk(ANSWER, &[(path, Change::Created)]);
+    let created = |path| by_disk(ANSWER, &[(path, FileChangeKind::Created)]);
     let odd = [
         "$(touch x)",
         "-rf",
@@ -406,43 +424,47 @@ pub(crate) fn workspaces() -> Vec<Row> {
         "with space.txt",
     ];
     vec![
-        both("cwd_deleted", by_disk(ANSWER, &[("kept.txt", Change::Deleted)])).args(json!({"dir": true})),
+        both("cwd_deleted", by_disk(ANSWER, &[("kept.txt", FileChangeKind::Deleted)]))
+            .args(json!({"dir": true})),
         both(
             "many_files",
             done(ANSWER).any_files().also(|p| {
                 assert_eq!(p.outcome.files.len(), 2_000);
-                assert!(p.outcome.files.iter().all(|f| f.verified && f.change == Change::Created));
+                assert!(p.outcome.files.iter().all(|f| f.verified && f.change == FileChangeKind::Created));
             }),
         )
         .args(json!({"count": 2_000})),
         both("big_file", created("big.bin")).args(json!({"bytes": 30_000_000})),
-        both("odd_names", by_disk(ANSWER, &odd.map(|name| (name, Change::Created)))),
+        both("odd_names", by_disk(ANSWER, &odd.map(|name| (name, FileChangeKind::Created)))),
         both("fifo_in_workspace", created("pipe")),
-        both("symlink_loop", by_disk(ANSWER, &[("dangling", Change::Created), ("loop", Change::Created)])),
-        both("deletes_files", by_disk("I changed nothing.", &[("kept.txt", Change::Deleted)]))
+        both(
+            "symlink_loop",
+            by_disk(ANSWER, &[("dangling", FileChangeKind::Created), ("loop", FileChangeKind::Created)]),
+        ),
+        both("deletes_files", by_disk("I changed nothing.", &[("kept.txt", FileChangeKind::Deleted)]))
             .args(json!({"file": "kept.txt"})),
         both("unreadable_file", created("locked.txt")),
     ]
 }
 
 /// Every exit code that the agent is known to use, and what it must come to where the agent says nothing itself.
-pub(crate) const EXITS: &[(u8, Verdict, Kind)] = &[
-    (0, Verdict::Failed, Kind::NoResult),
-    (1, Verdict::Failed, Kind::NoResult),
-    (41, Verdict::NotAuthenticated, Kind::NotAuthenticated),
-    (42, Verdict::Failed, Kind::Input),
-    (44, Verdict::Failed, Kind::Sandbox),
-    (52, Verdict::Failed, Kind::Settings),
-    (53, Verdict::LimitReached, Kind::AgentTurns),
-    (54, Verdict::Failed, Kind::Tool),
-    (55, Verdict::Untrusted, Kind::Untrusted),
-    (127, Verdict::NotInstalled, Kind::NotInstalled),
+pub(crate) const EXITS: &[(u8, Verdict, FailureKind)] = &[
+    (0, Verdict::Failed, FailureKind::NoResult),
+    (1, Verdict::Failed, FailureKind::NoResult),
+    (41, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
+    (42, Verdict::Failed, FailureKind::Input),
+    (44, Verdict::Failed, FailureKind::Sandbox),
+    (52, Verdict::Failed, FailureKind::Settings),
+    (53, Verdict::LimitReached, FailureKind::AgentTurns),
+    (54, Verdict::Failed, FailureKind::Tool),
+    (55, Verdict::Untrusted, FailureKind::Untrusted),
+    (127, Verdict::NotInstalled, FailureKind::NotInstalled),
     // Somebody pressed Ctrl-C at a terminal that we do not have: it is no cancel of the caller's.
-    (130, Verdict::Failed, Kind::NoResult),
-    (144, Verdict::Failed, Kind::ApiError),
-    (145, Verdict::NotAuthenticated, Kind::NotAuthenticated),
-    (147, Verdict::NotAuthenticated, Kind::NotAuthenticated),
-    (173, Verdict::RateLimited, Kind::RateLimited),
-    (244, Verdict::Failed, Kind::ApiError),
-    (247, Verdict::RateLimited, Kind::RateLimited),
+    (130, Verdict::Failed, FailureKind::NoResult),
+    (144, Verdict::Failed, FailureKind::ApiError),
+    (145, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
+    (147, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
+    (173, Verdict::RateLimited, FailureKind::RateLimited),
+    (244, Verdict::Failed, FailureKind::ApiError),
+    (247, Verdict::RateLimited, FailureKind::RateLimited),
 ];

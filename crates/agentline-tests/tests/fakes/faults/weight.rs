@@ -1,7 +1,7 @@
 //! Long lines, many events and slow readers: nothing is lost, and memory stays within bounds.
 
 use crate::faults::stage::{KEPT, SECRET, Stage};
-use agentline::{Event, Kind, Surface, Verdict, blocking};
+use agentline::{Event, FailureKind, Surface, Verdict, blocking};
 use serde_json::json;
 use std::{
     fs,
@@ -21,7 +21,7 @@ fn a_line_over_the_cap_is_told_with_its_length_and_the_run_goes_on() {
         assert!((2_000_000..2_000_200).contains(&length), "{length}");
         if surface == Surface::Json {
             // The line was the answer, so the document that is left is none.
-            assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+            assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
         } else {
             assert_eq!(played.outcome.verdict, Verdict::Done);
             assert_eq!((played.outcome.text.as_str(), played.outcome.unreadable_lines), ("All done. 4", 1));
@@ -37,7 +37,7 @@ fn an_endless_line_over_the_cap_is_one_line_that_cannot_be_read() {
     request.max_line_bytes = 1_000_000;
     let played = runtime.block_on(stage.play(request));
     assert_eq!(played.unreadable(), [(3, 100_000_000)]);
-    assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(Kind::NoResult));
+    assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
 }
 
 const MANY: usize = 60_000;

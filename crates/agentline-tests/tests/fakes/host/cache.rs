@@ -1,7 +1,7 @@
 //! Outcomes that are known already: what a host gets of them is what it got when they were made.
 
 use crate::host::{stage, start_with};
-use agentline::{CacheWish, Pool, PoolOptions, Surface, cache::Cache};
+use agentline::{CachePolicy, Pool, PoolOptions, Surface, cache::Cache};
 use agentline_tests::{FakeStage, HostProgram, shown};
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};
@@ -290,7 +290,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
 async fn programs_in_rust_use_it_too_and_a_workspace_of_the_runs_own_is_the_same_each_time() {
     let stage = stage();
     let agentline = stage.agentline();
-    let request = |prompt: &str| stage.request(prompt).surface(Surface::Acp).cache(CacheWish::on());
+    let request = |prompt: &str| stage.request(prompt).surface(Surface::Acp).cache(CachePolicy::on());
     let mut temporary = request("tool write_file a.txt hi\nsay done").temporary_workspace(true);
     temporary.working_dir = None;
     for hit in [false, true] {
@@ -310,7 +310,7 @@ async fn programs_in_rust_use_it_too_and_a_workspace_of_the_runs_own_is_the_same
     long.cancel();
     let stopped = long.outcome().await;
     assert!(stopped.cache.unwrap().reason.unwrap().contains("cancelled"));
-    let cache = Cache::of(&agentline, &CacheWish::on());
+    let cache = Cache::of(&agentline, &CachePolicy::on());
     assert_eq!(cache.stats().entries, 2);
     cache.clear().unwrap();
     pool.close().await;

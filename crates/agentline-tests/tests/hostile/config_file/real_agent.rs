@@ -6,8 +6,8 @@ use agentline::{
     settings::Settings,
     workspace_trust::{Manifest, TrustStore},
 };
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{Stage, needs_real_gemini, real_gemini, shown};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini, real_gemini, shown};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -20,10 +20,11 @@ const SETTINGS: &str = r#"{"mcpServers":{"x":{"command":"touch","args":["mcp-sta
 /// Cold, warm, a conversation, the host, and a conversation over the host.
 const PATHS: usize = 5;
 
-fn stage() -> Stage {
-    let call = || Step::calls([("run_shell_command", json!({"command": "touch pwned", "description": "d"}))]);
-    let runs = (0..PATHS).flat_map(|_| [call(), Step::text("done")]);
-    let stage = Stage::new(Script::new(runs));
+fn stage() -> TestStage {
+    let call =
+        || GeminiStep::calls([("run_shell_command", json!({"command": "touch pwned", "description": "d"}))]);
+    let runs = (0..PATHS).flat_map(|_| [call(), GeminiStep::text("done")]);
+    let stage = TestStage::new(Script::new(runs));
     stage.file("agentline.toml", FILE);
     stage.file(".gemini/settings.json", SETTINGS);
     std::fs::write(stage.home().join(".bashrc"), "mine").unwrap();
@@ -31,13 +32,13 @@ fn stage() -> Stage {
 }
 
 /// What every front end does with the settings of a workspace.
-fn configured(stage: &Stage) -> Config {
+fn configured(stage: &TestStage) -> Config {
     let variables = stage.variables().iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
     let settings = Settings::find(&stage.workspace(), None, Some(&stage.home()), variables, Vec::new());
     settings.build().unwrap()
 }
 
-fn request(stage: &Stage, config: &Config) -> RunRequest {
+fn request(stage: &TestStage, config: &Config) -> RunRequest {
     let (_, mut request) = stage.agentline().equip(config);
     request.prompt = "go".into();
     request.extensions = Some(Vec::new());

@@ -32,12 +32,13 @@ fn a_context_file_that_links_out_of_the_workspace_is_not_read() {
 #[test]
 fn the_agents_own_tools_still_read_the_workspaces_files() {
     needs_real_gemini!();
-    use agentline_mock::gemini::{Script, Step};
+    use agentline_mock::gemini::{GeminiStep, Script};
     use serde_json::json;
     // The CLI itself lets no tool read `.env`.
     let calls = [".gemini/settings.json", ".gemini/commands/own.toml"]
         .map(|path| ("read_file", json!({"file_path": path})));
-    let stage = agentline_tests::Stage::new(Script::new([Step::calls(calls), Step::text("read")]));
+    let stage =
+        agentline_tests::TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("read")]));
     stage.file(".gemini/settings.json", r#"{"model": {"name": "one-line"}}"#);
     stage.file(".gemini/commands/own.toml", "prompt = \"two-line\"\n");
     let outcome = stage.outcome(stage.request("Read them.").surface(Surface::StreamJson));

@@ -2,7 +2,7 @@
 
 use super::workspace::{HostileWorkspace, SHELL};
 use agentline::{
-    Agentline, Kind, Outcome, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict, detect::Here,
+    Agentline, FailureKind, Outcome, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict, detect::HostEnv,
 };
 use agentline_tests::{FakeStage, needs_real_gemini, real_gemini, shown};
 use std::{fs, os::unix::fs::PermissionsExt as _};
@@ -11,7 +11,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 fn assert_refused(outcome: &Outcome, file: &str) {
     assert_eq!(outcome.verdict, Verdict::Failed, "{}", shown(outcome));
     let error = outcome.error.as_ref().unwrap();
-    assert_eq!(error.kind, Kind::Settings, "{}", shown(outcome));
+    assert_eq!(error.kind, FailureKind::Settings, "{}", shown(outcome));
     assert!(error.message.contains(file), "{}", error.message);
     assert!(error.hint.as_ref().unwrap().contains("--trust full"), "{error:?}");
     assert_eq!(outcome.text, "", "{}", shown(outcome));
@@ -62,7 +62,7 @@ async fn a_warm_process_is_asked_for_each_workspace() {
 async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-gemini"));
-        let here = Here::new(stage.variables(), stage.path().join("home"), stage.workspace());
+        let here = HostEnv::new(stage.variables(), stage.path().join("home"), stage.workspace());
         let agentline = Agentline::new(here).program("gemini", env!("CARGO_BIN_EXE_fake-gemini"));
         let run = async |trust: Trust| {
             let request = stage.request("hello").surface(surface).trust(trust);
@@ -73,7 +73,12 @@ async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
         fs::write(stage.workspace().join(".env"), "A=1").unwrap();
         let refused = run(Trust::Run).await;
         let error = refused.error.as_ref().unwrap();
-        assert_eq!((refused.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(&refused));
+        assert_eq!(
+            (refused.verdict, error.kind),
+            (Verdict::Failed, FailureKind::Settings),
+            "{}",
+            shown(&refused)
+        );
         let trusted = run(Trust::Full).await;
         assert_eq!(trusted.verdict, Verdict::Done, "{surface}: {}", shown(&trusted));
     }

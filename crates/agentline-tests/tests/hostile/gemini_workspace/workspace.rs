@@ -1,8 +1,8 @@
 //! A workspace that attacks whoever runs Gemini CLI in it: each attack leaves a mark where it succeeds.
 
 use agentline::RunRequest;
-use agentline_mock::gemini::{FAKE_KEY, Script, ScriptedModel, Step};
-use agentline_tests::Stage;
+use agentline_mock::gemini::{FAKE_KEY, GeminiModel, GeminiStep, Script};
+use agentline_tests::TestStage;
 use serde_json::json;
 use std::{
     fs,
@@ -33,7 +33,7 @@ const VARIABLES: &[&str] = &[
 
 /// A hostile workspace, a user who signs in with `~/.gemini/.env`, and a server that must not hear of it.
 pub(crate) struct HostileWorkspace {
-    pub(crate) stage: Stage,
+    pub(crate) stage: TestStage,
     evil: String,
     connections: Arc<AtomicUsize>,
 }
@@ -43,15 +43,15 @@ impl HostileWorkspace {
         let dump = format!("printenv {} > env.txt; git status > git.txt; true", VARIABLES.join(" "));
         let shell = |command: &str| {
             let call = json!({"command": command, "description": "d"});
-            Script::new([Step::calls([("run_shell_command", call)]), Step::text("said")])
+            Script::new([GeminiStep::calls([("run_shell_command", call)]), GeminiStep::text("said")])
         };
         let scripts = [
             (DUMP, shell(&dump)),
             // The command starts in the workspace, which is inside the folder of the stage.
             (SHELL, shell("touch ../canary-shell")),
-            ("", Script::always(Step::text("said"))),
+            ("", Script::always(GeminiStep::text("said"))),
         ];
-        let stage = Stage::with_model(ScriptedModel::matching(scripts).expect("a free port on loopback"))
+        let stage = TestStage::with_model(GeminiModel::matching(scripts).expect("a free port on loopback"))
             .env("GOOGLE_GEMINI_BASE_URL", None)
             .env("GEMINI_API_KEY", None);
         let (evil, connections) = listen();

@@ -1,8 +1,8 @@
 //! A machine that has too little of something, and values that no clock can hold.
 
 use super::user::{AGENTLINE, Done, User, finish, signal, until, wait};
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini, skipped};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
 use std::{
     fs,
@@ -184,11 +184,11 @@ fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
 fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
     needs_real_gemini!();
     let script = Script::new([
-        Step::text("A long command.")
+        GeminiStep::text("A long command.")
             .and_call("run_shell_command", json!({"command": "touch begun && sleep 300"})),
-        Step::text("Never said."),
+        GeminiStep::text("Never said."),
     ]);
-    let stage = Stage::new(script);
+    let stage = TestStage::new(script);
     let mut command = Command::new(AGENTLINE);
     command
         .args(["run", "-o", "json", "-m", MODEL, "--permission-mode", "bypass", "--timeout", "120", "go"])

@@ -1,8 +1,8 @@
 //! A resumed run that is killed never costs the user the session.
 
 use agentline::{Pool, PoolOptions, Verdict};
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{MODEL, Stage, needs_real_gemini, real_gemini, shown, survivors};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini, shown, survivors};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The files of a session in the user's store.
-fn files(stage: &Stage, session: &str) -> Vec<PathBuf> {
+fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     let ending = format!("-{}.jsonl", &session[..8]);
     let projects = fs::read_dir(stage.home().join(".gemini/tmp")).into_iter().flatten().flatten();
     let chats = projects.flat_map(|project| fs::read_dir(project.path().join("chats")).into_iter().flatten());
@@ -31,7 +31,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// The user's own start of the agent, with default settings.
-fn bare_start(stage: &Stage) {
+fn bare_start(stage: &TestStage) {
     let program = real_gemini().expect("real agents are not left out");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", MODEL, "--skip-trust", "-p", "an ordinary start"]);
@@ -41,7 +41,7 @@ fn bare_start(stage: &Stage) {
 }
 
 /// Resumes the session with the whole program and kills that with SIGKILL once the model was asked.
-fn kill_amid_resume(stage: &Stage, session: &str) {
+fn kill_amid_resume(stage: &TestStage, session: &str) {
     let asked = stage.model.requests_to_main().len();
     let mark = format!("MARK_OF_THE_TEST={}", stage.outside().display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -75,11 +75,11 @@ fn rename_to_minute(file: &Path, minute: &str, session: &str) -> PathBuf {
 #[tokio::test]
 async fn a_session_survives_a_kill_while_it_was_resumed() {
     needs_real_gemini!();
-    let model = ScriptedModel::matching([
-        ("never", Script::always(Step::text("late").delay(120_000))),
-        ("", Script::always(Step::text("ok"))),
+    let model = GeminiModel::matching([
+        ("never", Script::always(GeminiStep::text("late").delay(120_000))),
+        ("", Script::always(GeminiStep::text("ok"))),
     ]);
-    let stage = Stage::with_model(model.expect("a free port on loopback"));
+    let stage = TestStage::with_model(model.expect("a free port on loopback"));
     let agentline = stage.agentline();
     let run = async |prompt: &str| {
         let run = agentline.run(stage.request(prompt)).await.expect("a valid request");

@@ -1,8 +1,8 @@
 //! A run fails when its rules or settings are changed on the disk, and no later run uses that process.
 
-use agentline::{Kind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict};
-use agentline_mock::gemini::{Script, ScriptedModel, Step};
-use agentline_tests::{FakeStage, Stage, needs_real_gemini, shown};
+use agentline::{FailureKind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict};
+use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
+use agentline_tests::{FakeStage, TestStage, needs_real_gemini, shown};
 use serde_json::json;
 
 /// What a tool of the agent can do to lift a rule, as a command of a POSIX shell.
@@ -15,19 +15,19 @@ async fn run(pool: &Pool, request: RunRequest) -> Outcome {
 #[track_caller]
 fn is_refused(outcome: &Outcome, word: &str) {
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {}", shown(outcome)));
-    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, Kind::Settings), "{}", shown(outcome));
+    assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, FailureKind::Settings), "{}", shown(outcome));
     assert!(error.message.contains(word), "{}", error.message);
 }
 
-fn stage() -> Stage {
+fn stage() -> TestStage {
     let write = json!({"file_path": "denied.txt", "content": "x\n"});
     let remove = json!({"command": REMOVE_RULES});
-    let model = ScriptedModel::matching([
-        ("tamper", Script::new([Step::call("run_shell_command", remove), Step::text("removed")])),
-        ("write", Script::new([Step::call("write_file", write), Step::text("tried")])),
-        ("", Script::always(Step::text("hello"))),
+    let model = GeminiModel::matching([
+        ("tamper", Script::new([GeminiStep::call("run_shell_command", remove), GeminiStep::text("removed")])),
+        ("write", Script::new([GeminiStep::call("write_file", write), GeminiStep::text("tried")])),
+        ("", Script::always(GeminiStep::text("hello"))),
     ]);
-    Stage::with_model(model.expect("a free port on loopback"))
+    TestStage::with_model(model.expect("a free port on loopback"))
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A program written for Claude's SDK runs on Gemini CLI, unchanged but for the path of the executable.
 
-use agentline_mock::gemini::{Script, Step};
-use agentline_tests::{ClaudeSdk, MODEL, Stage, needs_real_gemini, real_gemini};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{ClaudeSdk, MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::Value;
 use std::{fs, path::Path, process::Command};
 
@@ -20,9 +20,9 @@ fn the_query_of_the_sdk_drives_gemini() {
     needs_real_gemini!();
     let Some(sdk) = ClaudeSdk::find() else { return };
     let file = serde_json::json!({"file_path": "hello.txt", "content": "hello\n"});
-    let stage = Stage::new(Script::new([
-        Step::text("I write it.").and_call("write_file", file),
-        Step::text("Hello from another agent."),
+    let stage = TestStage::new(Script::new([
+        GeminiStep::text("I write it.").and_call("write_file", file),
+        GeminiStep::text("Hello from another agent."),
     ]));
     let consumer = sdk.folder().join("consumer.mjs");
     fs::write(&consumer, CONSUMER).unwrap();

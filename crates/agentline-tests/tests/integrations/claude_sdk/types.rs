@@ -1,9 +1,9 @@
 //! The SDK's types accept both views of messages and the lines of `--output claude`.
 
 use agentline_core::{
-    BlockOrder, ClaudeLines, Entry, Event, Failure, Kind, Media, Origin, Outcome, Part, PermissionMode,
-    RawJson, Record, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Started, Tokens, ToolKind,
-    ToolStatus, ToolUse, Verdict, Who, claude_view, unified_view,
+    BlockOrder, ClaudeLines, Entry, EntryPart, Event, Failure, FailureKind, Media, Origin, Outcome,
+    PermissionMode, RawJson, Record, Role, RunInfo, SavedDiff, SavedResult, SavedSession, SavedTool, Started,
+    Tokens, ToolKind, ToolStatus, ToolUse, Verdict, claude_view, unified_view,
 };
 use agentline_tests::{ClaudeSdk, skipped};
 use serde_json::{Value, json, value::to_raw_value};
@@ -46,10 +46,10 @@ fn session() -> SavedSession {
     session.info.agent = "gemini".into();
     let mut user = Entry::new("u1", Role::User);
     user.parts = vec![
-        Part::text("Look at this."),
-        Part::Media(Media::new("image/png", Some("AA==".into()), None)),
-        Part::Media(Media::new("application/pdf", Some("AA==".into()), None)),
-        Part::Media(Media::new("audio/wav", Some("AA==".into()), None)),
+        EntryPart::text("Look at this."),
+        EntryPart::Media(Media::new("image/png", Some("AA==".into()), None)),
+        EntryPart::Media(Media::new("application/pdf", Some("AA==".into()), None)),
+        EntryPart::Media(Media::new("audio/wav", Some("AA==".into()), None)),
     ];
     user.timestamp = Some(1_761_734_168_000);
     let mut answer = Entry::new("m1", Role::Assistant);
@@ -58,14 +58,14 @@ fn session() -> SavedSession {
         result.media.push(Media::new("image/png", Some("AA==".into()), None));
     }
     answer.parts = vec![
-        Part::thinking("hm"),
-        Part::text("I look."),
-        Part::Tool(Box::new(tool(Some(ToolStatus::Ok)))),
-        Part::Tool(Box::new(tool(Some(ToolStatus::Cancelled)))),
-        Part::Tool(Box::new(tool(Some(ToolStatus::Error)))),
-        Part::Tool(Box::new(shot)),
-        Part::Tool(Box::new(tool(None))),
-        Part::text("Seen."),
+        EntryPart::thinking("hm"),
+        EntryPart::text("I look."),
+        EntryPart::Tool(Box::new(tool(Some(ToolStatus::Ok)))),
+        EntryPart::Tool(Box::new(tool(Some(ToolStatus::Cancelled)))),
+        EntryPart::Tool(Box::new(tool(Some(ToolStatus::Error)))),
+        EntryPart::Tool(Box::new(shot)),
+        EntryPart::Tool(Box::new(tool(None))),
+        EntryPart::text("Seen."),
     ];
     answer.model = Some("gemini-2.5-pro".into());
     answer.usage = Some(Tokens { input: Some(100), cached: Some(40), output: Some(7), ..Tokens::default() });
@@ -79,9 +79,9 @@ fn session() -> SavedSession {
 fn failed_lines() -> Vec<Value> {
     let mut started = Started::default();
     started.run_id = "11111111-2222-4333-8444-555555555555".into();
-    let mut who = Who::default();
+    let mut who = RunInfo::default();
     who.run_id.clone_from(&started.run_id);
-    let outcome = Outcome::not_begun(&who, Verdict::Failed, Failure::new(Kind::ApiError, "no"));
+    let outcome = Outcome::not_begun(&who, Verdict::Failed, Failure::new(FailureKind::ApiError, "no"));
     let events = [
         Event::Started(Box::new(started)),
         Event::Thinking { text: "hm".into() },

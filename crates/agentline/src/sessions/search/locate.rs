@@ -1,7 +1,7 @@
 //! Locates matches in a session, line by line, in messages, reasoning, tool inputs and tool results.
 
 use super::{Hit, HitPlace, Query, needle::Needle};
-use agentline_core::{Entry, Part, Role, SavedSession};
+use agentline_core::{Entry, EntryPart, Role, SavedSession};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
 
@@ -51,13 +51,13 @@ fn pieces_of(entry: &Entry) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     for part in &entry.parts {
         match part {
-            Part::Text { text } => {
+            EntryPart::Text { text } => {
                 pieces.push(Piece { place: HitPlace::Text, tool: None, text: text.into() })
             }
-            Part::Thinking { text, .. } => {
+            EntryPart::Thinking { text, .. } => {
                 pieces.push(Piece { place: HitPlace::Thinking, tool: None, text: text.into() });
             }
-            Part::Tool(tool) => {
+            EntryPart::Tool(tool) => {
                 let name = Some(tool.call.name.as_str());
                 if let Some(input) = tool.call.raw_input.as_ref().or(tool.call.input.as_ref()) {
                     let text = strings_in(input).into();
@@ -200,7 +200,7 @@ mod tests {
     fn found(text: &str, words: &[&str], regex: bool) -> Vec<Line> {
         let mut session = SavedSession::default();
         let mut entry = Entry::new("e".to_owned(), Role::User);
-        entry.parts.push(Part::Text { text: text.to_owned() });
+        entry.parts.push(EntryPart::Text { text: text.to_owned() });
         session.entries.push(entry);
         let query = Query::new(words.iter().copied()).regex(regex);
         let all = hits(&session, &Needle::new(&query).unwrap(), &query);

@@ -2,7 +2,7 @@
 
 use super::table::Tables;
 use crate::{Error, regular_file::open_regular};
-use agentline_core::Damage;
+use agentline_core::ReadError;
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, Metadata},
@@ -35,7 +35,7 @@ type Seen = Option<(u64, Option<SystemTime>, u64)>;
 
 /// The current state of a database's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Files {
+pub(super) struct DatabaseFiles {
     database: Seen,
     log: Seen,
     index: Seen,
@@ -44,18 +44,18 @@ pub(super) struct Files {
 
 /// An open database, or a copy of it.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenDatabase {
     pub(super) connection: Connection,
     pub(super) tables: Tables,
     /// The known damage of the file.
-    pub(super) damage: Option<Damage>,
+    pub(super) damage: Option<ReadError>,
     way: Way,
-    files: Files,
+    files: DatabaseFiles,
     /// The directory of the copy, removed on drop after the connection is closed.
     _copy: Option<TempDir>,
 }
 
-impl Files {
+impl DatabaseFiles {
     pub(super) fn look(path: &Path) -> Self {
         let seen = |ending: &str| {
             let metadata = fs::metadata(beside(path, ending)).ok().filter(Metadata::is_file)?;
@@ -89,9 +89,9 @@ impl Files {
     }
 }
 
-impl Opened {
+impl OpenDatabase {
     pub(super) fn new(path: &Path) -> Result<Self, Error> {
-        let files = Files::look(path);
+        let files = DatabaseFiles::look(path);
         let way = files.way();
         let opened = match way {
             Way::Copied => Err(rusqlite::Error::InvalidQuery),
@@ -113,7 +113,7 @@ impl Opened {
 
     /// Returns whether the database must be reopened to see its current content.
     pub(super) fn is_outdated(&self, path: &Path) -> bool {
-        let now = Files::look(path);
+        let now = DatabaseFiles::look(path);
         match self.way {
             Way::Shared => !now.are_same_as(&self.files),
             Way::Still | Way::Copied => now.stamp() != self.files.stamp(),
@@ -122,7 +122,7 @@ impl Opened {
 
     /// Returns whether the last read may be inconsistent, which is possible only without locks.
     pub(super) fn was_changed(&self, path: &Path) -> bool {
-        self.way == Way::Still && Files::look(path).stamp() != self.files.stamp()
+        self.way == Way::Still && DatabaseFiles::look(path).stamp() != self.files.stamp()
     }
 
     /// Runs several reads in one transaction.
@@ -171,7 +171,7 @@ const COPY: &str = "copy.db";
 fn copy(path: &Path) -> Result<TempDir, Error> {
     let folder = TempDir::new().map_err(Error::io("create a folder for a copy of", path))?;
     for _ in 0..COPIES {
-        let before = Files::look(path);
+        let before = DatabaseFiles::look(path);
         for ending in ["", "-wal", "-journal"] {
             let from = beside(path, ending);
             let to = beside(&folder.path().join(COPY), ending);
@@ -182,7 +182,7 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
                 other => Some(other.map_err(Error::io("copy", from))?),
             };
         }
-        if Files::look(path).stamp() == before.stamp() {
+        if DatabaseFiles::look(path).stamp() == before.stamp() {
             break;
         }
     }
@@ -195,7 +195,7 @@ fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Returns the damage of a file that is shorter than its header says.
-fn cut(path: &Path) -> Option<Damage> {
+fn cut(path: &Path) -> Option<ReadError> {
     let mut head = [0; 100];
     let mut file = open_regular(path, u64::MAX).ok()?;
     let size = file.metadata().ok()?.len();
@@ -208,7 +208,8 @@ fn cut(path: &Path) -> Option<Damage> {
     };
     // The page count is valid only if it was written with the last change.
     let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
-    (size < said).then(|| Damage::new(None, format!("the database is cut: {size} of {said} bytes are there")))
+    (size < said)
+        .then(|| ReadError::new(None, format!("the database is cut: {size} of {said} bytes are there")))
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> Error {

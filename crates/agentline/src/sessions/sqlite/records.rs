@@ -1,7 +1,7 @@
 //! Converts the rows of OpenCode's tables to the form of its exports.
 
-use super::{ById, Readable, SessionRow, opening::Opened, table::Values};
-use agentline_core::{Agent as _, Damage, RawJson, SavedForm, SessionInfo, Tokens, agents::opencode};
+use super::{ById, Readable, SessionRow, opening::OpenDatabase, table::Values};
+use agentline_core::{Agent as _, RawJson, ReadError, SessionFormat, SessionInfo, Tokens, agents::opencode};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +26,10 @@ const SESSION: &[&str] = &[
 ];
 
 /// Returns every session with its metadata, without its content.
-pub(super) fn sessions(opened: &Opened) -> Readable<Vec<SessionRow>> {
+pub(super) fn sessions(opened: &OpenDatabase) -> Readable<Vec<SessionRow>> {
     let (connection, tables) = (&opened.connection, &opened.tables);
     let mut all: ById<SessionRow> = ById::new();
-    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
     damage.extend(tables.all(connection, "session", SESSION, |row| {
         let id = row.text(0).into_owned();
         let read = SessionRow {
@@ -71,9 +71,9 @@ fn orphan(id: &str) -> SessionRow {
 }
 
 /// Returns the records of one session.
-pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
+pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJson>> {
     let (connection, tables) = (&opened.connection, &opened.tables);
-    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
     let mut records = Vec::new();
     damage.extend(tables.matching(connection, "session", SESSION, ("id", id), |row| {
         if row.text(0) == id && records.is_empty() {
@@ -107,7 +107,7 @@ pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
     for message in
         parts.keys().filter(|message| !messages.contains_key(*message)).cloned().collect::<Vec<_>>()
     {
-        damage.push(Damage::new(None, format!("the message `{message}` is lost; its parts are not")));
+        damage.push(ReadError::new(None, format!("the message `{message}` is lost; its parts are not")));
         let info = json!({"id": message, "sessionID": id, "role": "assistant"}).to_string();
         messages.insert(message, info);
     }
@@ -124,15 +124,18 @@ pub(super) fn of_session(opened: &Opened, id: &str) -> Readable<Vec<RawJson>> {
         records.push(RawJson::new(record));
     }
     if broken > 0 {
-        damage.push(Damage::new(None, format!("{broken} rows do not hold JSON")));
+        damage.push(ReadError::new(None, format!("{broken} rows do not hold JSON")));
     }
     Readable { value: records, damage }
 }
 
 /// Returns the sessions with a row that passes a test.
-pub(super) fn holding(opened: &Opened, test: &mut dyn FnMut(&[u8]) -> bool) -> Readable<BTreeSet<String>> {
+pub(super) fn holding(
+    opened: &OpenDatabase,
+    test: &mut dyn FnMut(&[u8]) -> bool,
+) -> Readable<BTreeSet<String>> {
     let mut found: BTreeSet<String> = BTreeSet::new();
-    let mut damage: Vec<Damage> = opened.damage.iter().cloned().collect();
+    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
     for (table, column) in [("session", "title"), ("message", "data"), ("part", "data")] {
         let key = if table == "session" { "id" } else { "session_id" };
         let read = opened.tables.all(&opened.connection, table, &[key, column], |row| {
@@ -166,7 +169,7 @@ fn head(row: &Values<'_>) -> Value {
 
 /// Returns the metadata that the agent's reader derives from a session's row.
 fn info(head: &Value) -> SessionInfo {
-    let Some(mut fold) = opencode::OpenCode.session_fold(SavedForm::Database) else {
+    let Some(mut fold) = opencode::OpenCode.session_reader(SessionFormat::Database) else {
         return SessionInfo::default();
     };
     fold.take(RawJson::new(json!({"session": head}).to_string()));

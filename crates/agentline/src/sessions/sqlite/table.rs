@@ -1,6 +1,6 @@
 //! Reads tables whose columns depend on the version of the agent, skipping damaged places.
 
-use agentline_core::Damage;
+use agentline_core::ReadError;
 use rusqlite::{Connection, Row, Statement, types::ValueRef};
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -71,9 +71,9 @@ impl Tables {
     }
 
     /// Returns the damage if a table does not exist.
-    fn missing(&self, table: &str) -> Option<Damage> {
+    fn missing(&self, table: &str) -> Option<ReadError> {
         let is_there = self.0.iter().any(|(name, _)| name == table);
-        (!is_there).then(|| Damage::new(None, format!("the database has no table `{table}`")))
+        (!is_there).then(|| ReadError::new(None, format!("the database has no table `{table}`")))
     }
 
     /// Returns the select list, with `NULL` for columns that this version does not have.
@@ -94,7 +94,7 @@ impl Tables {
         columns: &[&str],
         (key, value): (&str, &str),
         mut each: impl FnMut(&Values<'_>),
-    ) -> Vec<Damage> {
+    ) -> Vec<ReadError> {
         if let Some(missing) = self.missing(table) {
             return vec![missing];
         }
@@ -123,7 +123,7 @@ impl Tables {
         table: &'static str,
         columns: &[&str],
         mut each: impl FnMut(&Values<'_>),
-    ) -> Vec<Damage> {
+    ) -> Vec<ReadError> {
         if let Some(missing) = self.missing(table) {
             return vec![missing];
         }
@@ -131,7 +131,7 @@ impl Tables {
         let select = |wanted: &str| {
             format!("SELECT {selected} FROM {table} NOT INDEXED WHERE rowid{wanted} ORDER BY rowid")
         };
-        let mut reading = || -> rusqlite::Result<Vec<Damage>> {
+        let mut reading = || -> rusqlite::Result<Vec<ReadError>> {
             let mut behind = connection.prepare(&select(">?1"))?;
             let mut last = i64::MIN;
             let Err(first) = read(&mut behind, last, &mut last, &mut each) else { return Ok(Vec::new()) };
@@ -202,6 +202,6 @@ fn cut_is_fine(error: rusqlite::Error) -> rusqlite::Result<()> {
     }
 }
 
-fn unreadable(table: &str, error: &rusqlite::Error) -> Damage {
-    Damage::new(None, format!("not all of the table `{table}` can be read: {error}"))
+fn unreadable(table: &str, error: &rusqlite::Error) -> ReadError {
+    ReadError::new(None, format!("not all of the table `{table}` can be read: {error}"))
 }

@@ -4,13 +4,13 @@ use crate::{
     Error,
     regular_file::open_regular,
     sessions::{
-        find::{Part, Place},
+        find::{SessionLocation, SessionPart},
         load::{HEAD, NOT_UTF8, fold_bytes},
-        scan::Stamp,
+        scan::SessionStamp,
         sqlite::Database,
     },
 };
-use agentline_core::{Agent, Damage, RawJson, SavedForm, SavedSession, SessionFold};
+use agentline_core::{Agent, RawJson, ReadError, SavedSession, SessionFormat, SessionReader};
 use std::{
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
@@ -18,12 +18,12 @@ use std::{
 };
 
 /// A file of a session.
-pub(super) struct Followed {
+pub(super) struct FollowedFile {
     agent: &'static dyn Agent,
     path: PathBuf,
     /// `None` until the form is detected from the beginning of the file.
-    form: Option<SavedForm>,
-    stamp: Option<Stamp>,
+    form: Option<SessionFormat>,
+    stamp: Option<SessionStamp>,
     state: State,
     /// The database rows, for a session in a database.
     rows: Option<Rows>,
@@ -43,21 +43,21 @@ struct State {
     /// Bytes of an incomplete last line.
     rest: Vec<u8>,
     lines: u64,
-    fold: Option<Box<dyn SessionFold>>,
-    damage: Vec<Damage>,
+    fold: Option<Box<dyn SessionReader>>,
+    damage: Vec<ReadError>,
     /// The session, for forms that are read as a whole.
     whole: SavedSession,
 }
 
-impl Followed {
-    pub(super) fn open(agent: &'static dyn Agent, part: &Part) -> Result<Self, Error> {
+impl FollowedFile {
+    pub(super) fn open(agent: &'static dyn Agent, part: &SessionPart) -> Result<Self, Error> {
         let path = part.place.path();
         let rows = match &part.place {
-            Place::File(path) => {
+            SessionLocation::File(path) => {
                 open_regular(path, u64::MAX).map_err(Error::io("read", path))?;
                 None
             }
-            Place::Row { database, session } => {
+            SessionLocation::Row { database, session } => {
                 Some(Rows { database: Database::open(database)?, session: session.clone(), stamp: None })
             }
         };
@@ -79,7 +79,7 @@ impl Followed {
             }
             return false;
         }
-        let stamp = Stamp::at(&self.path);
+        let stamp = SessionStamp::at(&self.path);
         let settled = stamp.is_some_and(|stamp| stamp.is_settled(SystemTime::now()));
         if stamp.is_none() || (stamp == self.stamp && settled) {
             return false;
@@ -99,10 +99,10 @@ impl Followed {
         if self.form.is_none() {
             let mut head = Vec::new();
             file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
-            self.form = self.agent.session_form(&head);
+            self.form = self.agent.session_format(&head);
         }
         match self.form {
-            Some(SavedForm::Lines) => {
+            Some(SessionFormat::Lines) => {
                 file.seek(SeekFrom::Start(self.state.position))?;
                 let read = file.read_to_end(&mut self.state.rest)?;
                 self.state.position += read as u64;
@@ -138,14 +138,14 @@ impl Followed {
     fn take(&mut self, line: &[u8]) {
         let state = &mut self.state;
         if state.fold.is_none() {
-            state.fold = self.agent.session_fold(SavedForm::Lines);
+            state.fold = self.agent.session_reader(SessionFormat::Lines);
         }
         state.lines += 1;
         let line =
             if state.lines == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
         let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         if matches!(text, std::borrow::Cow::Owned(_)) {
-            state.damage.push(Damage::new(Some(state.lines), NOT_UTF8));
+            state.damage.push(ReadError::new(Some(state.lines), NOT_UTF8));
         }
         if let Some(fold) = &mut state.fold {
             fold.take(RawJson::new(text));
@@ -165,7 +165,7 @@ impl Followed {
             self.take(&rest);
         }
         let state = std::mem::take(&mut self.state);
-        let mut session = state.fold.map_or(state.whole, SessionFold::finish);
+        let mut session = state.fold.map_or(state.whole, SessionReader::finish);
         session.damage.extend(state.damage);
         session
     }

@@ -1,11 +1,11 @@
 //! A relayed server that is a program: started once, connected by its standard streams, killed with the run.
 
 use super::{
-    link::{Gone, Link},
-    message::{self, Message, NO_METHOD, Reply},
+    link::{ServerGone, ServerLink},
+    message::{self, NO_METHOD, RelayMessage, RelayReply},
 };
-use crate::process::{Exit, Happening, Process, Spawn, Std};
-use agentline_core::{LineSplitter, Piece};
+use crate::process::{Process, ProcessEvent, ProcessExit, Spawn, StdStream};
+use agentline_core::{LineSplitter, SplitItem};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ const LAST_WORDS: usize = 2 << 10;
 /// How long a server may take to exit after its stdin is closed.
 const GRACE: Duration = Duration::from_millis(200);
 
-type Waiting = HashMap<u64, oneshot::Sender<Reply>>;
+type Waiting = HashMap<u64, oneshot::Sender<RelayReply>>;
 
 /// The connection to a server's process.
 pub(super) struct CommandLink {
@@ -44,12 +44,16 @@ impl CommandLink {
         (Arc::new(Self { outbox, waiting: Mutex::new(Ok(Waiting::new())), next: AtomicU64::new(1) }), frames)
     }
 
-    pub(super) async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Reply, Gone> {
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<RelayReply, ServerGone> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, hear) = oneshot::channel();
         match &mut *self.waiting() {
             Ok(waiting) => waiting.insert(id, tell),
-            Err(why) => return Err(Gone(why.clone())),
+            Err(why) => return Err(ServerGone(why.clone())),
         };
         let _place = Place { link: self, id };
         self.send(message::request(id, method, params));
@@ -66,8 +70,8 @@ impl CommandLink {
         let _ = self.outbox.send(frame);
     }
 
-    fn gone(&self) -> Gone {
-        Gone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "it does not answer".into()))
+    fn gone(&self) -> ServerGone {
+        ServerGone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "it does not answer".into()))
     }
 
     fn close(&self, why: &str) {
@@ -79,9 +83,9 @@ impl CommandLink {
     }
 
     /// Handles one line of the server.
-    fn line(&self, text: &str, link: &Link) {
+    fn line(&self, text: &str, link: &ServerLink) {
         // Lines that are not messages are ignored, because servers print banners.
-        let Some(message) = Message::parse(text.as_bytes()) else { return };
+        let Some(message) = RelayMessage::parse(text.as_bytes()) else { return };
         if let Some((id, reply)) = message.reply() {
             let asker = self.waiting().as_mut().ok().and_then(|waiting| waiting.remove(&id));
             if let Some(asker) = asker {
@@ -98,10 +102,10 @@ impl CommandLink {
 }
 
 /// Returns the reply to a request of the server. The client declares no capabilities, so only `ping` is valid.
-pub(super) fn answer_of_ours(method: &str) -> Reply {
+pub(super) fn answer_of_ours(method: &str) -> RelayReply {
     match method {
-        "ping" => Reply::result(&json!({})),
-        _ => Reply::error(NO_METHOD, "the client cannot do that"),
+        "ping" => RelayReply::result(&json!({})),
+        _ => RelayReply::error(NO_METHOD, "the client cannot do that"),
     }
 }
 
@@ -127,7 +131,7 @@ pub(super) async fn carry(
     spawn: Spawn,
     way: Arc<CommandLink>,
     mut frames: UnboundedReceiver<Vec<u8>>,
-    link: Arc<Link>,
+    link: Arc<ServerLink>,
     closed: CancellationToken,
 ) -> Option<String> {
     let mut process = match Process::spawn(spawn) {
@@ -146,13 +150,13 @@ pub(super) async fn carry(
             () = closed.cancelled() => break None,
             Some(frame) = frames.recv() => process.write(frame),
             happening = process.next(&mut bytes) => match happening {
-                Happening::Bytes(Std::Out) => lines.push(&bytes, |piece| {
-                    if let Piece::Line(text) = piece {
+                ProcessEvent::Bytes(StdStream::Out) => lines.push(&bytes, |piece| {
+                    if let SplitItem::Line(text) = piece {
                         way.line(&text, &link);
                     }
                 }),
-                Happening::Bytes(Std::Err) => keep_last(&mut last_words, &bytes),
-                Happening::Exit(exit) => break Some(ended(exit, &last_words)),
+                ProcessEvent::Bytes(StdStream::Err) => keep_last(&mut last_words, &bytes),
+                ProcessEvent::Exit(exit) => break Some(ended(exit, &last_words)),
             },
         }
         bytes.clear();
@@ -167,7 +171,7 @@ pub(super) async fn carry(
 
 async fn exited(process: &mut Process) {
     let mut bytes = Vec::new();
-    while let Happening::Bytes(_) = process.next(&mut bytes).await {
+    while let ProcessEvent::Bytes(_) = process.next(&mut bytes).await {
         bytes.clear();
     }
 }
@@ -177,11 +181,11 @@ fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.drain(..kept.len().saturating_sub(LAST_WORDS));
 }
 
-fn ended(exit: Exit, last_words: &[u8]) -> String {
+fn ended(exit: ProcessExit, last_words: &[u8]) -> String {
     let how = match exit {
-        Exit::Code(code) => format!("it ended with code {code}"),
-        Exit::Signal(signal) => format!("it was ended by signal {signal}"),
-        Exit::Lost => "it ended".into(),
+        ProcessExit::Code(code) => format!("it ended with code {code}"),
+        ProcessExit::Signal(signal) => format!("it was ended by signal {signal}"),
+        ProcessExit::Lost => "it ended".into(),
     };
     match String::from_utf8_lossy(last_words).trim() {
         "" => how,
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!(kept.len(), LAST_WORDS);
         assert!(kept.starts_with(b"aaaa") && kept.ends_with(b"cc") && kept.contains(&b'b'));
         assert_eq!(
-            ended(Exit::Code(3), b" no such table \n"),
+            ended(ProcessExit::Code(3), b" no such table \n"),
             "it ended with code 3; it had said: no such table"
         );
     }

@@ -1,6 +1,6 @@
 //! The state of a relayed server, shared by all kinds of connections: its health, and the listeners of its messages.
 
-use super::super::side::Side;
+use super::super::side::SideSender;
 use hyper::body::Bytes;
 use serde_json::{json, value::RawValue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,23 +10,23 @@ use tokio::sync::{
 };
 
 /// Why a server does not answer, worded to follow "the server NAME does not work: ".
-pub(super) struct Gone(pub(super) String);
+pub(super) struct ServerGone(pub(super) String);
 
 /// The health of a server: its `initialize` result, or the reason why it is dead.
 type Health = Result<Arc<RawValue>, String>;
 
 /// The state of one server.
-pub(super) struct Link {
+pub(super) struct ServerLink {
     pub(super) name: String,
-    side: Side,
+    side: SideSender,
     /// `None` while the server starts.
     health: watch::Sender<Option<Health>>,
     listeners: Mutex<Vec<UnboundedSender<Bytes>>>,
     told: Mutex<Option<String>>,
 }
 
-impl Link {
-    pub(super) fn new(name: String, side: Side) -> Arc<Self> {
+impl ServerLink {
+    pub(super) fn new(name: String, side: SideSender) -> Arc<Self> {
         let health = watch::Sender::new(None);
         Arc::new(Self { name, side, health, listeners: Mutex::default(), told: Mutex::default() })
     }

@@ -11,7 +11,7 @@ pub(super) const SERVER_ERROR: i64 = -32000;
 
 /// A message of either side.
 #[derive(Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct RelayMessage<'a> {
     #[serde(borrow, default)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -24,7 +24,7 @@ pub(super) struct Message<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> RelayMessage<'a> {
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         // Serde would accept an array as a struct with its fields in order.
         if text.trim_ascii_start().first() != Some(&b'{') {
@@ -34,14 +34,14 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the request id and the reply, if the message is a reply to a request of this client.
-    pub(super) fn reply(&self) -> Option<(u64, Reply)> {
+    pub(super) fn reply(&self) -> Option<(u64, RelayReply)> {
         if self.method.is_some() {
             return None;
         }
         let id = self.id?.get().parse().ok()?;
         let reply = match self.error {
-            Some(error) => Reply::Error(error.to_owned()),
-            None => Reply::Result(self.result.map_or_else(|| raw(&Value::Null), ToOwned::to_owned)),
+            Some(error) => RelayReply::Error(error.to_owned()),
+            None => RelayReply::Result(self.result.map_or_else(|| raw(&Value::Null), ToOwned::to_owned)),
         };
         Some((id, reply))
     }
@@ -49,12 +49,12 @@ impl<'a> Message<'a> {
 
 /// The reply to a request.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum RelayReply {
     Result(Box<RawValue>),
     Error(Box<RawValue>),
 }
 
-impl Reply {
+impl RelayReply {
     pub(super) fn result(value: &Value) -> Self {
         Self::Result(raw(value))
     }

@@ -4,8 +4,8 @@
 //! own event stream, outside the answer to a request, is not opened.
 
 use super::{
-    link::{Gone, Link},
-    message::{self, Message, Reply},
+    link::{ServerGone, ServerLink},
+    message::{self, RelayMessage, RelayReply},
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
@@ -40,7 +40,7 @@ pub(super) struct WebLink {
     /// The session id that the server sends with its first answer, if it uses sessions.
     session: Mutex<Option<HeaderValue>>,
     next: AtomicU64,
-    link: Arc<Link>,
+    link: Arc<ServerLink>,
 }
 
 impl WebLink {
@@ -51,7 +51,7 @@ impl WebLink {
     pub(super) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,
-        link: Arc<Link>,
+        link: Arc<ServerLink>,
     ) -> Result<Arc<Self>, String> {
         let uri: Uri = url.parse().map_err(|why| format!("its address cannot be read: {why}"))?;
         if uri.host().is_none() {
@@ -75,13 +75,13 @@ impl WebLink {
         self: &Arc<Self>,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<Reply, Gone> {
+    ) -> Result<RelayReply, ServerGone> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut place = Place { way: Arc::clone(self), id: Some(id) };
         let answer = self.ask(id, message::request(id, method, params)).await;
         // The request is complete, so there is nothing to cancel.
         place.id = None;
-        answer.map_err(Gone)
+        answer.map_err(ServerGone)
     }
 
     pub(super) fn notify(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
@@ -103,7 +103,7 @@ impl WebLink {
         });
     }
 
-    async fn ask(&self, id: u64, body: Vec<u8>) -> Result<Reply, String> {
+    async fn ask(&self, id: u64, body: Vec<u8>) -> Result<RelayReply, String> {
         let (answer, _connection) = self.send(Method::POST, body).await?;
         if let Some(session) = answer.headers().get(SESSION) {
             *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
@@ -118,7 +118,7 @@ impl WebLink {
         }
         let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
         let body = body.map_err(|why| format!("its answer broke off: {why}"))?.to_bytes();
-        match Message::parse(&body).and_then(|message| message.reply()) {
+        match RelayMessage::parse(&body).and_then(|message| message.reply()) {
             // Some servers answer errors with an HTTP error status as well.
             Some((to, reply)) if to == id => Ok(reply),
             _ if status == StatusCode::OK => Err("its answer was not the one to our request".into()),
@@ -126,12 +126,12 @@ impl WebLink {
         }
     }
 
-    async fn reply_among_events(&self, id: u64, mut body: Incoming) -> Result<Reply, String> {
+    async fn reply_among_events(&self, id: u64, mut body: Incoming) -> Result<RelayReply, String> {
         let mut events = Events::default();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|why| format!("its answer broke off: {why}"))?;
             for event in events.push(frame.data_ref().map_or(&[][..], |data| data)) {
-                let Some(message) = Message::parse(&event) else { continue };
+                let Some(message) = RelayMessage::parse(&event) else { continue };
                 match message.reply() {
                     Some((to, reply)) if to == id => return Ok(reply),
                     Some(_) => {}

@@ -1,6 +1,6 @@
 //! A small HTTP client that speaks MCP as an agent would, on a plain socket.
 
-use agentline::{McpServer, tools::Serving};
+use agentline::{McpServer, tools::RunningTools};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::{
@@ -22,7 +22,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// A client of one of the servers that the agent is told of.
-    pub(crate) fn of(serving: &Serving, name: &str) -> Self {
+    pub(crate) fn of(serving: &RunningTools, name: &str) -> Self {
         let Some(McpServer::Url { url, headers }) = serving.servers().get(name) else {
             panic!("no server {name} in {:?}", serving.servers());
         };
@@ -111,7 +111,7 @@ impl Client {
 }
 
 /// Side lines until one fits, as JSON; that one is the last.
-pub(crate) async fn lines_until(serving: &mut Serving, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
+pub(crate) async fn lines_until(serving: &mut RunningTools, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut seen: Vec<Value> = Vec::new();
     loop {
         let lines =
@@ -124,7 +124,7 @@ pub(crate) async fn lines_until(serving: &mut Serving, fits: impl Fn(&Value) -> 
 }
 
 /// All side lines so far.
-pub(crate) fn lines(serving: &mut Serving) -> Vec<Value> {
+pub(crate) fn lines(serving: &mut RunningTools) -> Vec<Value> {
     serving.drain().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

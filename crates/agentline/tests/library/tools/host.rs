@@ -1,7 +1,9 @@
 //! What an agent gets from a host's tools: answers, refusals, errors, and an end to what it gives up.
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
-use agentline::tools::{Decision, Offer, Serving, Tool, ToolCall, ToolHost, ToolOutput, schemars};
+use agentline::tools::{
+    CallDecision, RunningTools, Tool, ToolCall, ToolHost, ToolOffer, ToolOutput, schemars,
+};
 use serde_json::{Value, json};
 use std::{
     sync::{
@@ -30,11 +32,11 @@ fn any(name: &str, run: impl Fn() -> Result<&'static str, &'static str> + Send +
     })
 }
 
-fn serve(tools: impl IntoIterator<Item = Tool>) -> (Serving, Client) {
-    serve_with(tools, Offer::new())
+fn serve(tools: impl IntoIterator<Item = Tool>) -> (RunningTools, Client) {
+    serve_with(tools, ToolOffer::new())
 }
 
-fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: Offer) -> (Serving, Client) {
+fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (RunningTools, Client) {
     let host = tools.into_iter().fold(ToolHost::new(), ToolHost::tool);
     let serving = host.serve(offer).unwrap();
     let client = Client::of(&serving, "agentline");
@@ -140,21 +142,18 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
 
 #[tokio::test]
 async fn a_policy_comes_before_and_a_hook_after() {
-    let sync =
-        add().policy(
-            |args, _call| {
-                if args["a"] == 0 { Decision::deny("zero is not for you") } else { Decision::Allow }
-            },
-        );
+    let sync = add().policy(|args, _call| {
+        if args["a"] == 0 { CallDecision::deny("zero is not for you") } else { CallDecision::Allow }
+    });
     let slow = any("slow", || Ok("ran"))
         .policy(|_args, call| async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if call.number > 3 { Decision::deny("enough") } else { Decision::Allow }
+            if call.number > 3 { CallDecision::deny("enough") } else { CallDecision::Allow }
         })
         .after(|call, args, output| async move {
             Some(format!("{} {} {} {}", call.tool, args["n"], output.text, output.is_error))
         });
-    let broken = any("broken", || Ok("ran")).policy(|_, _| -> Decision { panic!("no judge") });
+    let broken = any("broken", || Ok("ran")).policy(|_, _| -> CallDecision { panic!("no judge") });
     let silent = any("silent", || Ok("ran")).after(|_, _, _| async { panic!("no word") });
     let (_serving, client) = serve([sync, slow, broken, silent]);
     assert_eq!(client.call("add", json!({"a": 0, "b": 1})).await, (true, "zero is not for you".into()));
@@ -231,7 +230,7 @@ async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
         Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })
     };
     let waits = echo("waits", json!({"wait_for_previous": {"type": "boolean"}}));
-    let offer = Offer::new().added_arguments(&["wait_for_previous"]);
+    let offer = ToolOffer::new().added_arguments(&["wait_for_previous"]);
     let (mut serving, client) = serve_with([echo("plain", json!({"n": {}})), waits], offer);
     let args = json!({"n": 1, "other": 2, "wait_for_previous": true});
     assert_eq!(client.call("plain", args.clone()).await.1, r#"{"n":1,"other":2}"#);

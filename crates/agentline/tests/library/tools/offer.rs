@@ -1,7 +1,7 @@
 //! Who is let in, what a run offers of its own, and what is left when it is over.
 
 use crate::tools::client::{Client, lines, lines_until, until};
-use agentline::tools::{Offer, Structured, Tool, ToolCall, ToolHost};
+use agentline::tools::{AnswerTool, Tool, ToolCall, ToolHost, ToolOffer};
 use serde_json::{Value, json};
 
 fn named(names: &[&str]) -> ToolHost {
@@ -18,7 +18,7 @@ fn list_request() -> Value {
 
 #[tokio::test]
 async fn strangers_are_refused_and_it_is_told() {
-    let mut serving = named(&["a"]).serve(Offer::new()).unwrap();
+    let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let client = Client::of(&serving, "agentline");
     let token = serving.token().to_owned();
     assert!(token.len() >= 32 && !format!("{serving:?}").contains(&token), "{serving:?}");
@@ -51,7 +51,7 @@ async fn strangers_are_refused_and_it_is_told() {
 
 #[tokio::test]
 async fn a_flood_of_strangers_is_not_told_for_ever() {
-    let mut serving = named(&["a"]).serve(Offer::new()).unwrap();
+    let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let stranger = Client::of(&serving, "agentline").with("Authorization", "Bearer wrong");
     for _ in 0..100 {
         assert_eq!(stranger.post(&list_request()).await.0, 401);
@@ -62,10 +62,10 @@ async fn a_flood_of_strangers_is_not_told_for_ever() {
 #[tokio::test]
 async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let structured = Structured::new(schema.clone(), |value: Value| async move {
+    let structured = AnswerTool::new(schema.clone(), |value: Value| async move {
         if value["n"].is_i64() { Ok(()) } else { Err("`n` must be an integer".to_owned()) }
     });
-    let mut serving = named(&["a"]).serve(Offer::new().structured(structured)).unwrap();
+    let mut serving = named(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
     let client = Client::of(&serving, "agentline");
     let answer = client.ask(1, "tools/list", json!({})).await;
     assert_eq!(answer["result"]["tools"][1]["inputSchema"], schema);
@@ -83,11 +83,11 @@ async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
 #[tokio::test]
 async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
     let long = "é".repeat(100_000);
-    let structured = Structured::new(json!({"type": "object"}), |_| async { Ok(()) });
+    let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let echo = Tool::new("echo", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
         Ok(args["text"].clone())
     });
-    let mut serving = ToolHost::new().tool(echo).serve(Offer::new().structured(structured)).unwrap();
+    let mut serving = ToolHost::new().tool(echo).serve(ToolOffer::new().structured(structured)).unwrap();
     let client = Client::of(&serving, "agentline");
     assert_eq!(client.call("echo", json!({"text": long})).await, (false, long.clone()));
     client.call("structured_output", json!({"text": long})).await;
@@ -100,14 +100,14 @@ async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
 
 #[tokio::test]
 async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
-    let structured = Structured::new(json!({"type": "object"}), |_| async { Ok(()) });
+    let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let host = named(&["shared"]);
-    let mut first = host.serve(Offer::new().structured(structured.name("first"))).unwrap();
+    let mut first = host.serve(ToolOffer::new().structured(structured.name("first"))).unwrap();
     let mut second = host
         .clone()
         .server_name("other")
         .tool(Tool::new("second", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(()) }))
-        .serve(Offer::new())
+        .serve(ToolOffer::new())
         .unwrap();
     let (a, b) = (Client::of(&first, "agentline"), Client::of(&second, "other"));
     assert_eq!(a.address, b.address);
@@ -139,7 +139,7 @@ async fn dropping_the_last_closes_the_port_and_ends_what_runs() {
             }
         },
     ));
-    let mut serving = host.serve(Offer::new()).unwrap();
+    let mut serving = host.serve(ToolOffer::new()).unwrap();
     let client = Client::of(&serving, "agentline");
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let _waiting = client.send(&call).await;
@@ -157,15 +157,15 @@ fn a_runtime_that_ends_takes_its_port_and_the_next_has_its_own() {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let host = named(&["a"]);
     let runtime = run();
-    let kept = runtime.block_on(async { host.serve(Offer::new()).unwrap() });
+    let kept = runtime.block_on(async { host.serve(ToolOffer::new()).unwrap() });
     let old = Client::of(&kept, "agentline");
     drop(runtime);
     run().block_on(async {
-        let serving = host.serve(Offer::new()).unwrap();
+        let serving = host.serve(ToolOffer::new()).unwrap();
         assert_eq!(Client::of(&serving, "agentline").list().await, ["a"]);
         until("the port of the old runtime is closed", async || !old.is_open().await).await;
     });
-    assert!(host.serve(Offer::new()).is_err(), "there is no runtime here");
+    assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime here");
 }
 
 #[test]
@@ -191,5 +191,5 @@ fn names_and_schemas_are_checked_before_anything_is_served() {
         assert!(problems.contains(said), "{said}: {problems}");
     }
     assert_eq!(problems.matches("`tools.").count(), 4, "{problems}");
-    assert!(host.serve(Offer::new()).is_err());
+    assert!(host.serve(ToolOffer::new()).is_err());
 }

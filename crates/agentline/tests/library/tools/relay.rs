@@ -3,7 +3,7 @@
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::{
     McpServer,
-    tools::{Offer, Serving, Tool, ToolCall, ToolHost},
+    tools::{RunningTools, Tool, ToolCall, ToolHost, ToolOffer},
 };
 use serde_json::{Value, json};
 use std::{
@@ -24,12 +24,12 @@ fn tiny(fault: &str) -> McpServer {
     }
 }
 
-fn offer() -> Offer {
+fn offer() -> ToolOffer {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Offer::new().env([(OsString::from("PATH"), path)].into()).startup_timeout(LONG)
+    ToolOffer::new().env([(OsString::from("PATH"), path)].into()).startup_timeout(LONG)
 }
 
-fn serve(offer: Offer) -> (Serving, Client) {
+fn serve(offer: ToolOffer) -> (RunningTools, Client) {
     let serving = ToolHost::new().serve(offer).unwrap();
     let client = Client::of(&serving, "tiny");
     (serving, client)
@@ -282,7 +282,7 @@ async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
     let shout = Tool::new("shout", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
         Ok(args["word"].as_str().unwrap_or_default().to_uppercase())
     });
-    let mut far = ToolHost::new().server_name("far").tool(shout).serve(Offer::new()).unwrap();
+    let mut far = ToolHost::new().server_name("far").tool(shout).serve(ToolOffer::new()).unwrap();
     let server = far.servers()["far"].clone();
     let (mut serving, client) = serve(offer().server("tiny", server.clone()));
     assert_eq!(client.initialize().await["serverInfo"]["name"], "far");

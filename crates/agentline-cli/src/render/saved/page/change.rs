@@ -4,11 +4,11 @@ use super::{
     code::{Language, Token, tokens},
     escape,
 };
-use crate::render::saved::diff::{Change, Line, Sign};
+use crate::render::saved::diff::{DiffLine, DiffSign, ShownChange};
 use std::io::{self, Write};
 
 /// Writes a change as HTML.
-pub(super) fn change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
+pub(super) fn change(out: &mut dyn Write, change: &ShownChange) -> io::Result<()> {
     let language = Language::of(&change.path);
     write!(out, "<div class=diff tabindex=0 role=region aria-label=\"Change of ")?;
     escape::attribute(out, &change.path)?;
@@ -22,11 +22,11 @@ pub(super) fn change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
     writeln!(out, "</table></div>")
 }
 
-fn row(out: &mut dyn Write, line: &Line, numbered: bool, language: Option<Language>) -> io::Result<()> {
+fn row(out: &mut dyn Write, line: &DiffLine, numbered: bool, language: Option<Language>) -> io::Result<()> {
     let class = match line.sign {
-        Sign::Same => "same",
-        Sign::Added => "add",
-        Sign::Removed => "del",
+        DiffSign::Same => "same",
+        DiffSign::Added => "add",
+        DiffSign::Removed => "del",
     };
     let number = |n: Option<usize>| n.filter(|_| numbered).map(|n| n.to_string()).unwrap_or_default();
     let (old, new) = (number(line.numbers.0), number(line.numbers.1));
@@ -37,7 +37,7 @@ fn row(out: &mut dyn Write, line: &Line, numbered: bool, language: Option<Langua
 }
 
 /// Writes a line in pieces, each with one colour and either marked or not.
-fn text(out: &mut dyn Write, line: &Line, tokens: &[Token]) -> io::Result<()> {
+fn text(out: &mut dyn Write, line: &DiffLine, tokens: &[Token]) -> io::Result<()> {
     let mut edges: Vec<usize> = vec![0, line.text.len()];
     edges.extend(tokens.iter().flat_map(|(range, _)| [range.start, range.end]));
     edges.extend(line.marks.iter().flat_map(|range| [range.start, range.end]));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn marks_and_colours_share_a_line() {
-        let mut given = Change::between("let a = \"<\";\n", "let b = \"<\";\n");
+        let mut given = ShownChange::between("let a = \"<\";\n", "let b = \"<\";\n");
         given.path = "x.rs".into();
         let mut out = Vec::new();
         change(&mut out, &given).unwrap();

@@ -16,7 +16,7 @@ const STEP: f64 = 10.0;
 
 /// The position and tokens of one answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct ChartTurn {
     /// The number of the entry.
     pub(super) entry: usize,
     /// The tokens of the answer.
@@ -32,7 +32,7 @@ struct Bar {
 }
 
 /// Writes the chart, unless there are fewer than two answers.
-pub(super) fn chart(out: &mut dyn Write, turns: &[Turn]) -> io::Result<()> {
+pub(super) fn chart(out: &mut dyn Write, turns: &[ChartTurn]) -> io::Result<()> {
     if turns.len() < 2 {
         return Ok(());
     }
@@ -89,7 +89,7 @@ fn rect(out: &mut dyn Write, class: &str, x: f64, y: f64, height: f64) -> io::Re
 }
 
 /// Groups answers into at most `MOST_BARS` bars.
-fn bars(turns: &[Turn]) -> Vec<Bar> {
+fn bars(turns: &[ChartTurn]) -> Vec<Bar> {
     let each = turns.len().div_ceil(MOST_BARS);
     let chunks = turns.chunks(each).enumerate();
     chunks
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn many_answers_share_a_bar() {
         let tokens = Tokens { input: Some(2), output: Some(1), ..Tokens::default() };
-        let turns: Vec<Turn> = (0..500).map(|entry| Turn { entry, tokens }).collect();
+        let turns: Vec<ChartTurn> = (0..500).map(|entry| ChartTurn { entry, tokens }).collect();
         let bars = bars(&turns);
         let total: u64 = bars.iter().filter_map(|bar| bar.tokens.input).sum();
         assert!(bars.len() <= MOST_BARS && total == 1000 && bars.last().is_some_and(|bar| bar.last == 500));

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 wire! {
     /// A line of any type.
-    pub(super) struct Line<'a> {
+    pub(super) struct ClaudeRecord<'a> {
         kind: Str<'a> = "type",
         subtype: Str<'a> = "subtype",
         uuid: Str<'a> = "uuid",
@@ -30,10 +30,10 @@ wire! {
         denial: Str<'a> = "toolDenialKind",
         decision: Option<&'a RawValue> = "permissionDecision",
         origin: Str<'a> = "promptSource",
-        rendered: List<Rendered<'a>> = "rendered",
-        message: Message<'a> = "message",
+        rendered: List<RenderedAttachment<'a>> = "rendered",
+        message: ClaudeMessage<'a> = "message",
         result: Option<&'a RawValue> = "toolUseResult",
-        attachment: Attachment<'a> = "attachment",
+        attachment: ClaudeAttachment<'a> = "attachment",
         content: Str<'a> = "content",
         summary: Str<'a> = "summary",
         leaf: Str<'a> = "leafUuid",
@@ -44,22 +44,22 @@ wire! {
 
 wire! {
     /// A message in the format of the API.
-    pub(super) struct Message<'a> {
+    pub(super) struct ClaudeMessage<'a> {
         id: Str<'a> = "id",
         model: Str<'a> = "model",
-        content: Content<'a> = "content",
+        content: ClaudeContent<'a> = "content",
         stop_reason: Option<Str<'a>> = "stop_reason",
-        usage: Usage<'a> = "usage",
+        usage: ClaudeUsage<'a> = "usage",
     }
 }
 
 wire! {
-    pub(super) struct Usage<'a> {
+    pub(super) struct ClaudeUsage<'a> {
         input: Num = "input_tokens",
         cache_read: Num = "cache_read_input_tokens",
         cache_write: Num = "cache_creation_input_tokens",
         output: Num = "output_tokens",
-        kept: Kept<'a> = "cache_creation",
+        kept: CacheCreation<'a> = "cache_creation",
         of_output: OfOutput<'a> = "output_tokens_details",
     }
 }
@@ -68,17 +68,17 @@ wire! { pub(super) struct OfOutput<'a> { thinking: Num = "thinking_tokens" } }
 
 wire! {
     /// The text of an attachment as the model sees it.
-    pub(super) struct Rendered<'a> { content: Str<'a> = "content" }
+    pub(super) struct RenderedAttachment<'a> { content: Str<'a> = "content" }
 }
 
 wire! {
     /// Cache writes by retention time.
-    pub(super) struct Kept<'a> { hour: Num = "ephemeral_1h_input_tokens" }
+    pub(super) struct CacheCreation<'a> { hour: Num = "ephemeral_1h_input_tokens" }
 }
 
 wire! {
     /// A content block of any type.
-    pub(super) struct Block<'a> {
+    pub(super) struct ClaudeBlock<'a> {
         kind: Str<'a> = "type",
         text: Str<'a> = "text",
         thinking: Str<'a> = "thinking",
@@ -90,13 +90,13 @@ wire! {
         call: Str<'a> = "tool_use_id",
         content: Option<&'a RawValue> = "content",
         is_error: Flag = "is_error",
-        source: Source<'a> = "source",
+        source: ClaudeSource<'a> = "source",
     }
 }
 
 wire! {
     /// The content of an image or a document.
-    pub(super) struct Source<'a> {
+    pub(super) struct ClaudeSource<'a> {
         media_type: Str<'a> = "media_type",
         data: Option<Str<'a>> = "data",
         url: Option<Str<'a>> = "url",
@@ -105,17 +105,17 @@ wire! {
 
 wire! {
     /// Context that Claude Code adds for the model.
-    pub(super) struct Attachment<'a> {
+    pub(super) struct ClaudeAttachment<'a> {
         kind: Str<'a> = "type",
         content: Str<'a> = "content",
-        prompt: Content<'a> = "prompt",
+        prompt: ClaudeContent<'a> = "prompt",
         mode: Str<'a> = "commandMode",
     }
 }
 
 wire! {
     /// The structured result of any tool, stored next to its text.
-    pub(super) struct Outcome<'a> {
+    pub(super) struct ClaudeToolResult<'a> {
         path: Str<'a> = "filePath",
         content: Option<Str<'a>> = "content",
         original: Option<&'a RawValue> = "originalFile",
@@ -158,17 +158,17 @@ impl<'de> Deserialize<'de> for Cost {
 
 /// The content of a message: text or blocks.
 #[derive(Debug, Default)]
-pub(super) enum Content<'a> {
+pub(super) enum ClaudeContent<'a> {
     /// No content.
     #[default]
     None,
     /// Plain text.
     Text(Str<'a>),
     /// Blocks.
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<ClaudeBlock<'a>>),
 }
 
-impl<'de> Tolerant<'de> for Content<'de> {
+impl<'de> Tolerant<'de> for ClaudeContent<'de> {
     fn of_borrowed(text: &'de str) -> Self {
         Self::Text(Str::of_borrowed(text))
     }
@@ -179,11 +179,11 @@ impl<'de> Tolerant<'de> for Content<'de> {
         Ok(Self::Blocks(List::of_seq(seq)?.0))
     }
     fn of_map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
-        Ok(Self::Blocks(vec![Block::of_map(map)?]))
+        Ok(Self::Blocks(vec![ClaudeBlock::of_map(map)?]))
     }
 }
 
-impl<'de> Deserialize<'de> for Content<'de> {
+impl<'de> Deserialize<'de> for ClaudeContent<'de> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         tolerant(d)
     }

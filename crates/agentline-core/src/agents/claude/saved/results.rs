@@ -1,6 +1,6 @@
 //! Tool results: Claude Code stores the result in a user record, with a structured result for its own UI next to it.
 
-use super::records::{Block, Content, Hunk, Outcome, Source};
+use super::records::{ClaudeBlock, ClaudeContent, ClaudeSource, ClaudeToolResult, Hunk};
 use crate::{
     Media, SavedDiff, SavedResult, ToolStatus,
     wire::{Num, Str},
@@ -26,9 +26,9 @@ const REFUSED: &[&str] = &[
 
 /// Fields of a record that describe its tool results.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct ResultContext<'a> {
     /// The structured result.
-    pub(super) outcome: Option<&'a Outcome<'a>>,
+    pub(super) outcome: Option<&'a ClaudeToolResult<'a>>,
     /// Whether the call was denied.
     pub(super) denied: bool,
     /// Whether a user or a rule decided on the call.
@@ -36,13 +36,13 @@ pub(super) struct Beside<'a> {
 }
 
 /// Reads the result in a block, using the other fields of its record.
-pub(super) fn result(block: &Block<'_>, beside: Beside<'_>) -> SavedResult {
+pub(super) fn result(block: &ClaudeBlock<'_>, beside: ResultContext<'_>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     let raw = block.content.map_or("null", RawValue::get);
     match serde_json::from_str(raw).unwrap_or_default() {
-        Content::None => {}
-        Content::Text(text) => result.content = text.own(),
-        Content::Blocks(blocks) => {
+        ClaudeContent::None => {}
+        ClaudeContent::Text(text) => result.content = text.own(),
+        ClaudeContent::Blocks(blocks) => {
             let mut texts = Vec::new();
             for block in blocks {
                 match &*block.kind {
@@ -62,7 +62,7 @@ fn block_raw(raw: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(raw.to_owned()).ok()
 }
 
-fn status(is_error: bool, content: &str, beside: Beside<'_>) -> ToolStatus {
+fn status(is_error: bool, content: &str, beside: ResultContext<'_>) -> ToolStatus {
     let head: String = content.chars().take(400).collect();
     match is_error {
         _ if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
@@ -77,7 +77,7 @@ fn status(is_error: bool, content: &str, beside: Beside<'_>) -> ToolStatus {
 }
 
 /// Converts an image or a document, inline or by URL.
-pub(super) fn media(kind: &str, source: Source<'_>) -> Option<Media> {
+pub(super) fn media(kind: &str, source: ClaudeSource<'_>) -> Option<Media> {
     let told = source.media_type.own();
     let mime_type = match (&*told, kind) {
         ("", "image") => "image/*".to_owned(),
@@ -89,7 +89,7 @@ pub(super) fn media(kind: &str, source: Source<'_>) -> Option<Media> {
 }
 
 /// Returns the file change that the structured result describes.
-pub(super) fn diff(outcome: Outcome<'_>) -> Option<SavedDiff> {
+pub(super) fn diff(outcome: ClaudeToolResult<'_>) -> Option<SavedDiff> {
     let text = |raw: Option<&RawValue>| serde_json::from_str::<Str<'_>>(raw?.get()).ok().map(Str::own);
     if !outcome.notebook.is_empty() {
         let (old, new) = (text(outcome.notebook_old), text(outcome.notebook_new));

@@ -1,8 +1,8 @@
 //! Converts Codex's tool calls to canonical ones.
 
 use super::{
-    patch::{self, Deed},
-    records::{Command, Payload},
+    patch::{self, PatchAction},
+    records::{CodexCommand, CodexPayload},
 };
 use crate::agents::codex::tools::TOOLS;
 use crate::{SavedTool, ToolKind, ToolUse, wire::List, wire::Str};
@@ -12,7 +12,7 @@ use serde_json::{
 };
 
 /// Converts a function call with JSON arguments.
-pub(super) fn function(call: &Payload<'_>) -> SavedTool {
+pub(super) fn function(call: &CodexPayload<'_>) -> SavedTool {
     let native = match &*call.namespace {
         "" => call.name.0.to_string(),
         space => format!("{}__{}", space.trim_end_matches('_'), &*call.name),
@@ -25,7 +25,7 @@ pub(super) fn function(call: &Payload<'_>) -> SavedTool {
         return patched(&call.call_id, &input.input, raw.clone());
     }
     let mut tool = named(&call.call_id, &native);
-    let read: Command<'_> =
+    let read: CodexCommand<'_> =
         raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     tool.input = match read.cmd.or(read.command).filter(|_| tool.kind == ToolKind::Shell) {
         Some(command) => shell(command, &read.why),
@@ -38,7 +38,7 @@ pub(super) fn function(call: &Payload<'_>) -> SavedTool {
 crate::wire::wire! { struct PatchInput<'a> { input: Str<'a> = "input" } }
 
 /// Converts a call of a tool that takes plain text.
-pub(super) fn plain(call: &Payload<'_>) -> SavedTool {
+pub(super) fn plain(call: &CodexPayload<'_>) -> SavedTool {
     let raw = to_raw_value(&*call.input).ok();
     if &*call.name == "apply_patch" {
         return patched(&call.call_id, &call.input, raw);
@@ -50,7 +50,7 @@ pub(super) fn plain(call: &Payload<'_>) -> SavedTool {
 }
 
 /// Converts a call of the built-in `local_shell` tool.
-pub(super) fn local_shell(call: &Payload<'_>) -> SavedTool {
+pub(super) fn local_shell(call: &CodexPayload<'_>) -> SavedTool {
     let id = if call.call_id.is_empty() { &call.id } else { &call.call_id };
     let mut tool = named(id, "local_shell");
     tool.input = call.action.command.and_then(|command| shell(command, ""));
@@ -59,7 +59,7 @@ pub(super) fn local_shell(call: &Payload<'_>) -> SavedTool {
 }
 
 /// Converts a web search that OpenAI's service ran.
-pub(super) fn web_search(call: &Payload<'_>, id: &str) -> SavedTool {
+pub(super) fn web_search(call: &CodexPayload<'_>, id: &str) -> SavedTool {
     let mut tool = named(id, "web_search");
     let action = &call.action;
     tool.input = to_raw_value(&match &*action.url {
@@ -103,10 +103,10 @@ fn unwrapped(words: &[Str<'_>]) -> String {
 fn patched(id: &str, text: &str, raw: Option<Box<RawValue>>) -> SavedTool {
     let files = patch::files(text);
     let (name, kind, input) = match &*files {
-        [file] if file.deed == Deed::Add => {
+        [file] if file.action == PatchAction::Add => {
             ("Write", ToolKind::Write, json!({"file_path": file.path, "content": file.content()}))
         }
-        [file] if file.deed == Deed::Update && file.replaced().is_some() => {
+        [file] if file.action == PatchAction::Update && file.replaced().is_some() => {
             let (old, new) = file.replaced().unwrap_or_default();
             ("Edit", ToolKind::Edit, json!({"file_path": file.path, "old_string": old, "new_string": new}))
         }

@@ -8,13 +8,13 @@ pub(super) struct FilePatch<'a> {
     /// The path of the file.
     pub(super) path: &'a str,
     /// The kind of change.
-    pub(super) deed: Deed,
+    pub(super) action: PatchAction,
     lines: Vec<&'a str>,
 }
 
 /// The kind of change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum PatchAction {
     Add,
     Update,
     Delete,
@@ -23,15 +23,15 @@ pub(super) enum Deed {
 /// Parses a patch and ignores invalid lines.
 pub(super) fn files(patch: &str) -> Vec<FilePatch<'_>> {
     let begins = [
-        ("*** Add File: ", Deed::Add),
-        ("*** Update File: ", Deed::Update),
-        ("*** Delete File: ", Deed::Delete),
+        ("*** Add File: ", PatchAction::Add),
+        ("*** Update File: ", PatchAction::Update),
+        ("*** Delete File: ", PatchAction::Delete),
     ];
     let mut files: Vec<FilePatch<'_>> = Vec::new();
     for line in patch.lines() {
-        let begun = begins.iter().find_map(|(words, deed)| Some((line.strip_prefix(words)?, *deed)));
-        if let Some((path, deed)) = begun {
-            files.push(FilePatch { path: path.trim(), deed, lines: Vec::new() });
+        let begun = begins.iter().find_map(|(words, action)| Some((line.strip_prefix(words)?, *action)));
+        if let Some((path, action)) = begun {
+            files.push(FilePatch { path: path.trim(), action, lines: Vec::new() });
         } else if !line.starts_with("*** ")
             && let Some(file) = files.last_mut()
         {
@@ -63,10 +63,10 @@ impl FilePatch<'_> {
     /// Returns the change as far as the patch describes it.
     fn diff(&self) -> SavedDiff {
         let path = self.path.to_owned();
-        match self.deed {
-            Deed::Add => SavedDiff { path, new: Some(self.content()), ..SavedDiff::default() },
-            Deed::Update => SavedDiff { path, unified: Some(self.text()), ..SavedDiff::default() },
-            Deed::Delete => SavedDiff { path, new: Some(String::new()), ..SavedDiff::default() },
+        match self.action {
+            PatchAction::Add => SavedDiff { path, new: Some(self.content()), ..SavedDiff::default() },
+            PatchAction::Update => SavedDiff { path, unified: Some(self.text()), ..SavedDiff::default() },
+            PatchAction::Delete => SavedDiff { path, new: Some(String::new()), ..SavedDiff::default() },
         }
     }
 

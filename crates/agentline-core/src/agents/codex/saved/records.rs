@@ -5,11 +5,11 @@ use serde_json::value::RawValue;
 
 wire! {
     /// A line: an envelope around a payload or, in the oldest files, the payload itself.
-    pub(super) struct Line<'a> {
+    pub(super) struct CodexRecord<'a> {
         timestamp: Str<'a> = "timestamp",
         kind: Str<'a> = "type",
         ordinal: Num = "ordinal",
-        payload: Option<Payload<'a>> = "payload",
+        payload: Option<CodexPayload<'a>> = "payload",
         id: Str<'a> = "id",
         instructions: Option<&'a RawValue> = "instructions",
     }
@@ -17,53 +17,53 @@ wire! {
 
 wire! {
     /// The content of a line of any type.
-    pub(super) struct Payload<'a> {
+    pub(super) struct CodexPayload<'a> {
         kind: Str<'a> = "type",
         id: Str<'a> = "id",
         call_id: Str<'a> = "call_id",
         role: Str<'a> = "role",
-        content: List<Piece<'a>> = "content",
+        content: List<CodexContent<'a>> = "content",
         meta: Meta<'a> = "internal_chat_message_metadata_passthrough",
-        summary: List<Piece<'a>> = "summary",
+        summary: List<CodexContent<'a>> = "summary",
         name: Str<'a> = "name",
         namespace: Str<'a> = "namespace",
         arguments: Str<'a> = "arguments",
         input: Str<'a> = "input",
         output: Option<&'a RawValue> = "output",
         result: Option<&'a RawValue> = "result",
-        action: Action<'a> = "action",
+        action: CodexAction<'a> = "action",
         status: Str<'a> = "status",
         exit_code: Option<Str<'a>> = "exit_code",
         success: Option<Flag> = "success",
-        changes: Entries<'a, Change<'a>> = "changes",
-        item: Option<Item<'a>> = "item",
+        changes: Entries<'a, CodexFileChange<'a>> = "changes",
+        item: Option<CodexItem<'a>> = "item",
         message: Str<'a> = "message",
         reason: Str<'a> = "reason",
-        info: Counts<'a> = "info",
-        usage: Option<Count<'a>> = "usage",
+        info: CodexTokenInfo<'a> = "info",
+        usage: Option<CodexTokenUsage<'a>> = "usage",
         response: Str<'a> = "response_id",
-        thread_usage: Option<Count<'a>> = "thread_token_usage",
+        thread_usage: Option<CodexTokenUsage<'a>> = "thread_token_usage",
         turns: Num = "num_turns",
         thread_name: Str<'a> = "thread_name",
         model: Str<'a> = "model",
         cwd: Str<'a> = "cwd",
         version: Str<'a> = "cli_version",
         source: Origin<'a> = "source",
-        base: Base<'a> = "history_base",
+        base: CodexBase<'a> = "history_base",
         error: Problem<'a> = "error",
     }
 }
 
 wire! {
     /// A piece of a message: text or an image.
-    pub(super) struct Piece<'a> { kind: Str<'a> = "type", text: Str<'a> = "text", image: Str<'a> = "image_url" }
+    pub(super) struct CodexContent<'a> { kind: Str<'a> = "type", text: Str<'a> = "text", image: Str<'a> = "image_url" }
 }
 
 wire! { pub(super) struct Meta<'a> { kinds: List<Str<'a>> = "content_item_kinds" } }
 
 wire! {
     /// The action of a built-in tool.
-    pub(super) struct Action<'a> {
+    pub(super) struct CodexAction<'a> {
         kind: Str<'a> = "type",
         command: Option<&'a RawValue> = "command",
         query: Str<'a> = "query",
@@ -73,18 +73,18 @@ wire! {
 
 wire! {
     /// A completed item, stored in addition to the model's input and output.
-    pub(super) struct Item<'a> {
+    pub(super) struct CodexItem<'a> {
         id: Str<'a> = "id",
         kind: Str<'a> = "type",
         status: Str<'a> = "status",
         exit_code: Option<Str<'a>> = "exit_code",
-        changes: Entries<'a, Change<'a>> = "changes",
+        changes: Entries<'a, CodexFileChange<'a>> = "changes",
     }
 }
 
 wire! {
     /// The change of one file.
-    pub(super) struct Change<'a> {
+    pub(super) struct CodexFileChange<'a> {
         kind: Str<'a> = "type",
         content: Option<Str<'a>> = "content",
         unified: Option<Str<'a>> = "unified_diff",
@@ -92,14 +92,14 @@ wire! {
 }
 
 wire! {
-    pub(super) struct Counts<'a> {
-        total: Option<Count<'a>> = "total_token_usage",
-        last: Option<Count<'a>> = "last_token_usage",
+    pub(super) struct CodexTokenInfo<'a> {
+        total: Option<CodexTokenUsage<'a>> = "total_token_usage",
+        last: Option<CodexTokenUsage<'a>> = "last_token_usage",
     }
 }
 
 wire! {
-    pub(super) struct Count<'a> {
+    pub(super) struct CodexTokenUsage<'a> {
         input: Num = "input_tokens",
         cached: Num = "cached_input_tokens",
         cache_write: Num = "cache_write_input_tokens",
@@ -111,7 +111,7 @@ wire! {
 
 wire! {
     /// The thread that a file continues, and the record at which it does.
-    pub(super) struct Base<'a> { thread: Str<'a> = "thread_id", end: Num = "end_ordinal_exclusive" }
+    pub(super) struct CodexBase<'a> { thread: Str<'a> = "thread_id", end: Num = "end_ordinal_exclusive" }
 }
 
 wire! { pub(super) struct Problem<'a> { message: Str<'a> = "message" } }
@@ -122,7 +122,7 @@ wire! { pub(super) struct Spawn<'a> { parent: Str<'a> = "parent_thread_id" } }
 
 wire! {
     /// The arguments of a command in all versions.
-    pub(super) struct Command<'a> {
+    pub(super) struct CodexCommand<'a> {
         cmd: Option<&'a RawValue> = "cmd",
         command: Option<&'a RawValue> = "command",
         why: Str<'a> = "justification",
@@ -131,7 +131,7 @@ wire! {
 
 wire! {
     /// The output of a tool, if it is an object.
-    pub(super) struct Output<'a> {
+    pub(super) struct CodexOutput<'a> {
         output: Option<Str<'a>> = "output",
         content: Option<Str<'a>> = "content",
         success: Option<Flag> = "success",

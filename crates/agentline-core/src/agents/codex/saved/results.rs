@@ -2,7 +2,7 @@
 
 use super::{
     patch,
-    records::{Change, Output, Piece},
+    records::{CodexContent, CodexFileChange, CodexOutput},
 };
 use crate::{
     Media, SavedDiff, SavedResult, ToolStatus,
@@ -43,7 +43,7 @@ pub(super) fn result(output: Option<&RawValue>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     match raw.bytes().next() {
         Some(b'[') => {
-            let pieces = serde_json::from_str::<List<Piece<'_>>>(raw).unwrap_or_default().0;
+            let pieces = serde_json::from_str::<List<CodexContent<'_>>>(raw).unwrap_or_default().0;
             let (texts, images): (Vec<_>, Vec<_>) =
                 pieces.into_iter().partition(|piece| piece.image.is_empty());
             result.media = images.into_iter().map(|piece| image(&piece.image)).collect();
@@ -64,7 +64,7 @@ pub(super) fn result(output: Option<&RawValue>) -> SavedResult {
 }
 
 fn read_object(result: &mut SavedResult, raw: &str) {
-    let Ok(output) = serde_json::from_str::<Output<'_>>(raw) else { return read_text(result, raw) };
+    let Ok(output) = serde_json::from_str::<CodexOutput<'_>>(raw) else { return read_text(result, raw) };
     match output.output.or(output.content) {
         Some(text) => read_text(result, &text),
         None => result.raw = RawValue::from_string(raw.to_owned()).ok(),
@@ -115,7 +115,7 @@ pub(super) fn status(word: &str, exit_code: Option<&str>, success: Option<bool>)
 }
 
 /// Returns the file changes from the separate status record.
-pub(super) fn diff(changes: Entries<'_, Change<'_>>) -> Option<SavedDiff> {
+pub(super) fn diff(changes: Entries<'_, CodexFileChange<'_>>) -> Option<SavedDiff> {
     let diffs = changes.0.into_iter().map(|(path, change)| {
         let mut diff = SavedDiff { path: path.own(), ..SavedDiff::default() };
         let content = change.content.map(Str::own);

@@ -2,18 +2,18 @@
 
 use super::super::{
     call::Call,
-    parts::{Content, Counts, Piece, Thought},
+    parts::{Counts, PartList, Piece, Thought},
     store, tools,
 };
 use super::result;
 use crate::{
-    Part, SavedTool, ToolUse,
+    EntryPart, SavedTool, ToolUse,
     wire::{List, Str, on_one_line, wire},
 };
 use serde_json::value::RawValue;
 
 wire! { pub(super) struct Message<'a> {
-    kind: Str<'a> = "type", timestamp: Str<'a> = "timestamp", content: Content<'a> = "content", shown: Content<'a> = "displayContent",
+    kind: Str<'a> = "type", timestamp: Str<'a> = "timestamp", content: PartList<'a> = "content", shown: PartList<'a> = "displayContent",
     model: Option<Str<'a>> = "model", tokens: Option<Counts<'a>> = "tokens", calls: List<Call<'a>> = "toolCalls",
     thoughts: List<Thought<'a>> = "thoughts",
 } }
@@ -33,17 +33,18 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the parts of a prompt: the displayed text if it differs from the text for the model, and all files.
-    pub(super) fn prompt(&self) -> Vec<Part> {
+    pub(super) fn prompt(&self) -> Vec<EntryPart> {
         let shown = self.shown.0.iter().any(|piece| piece.said().is_some());
         let spoken = if shown { &self.shown.0 } else { &self.content.0 };
-        let texts = spoken.iter().filter_map(Piece::said).map(Part::text);
-        let files = self.content.0.iter().filter_map(Piece::media).map(Part::Media);
+        let texts = spoken.iter().filter_map(Piece::said).map(EntryPart::text);
+        let files = self.content.0.iter().filter_map(Piece::media).map(EntryPart::Media);
         if shown {
             return texts.chain(files).collect();
         }
         // Without displayed text, the order of the parts is kept.
-        let part =
-            |piece: &Piece<'_>| piece.said().map(Part::text).or_else(|| piece.media().map(Part::Media));
+        let part = |piece: &Piece<'_>| {
+            piece.said().map(EntryPart::text).or_else(|| piece.media().map(EntryPart::Media))
+        };
         self.content.0.iter().filter_map(part).collect()
     }
 
@@ -60,9 +61,15 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the parts of an answer: thoughts, then text and calls in the order of the record.
-    pub(super) fn answer(&self) -> Vec<Part> {
-        let mut parts: Vec<Part> =
-            self.thoughts.0.iter().map(Thought::text).filter(|t| !t.is_empty()).map(Part::thinking).collect();
+    pub(super) fn answer(&self) -> Vec<EntryPart> {
+        let mut parts: Vec<EntryPart> = self
+            .thoughts
+            .0
+            .iter()
+            .map(Thought::text)
+            .filter(|t| !t.is_empty())
+            .map(EntryPart::thinking)
+            .collect();
         let listed = !parts.is_empty();
         let mut left: Vec<&Call<'_>> = self.calls.0.iter().collect();
         for piece in &self.content.0 {
@@ -77,13 +84,13 @@ impl<'a> Message<'a> {
                     Some(at) => saved_tool(left.remove(at)),
                     None => SavedTool::new(use_of(&called.id, &called.name, called.args)),
                 };
-                parts.push(Part::Tool(Box::new(tool)));
+                parts.push(EntryPart::Tool(Box::new(tool)));
             } else {
-                parts.extend(piece.said().map(Part::text));
-                parts.extend(piece.media().map(Part::Media));
+                parts.extend(piece.said().map(EntryPart::text));
+                parts.extend(piece.media().map(EntryPart::Media));
             }
         }
-        parts.extend(left.into_iter().map(|call| Part::Tool(Box::new(saved_tool(call)))));
+        parts.extend(left.into_iter().map(|call| EntryPart::Tool(Box::new(saved_tool(call)))));
         parts
     }
 }
@@ -127,7 +134,7 @@ mod tests {
                 "displayContent":[{"text":"look at @a.png"}]}"#,
         );
         let parts = message.prompt();
-        assert!(matches!(&parts[..], [Part::Text { text }, Part::Media(file)]
+        assert!(matches!(&parts[..], [EntryPart::Text { text }, EntryPart::Media(file)]
             if text == "look at @a.png" && file.mime_type == "image/png" && file.data.as_deref() == Some("AA==")));
     }
 
@@ -138,8 +145,12 @@ mod tests {
                 "toolCalls":[{"id":"1","name":"glob","args":{"pattern":"*"},"status":"success","result":"a"}]}"#,
         );
         let parts = message.answer();
-        let [Part::Thinking { text, signature }, Part::Tool(glob), Part::Text { .. }, Part::Tool(other)] =
-            &parts[..]
+        let [
+            EntryPart::Thinking { text, signature },
+            EntryPart::Tool(glob),
+            EntryPart::Text { .. },
+            EntryPart::Tool(other),
+        ] = &parts[..]
         else {
             panic!("{parts:?}")
         };

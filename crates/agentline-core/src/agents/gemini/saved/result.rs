@@ -2,7 +2,7 @@
 
 use super::super::{
     call::{self, Call},
-    parts::{self, Content, FunctionResponse},
+    parts::{self, FunctionResponse, PartList},
 };
 use crate::{
     Media, SavedDiff, SavedResult, moment,
@@ -69,7 +69,7 @@ struct Back {
 impl Back {
     /// Adds content, which is a text, a part, or a list of them. In a rewritten record, each call contains the
     /// responses to all calls of its turn, so those to other calls are skipped.
-    fn content(&mut self, content: &Content<'_>, id: Option<&str>) {
+    fn content(&mut self, content: &PartList<'_>, id: Option<&str>) {
         let mine = |response: &FunctionResponse<'_>| Some(&*response.id) == id;
         let has_own = content.responses().any(mine);
         for piece in &content.0 {

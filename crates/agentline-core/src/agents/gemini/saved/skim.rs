@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The keys of a record that determine how it is processed.
 #[derive(Debug, Default)]
-pub(super) struct Skim<'a> {
+pub(super) struct RecordKeys<'a> {
     pub(super) is_object: bool,
     pub(super) id: Option<Str<'a>>,
     pub(super) kind: Option<Str<'a>>,
@@ -23,8 +23,8 @@ pub(super) struct Skim<'a> {
 }
 
 /// Reads the keys of a record. If there is an error, the keys before it are returned as well.
-pub(super) fn skim(text: &str) -> (Skim<'_>, Option<Error>) {
-    let mut seen = Skim::default();
+pub(super) fn skim(text: &str) -> (RecordKeys<'_>, Option<Error>) {
+    let mut seen = RecordKeys::default();
     let mut reader = serde_json::Deserializer::from_str(text);
     let read = Keys(&mut seen).deserialize(&mut reader).and_then(|()| reader.end());
     (seen, read.err())
@@ -64,7 +64,7 @@ const HEADS: [&str; 4] = ["{\"id\":\"", "{\"$set\":{", "{\"sessionId\":\"", "{\"
 /// The maximum number of incomplete records in a line before the search ends.
 const MOST_BROKEN: u32 = 8;
 
-struct Keys<'s, 'a>(&'s mut Skim<'a>);
+struct Keys<'s, 'a>(&'s mut RecordKeys<'a>);
 
 impl<'a> DeserializeSeed<'a> for Keys<'_, 'a> {
     type Value = ();

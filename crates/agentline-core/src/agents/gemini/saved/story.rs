@@ -3,7 +3,7 @@
 use super::super::{parts::FunctionResponse, tools};
 use super::{Record, RecordText, message::Message, result};
 use crate::{
-    ContentStore, Damage, Entry, Part, RawJson, Role, SavedSession, SavedTool, SessionInfo, moment,
+    ContentStore, Entry, EntryPart, RawJson, ReadError, Role, SavedSession, SavedTool, SessionInfo, moment,
     saved::{LOST_CONTENT, Stored, read_content, write_content},
     wire::{Tolerant as _, mend_surrogates},
 };
@@ -11,7 +11,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 /// The entries assembled so far.
 #[derive(Default)]
-pub(super) struct Story {
+pub(super) struct EntryBuilder {
     told: Vec<Told>,
     /// The position of each call by its id: the entry and the index of the part.
     calls: HashMap<String, (usize, usize)>,
@@ -22,18 +22,18 @@ pub(super) struct Story {
 struct Told {
     entry: Entry,
     /// The parts. `None` marks a call that was moved to the answer that made it.
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<EntryPart>>,
     /// Whether the answer itself is missing and only results of its calls exist. Its id is that of the first call.
     is_unrecorded: bool,
     /// The location of the parts and records, if they are not in memory.
     stored: Option<Stored>,
 }
 
-impl Story {
+impl EntryBuilder {
     /// Adds one record. Returns its length.
-    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<Damage>) -> usize {
+    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<ReadError>) -> usize {
         let Some(original) = record.text.read() else {
-            damage.push(Damage::new(None, format!("message {}: lost by the temporary file", record.id)));
+            damage.push(ReadError::new(None, format!("message {}: lost by the temporary file", record.id)));
             return 0;
         };
         let older = record.older.as_ref().and_then(RecordText::read);
@@ -46,7 +46,7 @@ impl Story {
                 }
                 self.message(&record.id, &original, &message);
             }
-            Err(error) => damage.push(Damage::new(None, format!("message {}: {error}", record.id))),
+            Err(error) => damage.push(ReadError::new(None, format!("message {}: {error}", record.id))),
         }
         original.as_str().len()
     }
@@ -100,10 +100,10 @@ impl Story {
     }
 
     /// Adds parts to the current answer.
-    fn answered(&mut self, parts: Vec<Part>) {
+    fn answered(&mut self, parts: Vec<EntryPart>) {
         let here = self.told.len() - 1;
         for part in parts {
-            let Part::Tool(tool) = part else {
+            let EntryPart::Tool(tool) = part else {
                 self.told(here).parts.push(Some(part));
                 continue;
             };
@@ -125,7 +125,7 @@ impl Story {
     fn place(&mut self, here: usize, tool: SavedTool) {
         let place = self.told(here).parts.len();
         self.calls.insert(tool.call.id.clone(), (here, place));
-        self.told[here].parts.push(Some(Part::Tool(Box::new(tool))));
+        self.told[here].parts.push(Some(EntryPart::Tool(Box::new(tool))));
     }
 
     /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
@@ -133,7 +133,7 @@ impl Story {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
         let moved = found
             .and_then(|(there, at)| self.told(there).parts.get_mut(at)?.take().map(|part| (there, at, part)));
-        let Some((there, at, Part::Tool(mut tool))) = moved else {
+        let Some((there, at, EntryPart::Tool(mut tool))) = moved else {
             let mut tool =
                 SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
             tool.result = Some(told_result(response, record, when));
@@ -146,7 +146,7 @@ impl Story {
         }
         let here = self.answer.unwrap_or(there);
         if here == there {
-            self.told[there].parts[at] = Some(Part::Tool(tool));
+            self.told[there].parts[at] = Some(EntryPart::Tool(tool));
             return;
         }
         let told_by = self.told[there].entry.originals.first().cloned();
@@ -170,13 +170,14 @@ impl Story {
         mut self,
         mut abandoned: Self,
         mut info: SessionInfo,
-        damage: Vec<Damage>,
+        damage: Vec<ReadError>,
         store: Option<&Arc<dyn ContentStore>>,
     ) -> SavedSession {
         for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
             if let Some((here, place)) = self.calls.get(&id)
                 && let Some(tool) = self.told[*here].tool(*place)
-                && let Some(Part::Tool(gone)) = abandoned.told(there).parts.get_mut(at).and_then(Option::take)
+                && let Some(EntryPart::Tool(gone)) =
+                    abandoned.told(there).parts.get_mut(at).and_then(Option::take)
             {
                 tool.result = tool.result.take().or(gone.result);
                 tool.diff = tool.diff.take().or(gone.diff);
@@ -200,7 +201,7 @@ impl Story {
 }
 
 impl Told {
-    fn new(entry: Entry, parts: Vec<Option<Part>>) -> Self {
+    fn new(entry: Entry, parts: Vec<Option<EntryPart>>) -> Self {
         Self { entry, parts, is_unrecorded: false, stored: None }
     }
 
@@ -214,7 +215,7 @@ impl Told {
     }
 
     fn load(&mut self) {
-        let lost = || (vec![Some(Part::text(LOST_CONTENT))], Vec::new());
+        let lost = || (vec![Some(EntryPart::text(LOST_CONTENT))], Vec::new());
         if let Some(stored) = self.stored.take() {
             (self.parts, self.entry.originals) = read_content(&stored).unwrap_or_else(lost);
         }
@@ -223,7 +224,7 @@ impl Told {
     fn tool(&mut self, at: usize) -> Option<&mut SavedTool> {
         self.load();
         match self.parts.get_mut(at)? {
-            Some(Part::Tool(tool)) => Some(tool),
+            Some(EntryPart::Tool(tool)) => Some(tool),
             _ => None,
         }
     }

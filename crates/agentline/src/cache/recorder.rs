@@ -1,19 +1,19 @@
 //! Records a run while it is forwarded to the caller, and stores it in the cache at the end.
 
 use super::{
-    entry::{self, Meta},
-    key::Question,
+    entry::{self, CacheEntryMeta},
+    key::CacheKey,
     restore::{found, state},
     seconds,
-    store::Store,
+    store::CacheStore,
 };
 use crate::{
     agentline::{Agentline, Inner},
-    link::{Bell, Came, Driven, Held},
+    link::{RunItem, RunReceiver, RunSender, Wakeup},
     run::Run,
-    snapshot::prints::Prints,
+    snapshot::prints::FilePrints,
 };
-use agentline_core::{CacheMark, Event, Notice, Outcome, Record, ToolKind, Verdict};
+use agentline_core::{CacheStatus, Event, Notice, Outcome, Record, ToolKind, Verdict};
 use std::{path::PathBuf, sync::Arc};
 
 /// The maximum size of the events, and of the files, of a stored run in bytes.
@@ -21,49 +21,49 @@ const LARGEST: usize = 64 << 20;
 
 /// Records one run, or several attempts at it.
 #[derive(Clone)]
-pub(crate) struct Keeper {
+pub(crate) struct Recorder {
     agentline: Agentline,
-    want: Arc<Want>,
+    want: Arc<RecordedRun>,
 }
 
-struct Want {
-    store: Store,
+struct RecordedRun {
+    store: CacheStore,
     /// The key of the run, or the reason why it is not stored.
-    question: Result<Question, String>,
+    question: Result<CacheKey, String>,
     impure: bool,
     /// Warnings to add to the outcome.
     notices: Vec<Notice>,
     began_at: u64,
 }
 
-impl Keeper {
+impl Recorder {
     pub(super) fn new(
         agentline: Agentline,
-        store: Store,
-        question: Result<Question, String>,
+        store: CacheStore,
+        question: Result<CacheKey, String>,
         impure: bool,
         notices: Vec<Notice>,
         began_at: u64,
     ) -> Self {
-        Self { agentline, want: Arc::new(Want { store, question, impure, notices, began_at }) }
+        Self { agentline, want: Arc::new(RecordedRun { store, question, impure, notices, began_at }) }
     }
 
     /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
     pub(crate) fn keep(&self, run: Run) -> Run {
-        let keeper = self.clone();
-        let mark = CacheMark::not_kept(self.want.key(), "it could not begin");
-        run.past(mark, move |from, to, bell| {
-            tokio::spawn(keeper.listen(from, to, bell));
+        let recorder = self.clone();
+        let mark = CacheStatus::not_kept(self.want.key(), "it could not begin");
+        run.past(mark, move |from, to, wakeup| {
+            tokio::spawn(recorder.listen(from, to, wakeup));
         })
     }
 
-    async fn listen(self, from: Held, to: Driven, bell: Bell) {
+    async fn listen(self, from: RunReceiver, to: RunSender, wakeup: Wakeup) {
         let stopper = from.stopper();
         let mut heard = Heard::default();
         let outcome = loop {
             let came = tokio::select! {
                 came = std::future::poll_fn(|cx| from.poll(cx)), if !to.is_full() => came,
-                () = bell.notified() => {
+                () = wakeup.notified() => {
                     if let Some(signal) = to.stop() {
                         stopper.stop(signal);
                     }
@@ -71,13 +71,13 @@ impl Keeper {
                 }
             };
             match came {
-                Came::Batch(batch) => {
+                RunItem::Batch(batch) => {
                     if let Ok(question) = &self.want.question {
                         batch.iter().for_each(|record| heard.take(record, question));
                     }
                     to.send(batch);
                 }
-                Came::Over(outcome) => break outcome,
+                RunItem::Over(outcome) => break outcome,
             }
         };
         // A run whose task failed has no outcome; dropping `to` reports that to the caller.
@@ -88,7 +88,7 @@ impl Keeper {
     }
 }
 
-impl Want {
+impl RecordedRun {
     fn key(&self) -> Option<String> {
         self.question.as_ref().ok().map(|question| question.key.clone())
     }
@@ -101,7 +101,7 @@ impl Want {
         };
         outcome.cache = Some(match kept {
             Ok(mark) => mark,
-            Err(reason) => CacheMark::not_kept(self.key(), reason),
+            Err(reason) => CacheStatus::not_kept(self.key(), reason),
         });
         outcome.warnings.extend(self.notices.iter().cloned());
         outcome
@@ -110,10 +110,10 @@ impl Want {
     fn try_to_keep(
         &self,
         inner: &Inner,
-        question: &Question,
+        question: &CacheKey,
         heard: Heard,
         outcome: &Outcome,
-    ) -> Result<CacheMark, String> {
+    ) -> Result<CacheStatus, String> {
         if !matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials) {
             return Err(format!("its verdict is `{}`", outcome.verdict.name()));
         }
@@ -130,7 +130,7 @@ impl Want {
         let mut events = heard.events;
         let stored_at = seconds();
         push_line(&mut events, &Record::last(heard.last, Box::new(outcome.clone())));
-        let meta = Meta {
+        let meta = CacheEntryMeta {
             key: question.key.clone(),
             stored_at,
             began_at_ms: self.began_at,
@@ -148,7 +148,7 @@ impl Want {
         }
         let put = self.store.put(&question.key, &bytes, &inner.memory.room);
         put.map_err(|why| format!("the cache cannot be written: {why}"))?;
-        Ok(CacheMark::kept(&question.key, stored_at))
+        Ok(CacheStatus::kept(&question.key, stored_at))
     }
 }
 
@@ -165,7 +165,7 @@ struct Heard {
 }
 
 impl Heard {
-    fn take(&mut self, record: &Record, question: &Question) {
+    fn take(&mut self, record: &Record, question: &CacheKey) {
         self.last = (record.seq, record.at_ms);
         match &record.event {
             Event::ToolUse(tool) if question.harmless.contains(&tool.name) => {}
@@ -196,20 +196,20 @@ fn push_line(events: &mut Vec<u8>, record: &Record) {
 
 /// The changes of a run in its workspace.
 struct Changes {
-    files: Vec<entry::Changed>,
+    files: Vec<entry::ChangedFile>,
     contents: Vec<Vec<u8>>,
     after: String,
 }
 
 impl Changes {
     /// Compares the workspace with its earlier state and with the files of the outcome.
-    fn since(inner: &Inner, question: &Question, outcome: &Outcome) -> Result<Self, String> {
+    fn since(inner: &Inner, question: &CacheKey, outcome: &Outcome) -> Result<Self, String> {
         let mut changes = Self { files: Vec::new(), contents: Vec::new(), after: String::new() };
         if question.is_temporary {
             // The workspace was removed with the run.
             return Ok(changes);
         }
-        let after = Prints::take(&question.cwd, &question.own, &inner.memory.files)?;
+        let after = FilePrints::take(&question.cwd, &question.own, &inner.memory.files)?;
         for row in outcome.files.iter().filter(|row| row.verified) {
             if !question.before.has(&row.path) && !after.has(&row.path) {
                 return Err(format!(

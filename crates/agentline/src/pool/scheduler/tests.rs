@@ -1,12 +1,12 @@
 //! Tests of the scheduler without processes.
 
-use super::{Decision, EntryId, Seating, Ticket, Want};
+use super::{EntryId, Scheduler, SchedulerAction, SlotRequest, Ticket};
 use crate::pool::PoolOptions;
 use std::time::{Duration, Instant};
 
 /// A simulated pool in which processes start immediately.
 struct Room {
-    seating: Seating,
+    scheduler: Scheduler,
     now: Instant,
     /// The process of each assigned run.
     sat: Vec<(Ticket, EntryId)>,
@@ -18,12 +18,12 @@ impl Room {
     fn new(change: impl FnOnce(&mut PoolOptions)) -> Self {
         let mut options = PoolOptions::default();
         change(&mut options);
-        let seating = Seating::new(options);
-        Self { seating, now: Instant::now(), sat: Vec::new(), started: 0, gone: Vec::new() }
+        let scheduler = Scheduler::new(options);
+        Self { scheduler, now: Instant::now(), sat: Vec::new(), started: 0, gone: Vec::new() }
     }
 
-    fn wait(&mut self, want: Want) -> Ticket {
-        let ticket = self.seating.wait(want);
+    fn wait(&mut self, want: SlotRequest) -> Ticket {
+        let ticket = self.scheduler.wait(want);
         self.act(want.shares);
         ticket
     }
@@ -31,19 +31,19 @@ impl Room {
     /// Carries out decisions until there are none.
     fn act(&mut self, shares: bool) {
         loop {
-            let decisions = self.seating.decide(self.now);
+            let decisions = self.scheduler.decide(self.now);
             if decisions.is_empty() {
                 return;
             }
             for decision in decisions {
                 match decision {
-                    Decision::Sit { ticket, entry, .. } => self.sat.push((ticket, entry)),
-                    Decision::Start { ticket, key } => {
+                    SchedulerAction::Sit { ticket, entry, .. } => self.sat.push((ticket, entry)),
+                    SchedulerAction::Start { ticket, key } => {
                         self.started += 1;
-                        let entry = self.seating.up(key, shares, self.now);
+                        let entry = self.scheduler.up(key, shares, self.now);
                         self.sat.push((ticket, entry));
                     }
-                    Decision::LetGo(entry) => self.gone.push(entry),
+                    SchedulerAction::LetGo(entry) => self.gone.push(entry),
                 }
             }
         }
@@ -54,14 +54,14 @@ impl Room {
     }
 
     fn open(&mut self, ticket: Ticket) {
-        self.seating.opened(self.place_of(ticket).unwrap());
+        self.scheduler.opened(self.place_of(ticket).unwrap());
         self.act(true);
     }
 
     fn leave(&mut self, ticket: Ticket) {
         let at = self.sat.iter().position(|(who, _)| *who == ticket).unwrap();
         let (_, entry) = self.sat.swap_remove(at);
-        self.seating.leave(entry, false, self.now);
+        self.scheduler.leave(entry, false, self.now);
         self.act(false);
     }
 
@@ -70,12 +70,12 @@ impl Room {
     }
 }
 
-fn alone(key: u8) -> Want {
-    Want { key: key.into(), session: Some(100.into()), shares: false }
+fn alone(key: u8) -> SlotRequest {
+    SlotRequest { key: key.into(), session: Some(100.into()), shares: false }
 }
 
-fn beside(key: u8) -> Want {
-    Want { shares: true, ..alone(key) }
+fn beside(key: u8) -> SlotRequest {
+    SlotRequest { shares: true, ..alone(key) }
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn runs_that_share_come_to_one_process_and_open_two_sessions_at_once() {
     let mut room = Room::new(|options| options.max_processes = 3);
     let runs: Vec<Ticket> = (0..6).map(|_| room.wait(beside(1))).collect();
     assert_eq!(room.is_sitting(&runs), [true, true, false, false, false, false]);
-    assert_eq!((room.started, room.seating.queued()), (1, 4), "the others wait, and start nothing");
+    assert_eq!((room.started, room.scheduler.queued()), (1, 4), "the others wait, and start nothing");
     room.open(runs[0]);
     assert_eq!(room.is_sitting(&runs), [true, true, true, false, false, false]);
     room.open(runs[1]);
     // The four slots are taken, so one more process serves the remaining two runs.
-    assert_eq!((room.started, room.seating.queued()), (2, 0));
+    assert_eq!((room.started, room.scheduler.queued()), (2, 0));
     assert_eq!(room.place_of(runs[0]), room.place_of(runs[3]));
     assert_eq!(room.place_of(runs[4]), room.place_of(runs[5]));
 }
@@ -99,7 +99,7 @@ fn a_run_that_ends_before_its_session_was_open_makes_room_for_another() {
     let (first, second) = (room.wait(beside(1)), room.wait(beside(1)));
     assert_eq!(room.is_sitting(&[first, second]), [true, false]);
     let entry = room.place_of(first).unwrap();
-    room.seating.leave(entry, true, room.now);
+    room.scheduler.leave(entry, true, room.now);
     room.act(true);
     assert_eq!(room.is_sitting(&[second]), [true]);
 }
@@ -177,9 +177,11 @@ fn whoever_gives_up_is_forgotten() {
     let mut room = Room::new(|options| options.max_processes = 1);
     let runs: Vec<Ticket> = (0..3).map(|_| room.wait(alone(1))).collect();
     assert!(
-        room.seating.give_up(runs[1]) && !room.seating.give_up(runs[1]) && !room.seating.give_up(runs[0])
+        room.scheduler.give_up(runs[1])
+            && !room.scheduler.give_up(runs[1])
+            && !room.scheduler.give_up(runs[0])
     );
-    assert_eq!(room.seating.queued(), 1);
+    assert_eq!(room.scheduler.queued(), 1);
     room.leave(runs[0]);
     assert_eq!(room.is_sitting(&runs), [false, false, true]);
 }
@@ -195,7 +197,7 @@ fn a_process_is_replaced_after_its_sessions_also_while_others_are_on_it() {
     assert_eq!(room.is_sitting(&[late]), [false]);
     let worn = room.place_of(runs[0]).unwrap();
     runs.iter().for_each(|run| room.leave(*run));
-    assert_eq!((room.gone.clone(), room.started, room.seating.recycled), (vec![worn], 2, 1));
+    assert_eq!((room.gone.clone(), room.started, room.scheduler.recycled), (vec![worn], 2, 1));
     assert_eq!(room.is_sitting(&[late]), [true]);
 }
 
@@ -210,18 +212,18 @@ fn age_memory_and_long_rest_end_a_process() {
     room.act(false);
     assert!(room.gone.is_empty(), "somebody is on it");
     room.leave(run);
-    assert_eq!((room.gone.len(), room.seating.recycled), (1, 1));
+    assert_eq!((room.gone.len(), room.scheduler.recycled), (1, 1));
 
     let run = room.wait(alone(1));
     let entry = room.place_of(run).unwrap();
-    room.seating.weighs(entry, 1000);
+    room.scheduler.weighs(entry, 1000);
     room.leave(run);
     assert_eq!(room.gone.len(), 1);
     let run = room.wait(alone(1));
-    room.seating.weighs(entry, 1001);
-    room.seating.weighs(entry, 1002);
+    room.scheduler.weighs(entry, 1001);
+    room.scheduler.weighs(entry, 1002);
     room.leave(run);
-    assert_eq!((room.gone.len(), room.seating.recycled), (2, 2));
+    assert_eq!((room.gone.len(), room.scheduler.recycled), (2, 2));
 
     let run = room.wait(alone(1));
     room.now += Duration::from_secs(20);
@@ -232,7 +234,7 @@ fn age_memory_and_long_rest_end_a_process() {
     assert_eq!(room.gone.len(), 2, "it rests, but not long enough");
     room.now += Duration::from_secs(1);
     room.act(false);
-    assert_eq!((room.gone.len(), room.seating.recycled), (3, 2), "to be let go after a rest is no wear");
+    assert_eq!((room.gone.len(), room.scheduler.recycled), (3, 2), "to be let go after a rest is no wear");
 }
 
 #[test]
@@ -240,13 +242,13 @@ fn a_process_that_is_gone_keeps_nobody_waiting() {
     let mut room = Room::new(|options| options.max_processes = 1);
     let first = room.wait(alone(1));
     room.leave(first);
-    let entry = room.seating.entries()[0].id;
-    room.seating.retire(entry);
+    let entry = room.scheduler.entries()[0].id;
+    room.scheduler.retire(entry);
     let second = room.wait(alone(1));
     assert_eq!((room.gone.clone(), room.started), (vec![entry], 2));
     // A process that dies during a run is not reused, and its slot is free when the run has ended.
     let under = room.place_of(second).unwrap();
-    room.seating.retire(under);
+    room.scheduler.retire(under);
     let third = room.wait(alone(1));
     assert_eq!(room.is_sitting(&[third]), [false]);
     room.leave(second);
@@ -255,39 +257,39 @@ fn a_process_that_is_gone_keeps_nobody_waiting() {
 
 #[test]
 fn a_start_that_fails_lets_the_next_one_try() {
-    let mut seating = Seating::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
+    let mut scheduler = Scheduler::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
     let now = Instant::now();
-    let (first, second) = (seating.wait(beside(1)), seating.wait(beside(1)));
-    let start = |ticket| vec![Decision::Start { ticket, key: 1.into() }];
-    assert_eq!(seating.decide(now), start(first));
-    assert_eq!(seating.decide(now), []);
-    seating.failed(1.into());
-    assert_eq!(seating.decide(now), start(second));
+    let (first, second) = (scheduler.wait(beside(1)), scheduler.wait(beside(1)));
+    let start = |ticket| vec![SchedulerAction::Start { ticket, key: 1.into() }];
+    assert_eq!(scheduler.decide(now), start(first));
+    assert_eq!(scheduler.decide(now), []);
+    scheduler.failed(1.into());
+    assert_eq!(scheduler.decide(now), start(second));
 }
 
 #[test]
 fn sessions_that_were_opened_beforehand_go_to_runs_like_them_and_need_no_opening() {
     let mut room =
         Room::new(|options| (options.max_processes, options.opening, options.max_sessions) = (1, 1, 4));
-    let opener = room.wait(Want { session: None, ..beside(1) });
+    let opener = room.wait(SlotRequest { session: None, ..beside(1) });
     let entry = room.place_of(opener).unwrap();
     for name in ["a", "b"] {
-        room.seating.keep_spare(entry, 100.into(), name.into());
+        room.scheduler.keep_spare(entry, 100.into(), name.into());
     }
     room.open(opener);
     room.leave(opener);
-    assert_eq!(room.seating.spares(beside(1)), 2);
-    let other = Want { session: Some(7.into()), ..beside(1) };
+    assert_eq!(room.scheduler.spares(beside(1)), 2);
+    let other = SlotRequest { session: Some(7.into()), ..beside(1) };
     let waits: Vec<Ticket> =
-        [other, beside(1), beside(1), beside(1)].map(|want| room.seating.wait(want)).into();
-    let sit = |ticket: usize, spare: Option<&str>| Decision::Sit {
+        [other, beside(1), beside(1), beside(1)].map(|want| room.scheduler.wait(want)).into();
+    let sit = |ticket: usize, spare: Option<&str>| SchedulerAction::Sit {
         ticket: waits[ticket],
         entry,
         spare: spare.map(str::to_owned),
     };
     // The first run opens its own session, two take the available ones, and the last would have to open another at the
     // same time.
-    assert_eq!(room.seating.decide(room.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
-    assert_eq!((room.seating.spares(beside(1)), room.seating.queued()), (0, 1));
-    assert_eq!(room.seating.entries()[0].sessions, 2, "a session is counted once");
+    assert_eq!(room.scheduler.decide(room.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
+    assert_eq!((room.scheduler.spares(beside(1)), room.scheduler.queued()), (0, 1));
+    assert_eq!(room.scheduler.entries()[0].sessions, 2, "a session is counted once");
 }

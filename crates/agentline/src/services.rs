@@ -1,19 +1,19 @@
 //! The services of a run: the tools it serves, the handler of the agent's requests, and the checks of its answers.
 
 use crate::{
+    active_run::{self, RequestAnswers},
     agentline::Inner,
-    answer::Answerer,
+    answer::RequestHandler,
     attach::read_attachments,
     error::Error,
     options::RunOptions,
-    ready::Asked,
-    review::Reviewer,
+    ready::ResolvedRun,
+    review::Validator,
     schema::{STRUCTURED_OUTPUT, Schema},
-    seat::{self, Answers},
-    tools::{Offer, Serving},
-    until::Checker,
+    tools::{RunningTools, ToolOffer},
+    until::CompletionCheck,
 };
-use agentline_core::{Answer, Ask, McpServer, Order, Problems, Surface};
+use agentline_core::{HostRequest, HostResponse, McpServer, Problems, Surface, TurnSpec};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -32,37 +32,37 @@ use tokio::{
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// The services of a run.
-pub(crate) struct Gear {
-    pub(crate) answers: Answers,
-    pub(crate) sides: Option<Sides>,
+pub(crate) struct RunServices {
+    pub(crate) answers: RequestAnswers,
+    pub(crate) sides: Option<ToolServer>,
     /// Whether the tools are served for this run only and end with it.
     pub(crate) serves_alone: bool,
 }
 
 /// The tools that are served for a run.
-pub(crate) enum Served {
+pub(crate) enum ServedTools {
     /// Tools that are served from now on.
-    Now(Option<Serving>),
+    Now(Option<RunningTools>),
     /// The tools that the session was opened with, and whether they include the one that submits the structured value.
-    Already { sides: Option<Sides>, hands_in: bool },
+    Already { sides: Option<ToolServer>, hands_in: bool },
 }
 
-impl Gear {
+impl RunServices {
     /// Returns services that serve no tools and answer no requests.
     pub(crate) fn none() -> Self {
-        Self { answers: seat::nobody(), sides: None, serves_alone: true }
+        Self { answers: active_run::nobody(), sides: None, serves_alone: true }
     }
 }
 
 /// The tools and relayed servers of a run or session, and the channel of their lines. They are served while this value
 /// exists.
 #[derive(Debug, Clone)]
-pub(crate) struct Sides {
-    inner: Arc<SidesInner>,
+pub(crate) struct ToolServer {
+    inner: Arc<ToolServerInner>,
 }
 
 #[derive(Debug)]
-struct SidesInner {
+struct ToolServerInner {
     to: Arc<Mutex<To>>,
     secret: String,
     give_up: Arc<Notify>,
@@ -87,8 +87,8 @@ impl To {
     }
 }
 
-impl Sides {
-    fn new(mut serving: Serving) -> Self {
+impl ToolServer {
+    fn new(mut serving: RunningTools) -> Self {
         let to = Arc::<Mutex<To>>::default();
         let (give_up, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         let secret = serving.token().to_owned();
@@ -108,7 +108,7 @@ impl Sides {
             }
         });
         let task = Mutex::new(Some(task));
-        Self { inner: Arc::new(SidesInner { to, secret, give_up, close, task }) }
+        Self { inner: Arc::new(ToolServerInner { to, secret, give_up, close, task }) }
     }
 
     /// Returns all undelivered and future lines for one run.
@@ -139,12 +139,12 @@ impl Sides {
 
     /// Returns a guard that cancels pending tool calls when it is dropped. An agent whose run is cancelled abandons
     /// them without notice.
-    pub(crate) fn calls(&self) -> Calls {
-        Calls(self.clone())
+    pub(crate) fn calls(&self) -> RunToolCalls {
+        RunToolCalls(self.clone())
     }
 }
 
-impl Drop for SidesInner {
+impl Drop for ToolServerInner {
     fn drop(&mut self) {
         if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
             task.abort();
@@ -153,9 +153,9 @@ impl Drop for SidesInner {
 }
 
 /// A guard for the tool calls of one run.
-pub(crate) struct Calls(Sides);
+pub(crate) struct RunToolCalls(ToolServer);
 
-impl Drop for Calls {
+impl Drop for RunToolCalls {
     fn drop(&mut self) {
         self.0.inner.give_up.notify_one();
     }
@@ -166,10 +166,10 @@ impl Inner {
     /// a runtime.
     pub(crate) fn serve(
         &self,
-        asked: &Asked,
+        asked: &ResolvedRun,
         options: &RunOptions,
         foreign: &BTreeMap<String, McpServer>,
-    ) -> Result<Option<Serving>, Error> {
+    ) -> Result<Option<RunningTools>, Error> {
         let live = asked.plan.surface == Surface::Acp;
         let schema = options.schema.as_ref().filter(|_| live);
         let host = options.tools.clone().filter(|_| live);
@@ -178,7 +178,7 @@ impl Inner {
         }
         let env: BTreeMap<OsString, OsString> =
             self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let mut offer = Offer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+        let mut offer = ToolOffer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
         offer = offer.isolation(self.isolation);
         offer = offer.added_arguments(asked.agent.added_arguments());
         for (name, server) in foreign {
@@ -191,26 +191,26 @@ impl Inner {
     }
 
     /// Builds the services of a run and completes its order. Blocks.
-    pub(crate) fn gear(
+    pub(crate) fn services(
         &self,
-        asked: &Asked,
+        asked: &ResolvedRun,
         options: &RunOptions,
-        served: Served,
-        order: &mut Order,
-    ) -> Result<Gear, Error> {
+        served: ServedTools,
+        order: &mut TurnSpec,
+    ) -> Result<RunServices, Error> {
         let request = &asked.plan.request;
         order.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
-        let is_open = matches!(served, Served::Already { .. });
+        let is_open = matches!(served, ServedTools::Already { .. });
         let (sides, hands_in) = match served {
-            Served::Now(serving) => (serving.map(Sides::new), true),
-            Served::Already { sides, hands_in } => (sides, hands_in),
+            ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
+            ServedTools::Already { sides, hands_in } => (sides, hands_in),
         };
         if asked.plan.surface != Surface::Acp {
-            return Ok(Gear { sides, ..Gear::none() });
+            return Ok(RunServices { sides, ..RunServices::none() });
         }
-        let mut answerer = Answerer::in_resolved(request, &asked.cwd)?;
-        if let Some(judge) = &options.judge {
-            answerer = answerer.judge(judge.clone());
+        let mut answerer = RequestHandler::in_resolved(request, &asked.cwd)?;
+        if let Some(permission_handler) = &options.permission_handler {
+            answerer = answerer.permission_handler(permission_handler.clone());
         }
         let has_tools =
             options.schema.is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
@@ -223,7 +223,7 @@ impl Inner {
             // The tools were listed when the session was opened.
             order.hosted.clear();
         }
-        let mut reviewer = Reviewer::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
+        let mut reviewer = Validator::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
         if let Some(schema) = &options.schema {
             if !is_open {
                 order.hosted.push(STRUCTURED_OUTPUT.to_owned());
@@ -235,7 +235,7 @@ impl Inner {
             request
                 .until
                 .as_ref()
-                .map(|line| Checker::command(line, self.here.env.clone(), self.supervisor.clone()))
+                .map(|line| CompletionCheck::command(line, self.here.env.clone(), self.supervisor.clone()))
         };
         if let Some(checker) = options.until.clone().or_else(by_command) {
             reviewer = reviewer.until(checker);
@@ -243,12 +243,16 @@ impl Inner {
         order.review = reviewer.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
-        Ok(Gear { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
+        Ok(RunServices { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
     }
 
     /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
     /// to the request. Blocks.
-    pub(crate) fn with_schema(&self, asked: &mut Asked, options: &RunOptions) -> Result<RunOptions, Error> {
+    pub(crate) fn with_schema(
+        &self,
+        asked: &mut ResolvedRun,
+        options: &RunOptions,
+    ) -> Result<RunOptions, Error> {
         let mut options = options.clone();
         if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
             options.schema = Some(Schema::from_file(&self.here.cwd.join(path))?);
@@ -265,12 +269,12 @@ impl Inner {
     }
 }
 
-fn answers(answerer: Answerer, reviewer: Reviewer, end: Instant) -> Answers {
+fn answers(answerer: RequestHandler, reviewer: Validator, end: Instant) -> RequestAnswers {
     let reviewer = Arc::new(tokio::sync::Mutex::new(reviewer));
     Arc::new(move |ask| {
         let (answerer, reviewer) = (answerer.clone(), Arc::clone(&reviewer));
         Box::pin(async move {
-            if let Ask::Review { text, value } = ask {
+            if let HostRequest::Review { text, value } = ask {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
                 let reviewed = reviewer.lock().await.review(&text, value.as_deref(), left).await;
                 return (reviewed.notices, reviewed.answer);
@@ -278,7 +282,7 @@ fn answers(answerer: Answerer, reviewer: Reviewer, end: Instant) -> Answers {
             let answered = answerer.answer(ask).await;
             // A refusal of any kind of request is reported as a decision.
             let answer = match (answered.is_denial(), answered.ruling) {
-                (true, Some(ruling)) => Answer::Ruled(ruling),
+                (true, Some(ruling)) => HostResponse::Ruled(ruling),
                 _ => answered.answer,
             };
             (Vec::new(), answer)

@@ -1,16 +1,16 @@
 //! The deviations of one agent from ACP. The defaults are for an unknown agent; an agent's folder overrides them.
 
-use super::tools::ToolCall;
+use super::tools::AcpToolCall;
 use crate::{
-    Exit, Failure, Kind, Order, RunId, Say, ToolKind, ToolUse, Version,
-    rpc::RpcError,
+    ExitReason, Failure, FailureKind, RunId, Sink, ToolKind, ToolUse, TurnSpec, Version,
+    rpc::JsonRpcError,
     wire::{Str, wire},
 };
 use serde_json::value::RawValue;
 
 /// How a tool call ended, according to the agent's own texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ToolEnd {
     /// It succeeded.
     Ok,
     /// It failed.
@@ -51,7 +51,7 @@ pub(crate) enum Chunk {
 
 /// A tool call that the agent rejected by itself and reported only to its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unheard {
+pub(crate) struct UnreportedCall {
     /// The agent's id of the call.
     pub(crate) id: String,
     /// The agent's own name of the tool.
@@ -61,7 +61,7 @@ pub(crate) struct Unheard {
 }
 
 /// The deviations of one agent.
-pub(crate) trait Manners: Send {
+pub(crate) trait AcpProfile: Send {
     /// Takes the name and version that the agent reports. The version may not have been known before.
     fn meet(&mut self, name: &str, version: Option<Version>) {
         let _ = (name, version);
@@ -73,7 +73,7 @@ pub(crate) trait Manners: Send {
     }
 
     /// Translates an error response.
-    fn failure(&self, error: &RpcError<'_>) -> Failure {
+    fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         plain_failure(error)
     }
 
@@ -89,30 +89,30 @@ pub(crate) trait Manners: Send {
     }
 
     /// Returns why a run must not start.
-    fn refuse(&self, order: &Order) -> Option<Failure> {
+    fn refuse(&self, order: &TurnSpec) -> Option<Failure> {
         let _ = order;
         None
     }
 
     /// Processes a line of stderr.
-    fn stderr(&mut self, text: &str, say: &mut Say) {
+    fn stderr(&mut self, text: &str, say: &mut Sink) {
         if !text.trim().is_empty() {
             say.stderr(text);
         }
     }
 
     /// Processes the exit of the process.
-    fn exit(&mut self, exit: Exit, say: &mut Say) {
+    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
         let _ = (exit, say);
     }
 
     /// Processes a line of a run's session file.
-    fn session_line(&mut self, run: RunId, text: &str, say: &mut Say) {
+    fn session_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
         let _ = (run, text, say);
     }
 
     /// Returns the calls in this line of the session file that the agent does not report over ACP.
-    fn unheard(&self, text: &str) -> Vec<Unheard> {
+    fn unreported(&self, text: &str) -> Vec<UnreportedCall> {
         let _ = text;
         Vec::new()
     }
@@ -135,24 +135,24 @@ pub(crate) trait Manners: Send {
     }
 
     /// Translates a call to a canonical tool use. Only name, kind, path and input must be correct.
-    fn tool(&self, call: &ToolCall) -> ToolUse {
+    fn tool(&self, call: &AcpToolCall) -> ToolUse {
         plain_tool(call)
     }
 
     /// Returns the MCP server that provides the tool.
-    fn server(&self, call: &ToolCall) -> Option<String> {
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
         let _ = call;
         None
     }
 
     /// Returns whether a permission request is not about a tool call, so that no update follows once it is allowed.
-    fn is_only_a_question(&self, call: &ToolCall) -> bool {
+    fn is_only_a_question(&self, call: &AcpToolCall) -> bool {
         let _ = call;
         false
     }
 
     /// Returns whether the arguments of a pending call are complete.
-    fn input_is_whole(&self, call: &ToolCall) -> bool {
+    fn input_is_whole(&self, call: &AcpToolCall) -> bool {
         call.raw_input.as_ref().is_none_or(|raw| !matches!(raw.get().trim(), "{}" | "null"))
     }
 
@@ -163,14 +163,14 @@ pub(crate) trait Manners: Send {
     }
 
     /// Returns the output of a tool.
-    fn output(&self, call: &ToolCall) -> Option<String> {
+    fn output(&self, call: &AcpToolCall) -> Option<String> {
         plain_output(call)
     }
 
     /// Returns how a call ended that the agent reports as completed or failed.
-    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+    fn ended(&self, call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
         let _ = (call, output);
-        if failed { Ended::Failed } else { Ended::Ok }
+        if failed { ToolEnd::Failed } else { ToolEnd::Ok }
     }
 
     /// Returns whether a name in the usage by model is a real model and not the agent's name for automatic selection.
@@ -180,30 +180,30 @@ pub(crate) trait Manners: Send {
     }
 
     /// Inspects an update before it is handled, for example to report what the agent puts in `_meta`.
-    fn look(&self, run: RunId, update: &str, say: &mut Say) {
+    fn look(&self, run: RunId, update: &str, say: &mut Sink) {
         let _ = (run, update, say);
     }
 }
 
 /// An agent that is only known to speak ACP.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plain;
+pub(crate) struct PlainProfile;
 
-impl Manners for Plain {}
+impl AcpProfile for PlainProfile {}
 
 /// Translates an error response of any agent.
-pub(crate) fn plain_failure(error: &RpcError<'_>) -> Failure {
+pub(crate) fn plain_failure(error: &JsonRpcError<'_>) -> Failure {
     let message = message_of(error);
     match error.code {
-        -32000 => Failure::new(Kind::NotAuthenticated, message),
+        -32000 => Failure::new(FailureKind::NotAuthenticated, message),
         code @ 400..=599 => Failure::http(u16::try_from(code).unwrap_or_default(), message),
         -32602
             if message.to_lowercase().contains("session") && message.to_lowercase().contains("not found") =>
         {
-            Failure::new(Kind::SessionNotFound, message)
+            Failure::new(FailureKind::SessionNotFound, message)
         }
-        -32601 | -32602 => Failure::new(Kind::Input, message),
-        _ => Failure::new(Kind::ApiError, message),
+        -32601 | -32602 => Failure::new(FailureKind::Input, message),
+        _ => Failure::new(FailureKind::ApiError, message),
     }
 }
 
@@ -211,7 +211,7 @@ wire! { struct Data<'a> { details: Str<'a> = "details", message: Str<'a> = "mess
 wire! { struct Inner<'a> { message: Str<'a> = "message" } }
 
 /// Returns the message of an error, including details that are only in its data.
-pub(crate) fn message_of(error: &RpcError<'_>) -> String {
+pub(crate) fn message_of(error: &JsonRpcError<'_>) -> String {
     const MOST: usize = 1000;
     let data = error.data.map_or("null", RawValue::get);
     let more = match serde_json::from_str::<Data<'_>>(data) {
@@ -232,12 +232,12 @@ pub(crate) fn message_of(error: &RpcError<'_>) -> String {
     text.trim().chars().take(MOST).collect()
 }
 
-fn data_text<'a>(error: &RpcError<'a>) -> &'a str {
+fn data_text<'a>(error: &JsonRpcError<'a>) -> &'a str {
     error.data.map_or("null", RawValue::get)
 }
 
 /// Translates a call using only standard ACP fields: its kind, diffs and locations.
-pub(crate) fn plain_tool(call: &ToolCall) -> ToolUse {
+pub(crate) fn plain_tool(call: &AcpToolCall) -> ToolUse {
     let native = call.name.clone().unwrap_or_else(|| call.first_title.clone());
     let (name, kind) = match &*call.kind {
         "edit" if call.diffs.iter().any(|diff| diff.old.as_deref().unwrap_or_default().is_empty()) => {
@@ -263,7 +263,7 @@ pub(crate) fn plain_tool(call: &ToolCall) -> ToolUse {
 wire! { struct Output<'a> { output: Option<Str<'a>> = "output", error: Option<Str<'a>> = "error" } }
 
 /// Returns the output of a tool: its content, else the streamed output, else its raw output if that is text.
-pub(crate) fn plain_output(call: &ToolCall) -> Option<String> {
+pub(crate) fn plain_output(call: &AcpToolCall) -> Option<String> {
     let raw = call.raw_output.as_ref().map(|raw| raw.get());
     let from_raw = || {
         let raw = raw?;

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{PoolOptions, key::Key};
+use super::{PoolOptions, key::PoolKey};
 use std::{collections::VecDeque, time::Instant};
 
 /// The number of a process, in order of start.
@@ -15,31 +15,31 @@ pub(super) type Ticket = u64;
 
 /// The requirements of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
+pub(super) struct SlotRequest {
     /// The key of suitable processes.
-    pub(super) key: Key,
+    pub(super) key: PoolKey,
     /// The key of suitable sessions, if a session opened in advance can be used.
-    pub(super) session: Option<Key>,
+    pub(super) session: Option<PoolKey>,
     /// Whether the run can share a process with others.
     pub(super) shares: bool,
 }
 
 /// A decision of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum SchedulerAction {
     /// Assigns this run to a process, with a session opened in advance if there is one.
     Sit { ticket: Ticket, entry: EntryId, spare: Option<String> },
     /// Lets this run start a process.
-    Start { ticket: Ticket, key: Key },
+    Start { ticket: Ticket, key: PoolKey },
     /// Retires this process.
     LetGo(EntryId),
 }
 
 /// The state of one process.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ProcessEntry {
     pub(super) id: EntryId,
-    key: Key,
+    key: PoolKey,
     pub(super) born: Instant,
     idle_since: Instant,
     pub(super) active: usize,
@@ -50,7 +50,7 @@ pub(super) struct Entry {
     /// The number of sessions so far.
     pub(super) sessions: u32,
     /// Open sessions that are still unused, with their keys.
-    spares: Vec<(Key, String)>,
+    spares: Vec<(PoolKey, String)>,
     /// Whether the process accepts no more runs.
     leaving: bool,
 }
@@ -58,16 +58,16 @@ pub(super) struct Entry {
 #[derive(Debug)]
 struct Waiter {
     ticket: Ticket,
-    want: Want,
+    want: SlotRequest,
 }
 
 /// The scheduler: processes, starts and waiting runs.
 #[derive(Debug)]
-pub(super) struct Seating {
+pub(super) struct Scheduler {
     options: PoolOptions,
-    entries: Vec<Entry>,
+    entries: Vec<ProcessEntry>,
     /// The keys of processes that are being started.
-    starting: Vec<Key>,
+    starting: Vec<PoolKey>,
     waiting: VecDeque<Waiter>,
     last_ticket: Ticket,
     last_entry: EntryId,
@@ -75,7 +75,7 @@ pub(super) struct Seating {
     pub(super) recycled: u64,
 }
 
-impl Seating {
+impl Scheduler {
     pub(super) fn new(options: PoolOptions) -> Self {
         Self {
             options,
@@ -89,7 +89,7 @@ impl Seating {
     }
 
     /// Adds a run to the end of the queue.
-    pub(super) fn wait(&mut self, want: Want) -> Ticket {
+    pub(super) fn wait(&mut self, want: SlotRequest) -> Ticket {
         self.last_ticket += 1;
         self.waiting.push_back(Waiter { ticket: self.last_ticket, want });
         self.last_ticket
@@ -116,22 +116,22 @@ impl Seating {
         self.starting.len()
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[ProcessEntry] {
         &self.entries
     }
 
     /// Records that the start of a process failed.
-    pub(super) fn failed(&mut self, key: Key) {
+    pub(super) fn failed(&mut self, key: PoolKey) {
         if let Some(at) = self.starting.iter().position(|started| *started == key) {
             self.starting.swap_remove(at);
         }
     }
 
     /// Records that a process was started, with its first run.
-    pub(super) fn up(&mut self, key: Key, shares: bool, now: Instant) -> EntryId {
+    pub(super) fn up(&mut self, key: PoolKey, shares: bool, now: Instant) -> EntryId {
         self.failed(key);
         self.last_entry += 1;
-        self.entries.push(Entry {
+        self.entries.push(ProcessEntry {
             id: self.last_entry,
             key,
             born: now,
@@ -154,15 +154,16 @@ impl Seating {
     }
 
     /// Keeps an open session for a later run.
-    pub(super) fn keep_spare(&mut self, id: EntryId, session: Key, name: String) {
+    pub(super) fn keep_spare(&mut self, id: EntryId, session: PoolKey, name: String) {
         if let Some(entry) = self.find(id) {
             entry.spares.push((session, name));
         }
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, want: Want) -> usize {
-        let of = |entry: &Entry| entry.spares.iter().filter(|(key, _)| Some(*key) == want.session).count();
+    pub(super) fn spares(&self, want: SlotRequest) -> usize {
+        let of =
+            |entry: &ProcessEntry| entry.spares.iter().filter(|(key, _)| Some(*key) == want.session).count();
         self.entries.iter().filter(|entry| entry.key == want.key && !entry.leaving).map(of).sum()
     }
 
@@ -193,24 +194,24 @@ impl Seating {
         }
     }
 
-    fn find(&mut self, id: EntryId) -> Option<&mut Entry> {
+    fn find(&mut self, id: EntryId) -> Option<&mut ProcessEntry> {
         self.entries.iter_mut().find(|entry| entry.id == id)
     }
 
     /// Returns all decisions that are due. Runs are served in order of arrival; a run that can be served does not wait
     /// for one that needs another kind of process, and no run waits forever.
-    pub(super) fn decide(&mut self, now: Instant) -> Vec<Decision> {
+    pub(super) fn decide(&mut self, now: Instant) -> Vec<SchedulerAction> {
         let mut decisions = Vec::new();
         self.let_go(now, &mut decisions);
-        let mut passed: Vec<Key> = Vec::new();
+        let mut passed: Vec<PoolKey> = Vec::new();
         for Waiter { ticket, want } in std::mem::take(&mut self.waiting) {
             // A run does not overtake an earlier one that waits for the same kind of process.
             let chosen = if passed.contains(&want.key) { None } else { self.choose(want, &mut decisions) };
             match chosen {
-                Some(Seat::At(entry, spare)) => decisions.push(Decision::Sit { ticket, entry, spare }),
+                Some(Seat::At(entry, spare)) => decisions.push(SchedulerAction::Sit { ticket, entry, spare }),
                 Some(Seat::New) => {
                     self.starting.push(want.key);
-                    decisions.push(Decision::Start { ticket, key: want.key });
+                    decisions.push(SchedulerAction::Start { ticket, key: want.key });
                 }
                 None => {
                     passed.push(want.key);
@@ -222,7 +223,7 @@ impl Seating {
     }
 
     /// Retires processes that have reached their limits, and removes those that are retired or idle and have no runs.
-    fn let_go(&mut self, now: Instant, decisions: &mut Vec<Decision>) {
+    fn let_go(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
             let used_up =
@@ -234,22 +235,22 @@ impl Seating {
             let forgotten = now.duration_since(entry.idle_since) > options.idle;
             let goes = entry.active == 0 && (entry.leaving || forgotten);
             if goes {
-                decisions.push(Decision::LetGo(entry.id));
+                decisions.push(SchedulerAction::LetGo(entry.id));
             }
             !goes
         });
     }
 
-    fn choose(&mut self, want: Want, decisions: &mut Vec<Decision>) -> Option<Seat> {
+    fn choose(&mut self, want: SlotRequest, decisions: &mut Vec<SchedulerAction>) -> Option<Seat> {
         let Self { options, entries, starting, .. } = self;
-        let has_spare = |entry: &Entry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
-        let has_lane = |entry: &Entry| {
+        let has_spare = |entry: &ProcessEntry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
+        let has_lane = |entry: &ProcessEntry| {
             let beside = want.shares && !entry.exclusive && entry.active < options.lanes;
             entry.key == want.key && !entry.leaving && (entry.active == 0 || beside)
         };
         let may_open =
-            |entry: &Entry| entry.opening < options.opening && entry.sessions < options.max_sessions;
-        let fits = |entry: &&mut Entry| has_lane(entry) && (has_spare(entry) || may_open(entry));
+            |entry: &ProcessEntry| entry.opening < options.opening && entry.sessions < options.max_sessions;
+        let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
         if let Some(entry) = best {
             let spare = entry.spares.iter().position(|(key, _)| Some(*key) == want.session);
@@ -263,7 +264,7 @@ impl Seating {
             return Some(Seat::At(entry.id, spare));
         }
         // A run that can share a process waits for one that is starting or opening other sessions.
-        let soon = |entry: &Entry| has_lane(entry) && entry.sessions < options.max_sessions;
+        let soon = |entry: &ProcessEntry| has_lane(entry) && entry.sessions < options.max_sessions;
         if want.shares && (starting.contains(&want.key) || entries.iter().any(soon)) {
             return None;
         }
@@ -271,10 +272,10 @@ impl Seating {
             return Some(Seat::New);
         }
         // Retire an idle process of another kind, or one of this kind that has reached its number of sessions.
-        let useless = |entry: &Entry| entry.key != want.key || entry.sessions >= options.max_sessions;
+        let useless = |entry: &ProcessEntry| entry.key != want.key || entry.sessions >= options.max_sessions;
         let idle = entries.iter().enumerate().filter(|(_, entry)| entry.active == 0 && useless(entry));
         if let Some((at, _)) = idle.min_by_key(|(_, entry)| entry.idle_since) {
-            decisions.push(Decision::LetGo(entries.swap_remove(at).id));
+            decisions.push(SchedulerAction::LetGo(entries.swap_remove(at).id));
             return Some(Seat::New);
         }
         // A shared process may never become idle, so one of another kind stops accepting runs. If a process of this

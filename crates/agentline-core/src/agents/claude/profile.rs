@@ -2,24 +2,24 @@
 
 use super::tools::TOOLS;
 use crate::{
-    Failure, Kind, ToolKind, ToolUse,
+    Failure, FailureKind, ToolKind, ToolUse,
     acp::{
-        manners::{Ended, Manners, message_of, plain_failure, plain_output},
-        tools::ToolCall,
+        profile::{AcpProfile, ToolEnd, message_of, plain_failure, plain_output},
+        tools::AcpToolCall,
     },
     agents::adapter,
-    rpc::RpcError,
+    rpc::JsonRpcError,
     wire::{Str, wire},
 };
 use serde_json::value::RawValue;
 
 /// The meaning of its error kinds.
-const ERRORS: &[(&str, Kind)] = &[
-    ("authentication_failed", Kind::NotAuthenticated),
-    ("rate_limit", Kind::RateLimited),
-    ("overloaded", Kind::RateLimited),
-    ("model_not_found", Kind::UnknownModel),
-    ("prompt_too_long", Kind::ContextOverflow),
+const ERRORS: &[(&str, FailureKind)] = &[
+    ("authentication_failed", FailureKind::NotAuthenticated),
+    ("rate_limit", FailureKind::RateLimited),
+    ("overloaded", FailureKind::RateLimited),
+    ("model_not_found", FailureKind::UnknownModel),
+    ("prompt_too_long", FailureKind::ContextOverflow),
 ];
 
 wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
@@ -28,40 +28,40 @@ wire! { struct Aim<'a> { file: Str<'a> = "file_path", notebook: Str<'a> = "noteb
 
 /// Claude Code's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClaudeManners;
+pub(super) struct ClaudeProfile;
 
-impl Manners for ClaudeManners {
-    fn failure(&self, error: &RpcError<'_>) -> Failure {
+impl AcpProfile for ClaudeProfile {
+    fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let data = error.data.map_or("null", |data| data.get());
         let told = serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
         let text = message_of(error);
         let by_kind = ERRORS.iter().find(|(name, _)| *name == told).map(|(_, kind)| *kind);
-        let by_text = text.contains("Prompt is too long").then_some(Kind::ContextOverflow);
+        let by_text = text.contains("Prompt is too long").then_some(FailureKind::ContextOverflow);
         by_kind.or(by_text).map_or_else(|| plain_failure(error), |kind| Failure::new(kind, text))
     }
 
-    fn tool(&self, call: &ToolCall) -> ToolUse {
+    fn tool(&self, call: &AcpToolCall) -> ToolUse {
         adapter::tool(call, &native_name(call), &TOOLS)
     }
 
-    fn server(&self, call: &ToolCall) -> Option<String> {
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
         let native = native_name(call);
         let (server, _) = native.strip_prefix("mcp__")?.split_once("__")?;
         Some(server.to_owned())
     }
 
-    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+    fn ended(&self, call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
         let own = TOOLS.is_own(&native_name(call));
         match failed {
             true if own && output.contains("No such tool available") => {
-                Ended::Denied("not_offered".to_owned())
+                ToolEnd::Denied("not_offered".to_owned())
             }
-            true => Ended::Failed,
-            false => Ended::Ok,
+            true => ToolEnd::Failed,
+            false => ToolEnd::Ok,
         }
     }
 
-    fn output(&self, call: &ToolCall) -> Option<String> {
+    fn output(&self, call: &AcpToolCall) -> Option<String> {
         let raw = call.raw_output.as_ref().map(|raw| raw.get()).filter(|raw| raw.starts_with('"'));
         let whole = raw.and_then(|raw| serde_json::from_str::<Str<'_>>(raw).ok()).map(Str::own);
         whole.or_else(|| plain_output(call).map(|text| without_fence(&text)))
@@ -78,7 +78,7 @@ pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> Tool
     tool
 }
 
-fn native_name(call: &ToolCall) -> String {
+fn native_name(call: &AcpToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
 

@@ -2,13 +2,13 @@
 
 use super::{message::ABORTED_COMMAND, tools::TOOLS};
 use crate::{
-    Failure, Kind, ToolUse,
+    Failure, FailureKind, ToolUse,
     acp::{
-        manners::{Ended, Manners, Quirks, message_of, plain_failure},
-        tools::ToolCall,
+        profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
+        tools::AcpToolCall,
     },
     agents::adapter,
-    rpc::RpcError,
+    rpc::JsonRpcError,
     wire::wire,
 };
 use serde_json::{Map, Value};
@@ -18,44 +18,44 @@ wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "e
 
 /// OpenCode's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenCodeManners;
+pub(super) struct OpenCodeProfile;
 
-impl Manners for OpenCodeManners {
+impl AcpProfile for OpenCodeProfile {
     fn quirks(&self) -> Quirks {
         Quirks { usage_of_last_call: true, ..Quirks::default() }
     }
 
-    fn failure(&self, error: &RpcError<'_>) -> Failure {
+    fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
         let lower = text.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let kind = if has(&["api-key", "api key", "unauthorized", "authentication"]) {
-            Kind::NotAuthenticated
+            FailureKind::NotAuthenticated
         } else if has(&["model not found", "internal error: model:"]) {
-            Kind::UnknownModel
+            FailureKind::UnknownModel
         } else if has(&["rate limit", "too many requests", "overloaded"]) {
-            Kind::RateLimited
+            FailureKind::RateLimited
         } else {
             return plain_failure(error);
         };
         Failure::new(kind, text)
     }
 
-    fn tool(&self, call: &ToolCall) -> ToolUse {
+    fn tool(&self, call: &AcpToolCall) -> ToolUse {
         adapter::tool(call, &native_name(call), &TOOLS)
     }
 
-    fn server(&self, call: &ToolCall) -> Option<String> {
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
         TOOLS.server_tool(&native_name(call)).map(|(server, _)| server.to_owned())
     }
 
-    fn input_is_whole(&self, call: &ToolCall) -> bool {
+    fn input_is_whole(&self, call: &AcpToolCall) -> bool {
         // The first update of a command contains only the directory in which it will run.
         let told = call.raw_input.as_ref().map(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()));
         told.is_none_or(|told| told.is_ok_and(|told| told.keys().any(|name| name != "cwd")))
     }
 
-    fn ended(&self, call: &ToolCall, failed: bool, output: &str) -> Ended {
+    fn ended(&self, call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
         let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
         let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
         let code = exit.and_then(|exit| exit.get().parse::<i64>().ok());
@@ -63,18 +63,18 @@ impl Manners for OpenCodeManners {
         let invalid = call.title == "Invalid Tool" || call.title == "invalid";
         let native = native_name(call);
         if invalid && output.contains("unavailable tool") && TOOLS.is_own(&native) {
-            return Ended::Denied("not_offered".to_owned());
+            return ToolEnd::Denied("not_offered".to_owned());
         }
         // A killed command is reported as completed.
         if native == "bash" && output.trim_end().ends_with(ABORTED_COMMAND) {
-            return Ended::Cancelled;
+            return ToolEnd::Cancelled;
         }
-        if failed || invalid || code.is_some_and(|code| code != 0) { Ended::Failed } else { Ended::Ok }
+        if failed || invalid || code.is_some_and(|code| code != 0) { ToolEnd::Failed } else { ToolEnd::Ok }
     }
 }
 
 /// Returns the tool's own name, which is its first title. A permission request may arrive before that title.
-fn native_name(call: &ToolCall) -> String {
+fn native_name(call: &AcpToolCall) -> String {
     let by_kind = match &*call.kind {
         "execute" => "bash",
         "edit" => "edit",

@@ -5,7 +5,7 @@
 //! ACP, that file also makes it ask about every use of a tool that has a rule with a pattern.
 
 use super::{live, policy, tools};
-use crate::{Decision, PermissionMode, Prospect, RunRequest, Stance, Surface, ToolKind};
+use crate::{NativeDecision, PermissionMode, PolicyDecision, RunRequest, Surface, ToolKind, ToolUseContext};
 
 const BY_FILE: &str = "by the policy file that is written for the run";
 const NOT_OFFERED: &str = "not offered to the model where nobody can be asked";
@@ -25,52 +25,56 @@ const HARMLESS_PROGRAMS: &[&str] = &[
 /// Git commands that the CLI considers harmless.
 const HARMLESS_GIT: &[&str] = &["status", "log", "diff", "show"];
 
-pub(super) fn stance(request: &RunRequest, surface: Surface, prospect: &Prospect<'_>) -> Stance {
+pub(super) fn native_decision(
+    request: &RunRequest,
+    surface: Surface,
+    prospect: &ToolUseContext<'_>,
+) -> NativeDecision {
     let ask = prospect.ask;
     let live = surface == Surface::Acp;
     if !prospect.inside && (prospect.changes_files() || prospect.looks_at_files()) {
-        return Stance::Refuses(CONFINED);
+        return NativeDecision::Refuses(CONFINED);
     }
     let harmless = ask.command.as_deref().is_some_and(is_harmless);
     let answered = policy::answered_tools(request);
     if live && tools::TOOLS.natives(&ask.tool).any(|native| answered.contains(native)) {
         return if live::mode(request).id == "plan" && !prospect.looks_at_files() {
-            Stance::Refuses(PLANS)
+            NativeDecision::Refuses(PLANS)
         } else {
-            Stance::Asks
+            NativeDecision::Asks
         };
     }
     if prospect.by_rule() {
         return match prospect.decision {
-            Decision::Deny(_) => Stance::Refuses(BY_FILE),
-            Decision::Allow(_) => Stance::Runs(BY_FILE),
-            Decision::Ask(_) if !live => Stance::Refuses(NOT_OFFERED),
-            Decision::Ask(_) => Stance::Asks,
+            PolicyDecision::Deny(_) => NativeDecision::Refuses(BY_FILE),
+            PolicyDecision::Allow(_) => NativeDecision::Runs(BY_FILE),
+            PolicyDecision::Ask(_) if !live => NativeDecision::Refuses(NOT_OFFERED),
+            PolicyDecision::Ask(_) => NativeDecision::Asks,
         };
     }
     if prospect.looks_at_files() || ask.tool == "WebSearch" {
-        return Stance::Runs(LOOKS);
+        return NativeDecision::Runs(LOOKS);
     }
     let mode = if live { live::mode(request).id } else { headless_mode(request.permission_mode).to_owned() };
     if ask.kind == ToolKind::Mcp {
         let given = prospect.decision.ruling().by == "agentline"
             || ask.server.as_ref().is_some_and(|server| request.mcp_servers.contains_key(server));
         return match mode.as_str() {
-            "yolo" => Stance::Runs(FREE),
-            "plan" => Stance::Unknown,
-            _ if live => Stance::Asks,
-            _ if given => Stance::Runs(TRUSTED),
-            _ => Stance::Refuses(NOT_OFFERED),
+            "yolo" => NativeDecision::Runs(FREE),
+            "plan" => NativeDecision::Unknown,
+            _ if live => NativeDecision::Asks,
+            _ if given => NativeDecision::Runs(TRUSTED),
+            _ => NativeDecision::Refuses(NOT_OFFERED),
         };
     }
     match mode.as_str() {
-        "yolo" => Stance::Runs(FREE),
-        "plan" if ask.kind == ToolKind::Web && live => Stance::Unknown,
-        "plan" => Stance::Refuses(PLANS),
-        "autoEdit" if prospect.changes_files() => Stance::Runs(EDITS),
-        _ if !live => Stance::Refuses(NOT_OFFERED),
-        _ if harmless => Stance::Runs(HARMLESS),
-        _ => Stance::Asks,
+        "yolo" => NativeDecision::Runs(FREE),
+        "plan" if ask.kind == ToolKind::Web && live => NativeDecision::Unknown,
+        "plan" => NativeDecision::Refuses(PLANS),
+        "autoEdit" if prospect.changes_files() => NativeDecision::Runs(EDITS),
+        _ if !live => NativeDecision::Refuses(NOT_OFFERED),
+        _ if harmless => NativeDecision::Runs(HARMLESS),
+        _ => NativeDecision::Asks,
     }
 }
 
@@ -99,18 +103,19 @@ fn is_harmless(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{McpServer, PermissionAsk, Policy, agents::gemini::Gemini};
+    use crate::{McpServer, PermissionRequest, Policy, agents::gemini::Gemini};
     use std::path::Path;
 
-    fn uses() -> [(&'static str, PermissionAsk); 8] {
-        let ask = |tool: &str, kind, path: &str, command: Option<&str>, server: Option<&str>| PermissionAsk {
-            tool: tool.into(),
-            kind,
-            paths: (!path.is_empty()).then(|| path.to_owned()).into_iter().collect(),
-            command: command.map(str::to_owned),
-            server: server.map(str::to_owned),
-            ..PermissionAsk::default()
-        };
+    fn uses() -> [(&'static str, PermissionRequest); 8] {
+        let ask =
+            |tool: &str, kind, path: &str, command: Option<&str>, server: Option<&str>| PermissionRequest {
+                tool: tool.into(),
+                kind,
+                paths: (!path.is_empty()).then(|| path.to_owned()).into_iter().collect(),
+                command: command.map(str::to_owned),
+                server: server.map(str::to_owned),
+                ..PermissionRequest::default()
+            };
         [
             ("write", ask("Write", ToolKind::Write, "a", None, None)),
             ("outside", ask("Write", ToolKind::Write, "/etc/a", None, None)),
@@ -127,7 +132,7 @@ mod tests {
     /// is followed by `!` (agentline enforces it) or `~` (nothing does).
     fn row(request: &RunRequest, surface: Surface) -> String {
         let policy = Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline");
-        let word = |(_, ask): (_, PermissionAsk)| {
+        let word = |(_, ask): (_, PermissionRequest)| {
             let told = policy.explain(&Gemini, request, surface, &ask, &|path| policy.resolve(path));
             let sign = match told.decision {
                 "allow" => "+",

@@ -16,25 +16,25 @@ pub(crate) const TELLING_PART: usize = 4;
 
 /// Redacts the secrets of a run in any spelling or encoding, and keys of well-known formats.
 #[derive(Clone)]
-pub struct Veil {
+pub struct Redactor {
     patterns: Patterns,
     values: Arc<Vec<String>>,
 }
 
-impl Default for Veil {
+impl Default for Redactor {
     fn default() -> Self {
         Self::new::<&str>([])
     }
 }
 
-impl fmt::Debug for Veil {
+impl fmt::Debug for Redactor {
     /// Shows only the number of secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Veil").field("secrets", &self.values.len()).finish()
+        f.debug_struct("Redactor").field("secrets", &self.values.len()).finish()
     }
 }
 
-impl Veil {
+impl Redactor {
     /// Creates a veil for these values. Values shorter than [`SHORTEST_SECRET`] are ignored.
     #[must_use]
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
@@ -245,17 +245,17 @@ mod tests {
 
     #[test]
     fn short_values_are_left_alone() {
-        assert_eq!(Veil::new(["short"]).text("a short text"), "a short text");
-        assert!(Veil::new(["short"]).is_empty());
+        assert_eq!(Redactor::new(["short"]).text("a short text"), "a short text");
+        assert!(Redactor::new(["short"]).is_empty());
     }
 
     #[test]
     fn nested_json_hides_it_too() {
-        let veil = Veil::new([SECRET]);
+        let redactor = Redactor::new([SECRET]);
         let once = serde_json::to_string(SECRET).unwrap();
         let twice = serde_json::to_string(&once).unwrap();
         for text in [SECRET.to_owned(), once, twice] {
-            let hidden = veil.text(&text).into_owned();
+            let hidden = redactor.text(&text).into_owned();
             assert!(hidden.contains(MARK) && !hidden.contains("Zx9"), "{text} -> {hidden}");
         }
     }
@@ -263,19 +263,19 @@ mod tests {
     #[test]
     fn the_length_of_an_unreadable_line_does_not_tell_that_of_a_secret() {
         let mut event = Event::unreadable("key password-two!", 17);
-        Veil::new(["password-two"]).event(&mut event);
+        Redactor::new(["password-two"]).event(&mut event);
         let Event::Unreadable { sample, length } = event else { panic!("still a line") };
         assert_eq!((sample.as_str(), length), ("key [redacted]!", 15));
     }
 
     #[test]
     fn of_two_secrets_the_longer_is_hidden_whole() {
-        assert_eq!(Veil::new(["password", "password-two"]).text("x password-two y"), "x [redacted] y");
+        assert_eq!(Redactor::new(["password", "password-two"]).text("x password-two y"), "x [redacted] y");
     }
 
     #[test]
     fn a_text_without_escapes_is_hidden_like_one_with_them() {
-        let veil = Veil::new(["password", "password-two", "wordpass", "größte-Größe"]);
+        let redactor = Redactor::new(["password", "password-two", "wordpass", "größte-Größe"]);
         for text in [
             "",
             "nothing",
@@ -286,17 +286,17 @@ mod tests {
         ] {
             // With a backslash in the text, any letter may be escaped.
             let escaped = format!("{text}\\");
-            assert_eq!(format!("{}\\", veil.text(text)), veil.text(&escaped), "{text}");
+            assert_eq!(format!("{}\\", redactor.text(text)), redactor.text(&escaped), "{text}");
         }
         // Of two overlapping secrets, neither is shown in part.
-        assert_eq!(veil.text("x wordpassword y"), "x [redacted] y");
+        assert_eq!(redactor.text("x wordpassword y"), "x [redacted] y");
     }
 
     #[test]
     fn broken_json_is_not_shown() {
-        let veil = Veil::new(["nSECRETSECRET"]);
+        let redactor = Redactor::new(["nSECRETSECRET"]);
         let mut raw = RawValue::from_string(r#"{"a":"\nSECRETSECRET"}"#.to_owned()).unwrap();
-        veil.raw(&mut raw);
+        redactor.raw(&mut raw);
         assert!(!raw.get().contains("SECRETSECRET"));
         serde_json::from_str::<serde_json::Value>(raw.get()).unwrap();
     }
@@ -305,22 +305,22 @@ mod tests {
         #[test]
         fn no_spelling_of_json_shows_it(how in proptest::collection::vec(any::<u8>(), 0..16)) {
             let text = format!("before {} after", spell(SECRET, &how));
-            prop_assert_eq!(Veil::new([SECRET]).text(&text), "before [redacted] after");
+            prop_assert_eq!(Redactor::new([SECRET]).text(&text), "before [redacted] after");
         }
 
         #[test]
         fn no_split_shows_it(cuts in proptest::collection::vec(0usize..60, 0..12), times in 1usize..3) {
-            let veil = Veil::new([SECRET]);
+            let redactor = Redactor::new([SECRET]);
             let text = format!("sk- then s{} and sk-Zx", SECRET.repeat(times));
             let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| text.is_char_boundary(*c)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
             let (mut held, mut told, mut from) = (StreamRedactor::default(), String::new(), 0);
             for cut in cuts {
-                told.extend(held.push(veil.patterns(), text[from..cut].to_owned()));
+                told.extend(held.push(redactor.patterns(), text[from..cut].to_owned()));
                 from = cut;
             }
-            told.extend(held.finish(veil.patterns()));
+            told.extend(held.finish(redactor.patterns()));
             // Up to three letters are shown before the secret is detected.
             let parts: Vec<&str> = told.split(MARK).collect();
             prop_assert_eq!(parts.len(), times + 1);

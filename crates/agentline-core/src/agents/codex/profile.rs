@@ -3,9 +3,9 @@
 use crate::{
     ToolKind, ToolUse,
     acp::{
-        blocks::{Piece, pieces},
-        manners::{Chunk, Manners, plain_output, plain_tool},
-        tools::ToolCall,
+        blocks::{ContentPiece, pieces},
+        profile::{AcpProfile, Chunk, plain_output, plain_tool},
+        tools::AcpToolCall,
     },
     wire::{Str, wire},
 };
@@ -22,9 +22,9 @@ wire! { struct Content<'a> { content: Option<&'a RawValue> = "content" } }
 
 /// Codex's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CodexManners;
+pub(super) struct CodexProfile;
 
-impl Manners for CodexManners {
+impl AcpProfile for CodexProfile {
     fn message_chunk(&self, text: &str) -> Chunk {
         // A warning is a separate chunk that ends with a blank line. No chunk of an answer looks like this.
         let warning = text.starts_with("Warning: ") && text.ends_with("\n\n");
@@ -35,7 +35,7 @@ impl Manners for CodexManners {
         serde_json::from_str::<Meta<'_>>(meta.get()).ok()?.delta.data.map(Str::own)
     }
 
-    fn tool(&self, call: &ToolCall) -> ToolUse {
+    fn tool(&self, call: &AcpToolCall) -> ToolUse {
         let mut tool = plain_tool(call);
         if call.name.is_none() {
             // Permission requests have no tool name; the title is the command.
@@ -57,25 +57,25 @@ impl Manners for CodexManners {
         tool
     }
 
-    fn output(&self, call: &ToolCall) -> Option<String> {
+    fn output(&self, call: &AcpToolCall) -> Option<String> {
         plain_output(call).or_else(|| {
             let raw = call.raw_output.as_ref()?;
             let content = serde_json::from_str::<Returned<'_>>(raw.get()).ok()?.result.content?;
             let texts = pieces(content).into_iter().filter_map(|piece| match piece {
-                Piece::Text(text) => Some(text),
-                Piece::Other(_) => None,
+                ContentPiece::Text(text) => Some(text),
+                ContentPiece::Other(_) => None,
             });
             Some(texts.collect())
         })
     }
 
-    fn server(&self, call: &ToolCall) -> Option<String> {
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
         of_server(call).map(|(server, ..)| server)
     }
 }
 
 /// Returns the server, tool and arguments of a call to an MCP tool.
-fn of_server(call: &ToolCall) -> Option<(String, String, Option<Box<RawValue>>)> {
+fn of_server(call: &AcpToolCall) -> Option<(String, String, Option<Box<RawValue>>)> {
     call.first_title.strip_prefix("mcp.")?;
     let told = serde_json::from_str::<Call<'_>>(call.raw_input.as_ref()?.get()).ok()?;
     let found = (told.server.own(), told.tool.own(), told.arguments.map(ToOwned::to_owned));
