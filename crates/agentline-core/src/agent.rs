@@ -1,11 +1,12 @@
 //! The interface of an agent. Each folder under `agents` implements it; no other module knows facts about an agent.
 
+use crate::DialogueConfig;
 use crate::{
     Dialogue, Failure, FileSystem, Launch, LaunchContext, Millis, NativeDecision, Plan, Problem, ProjectRef,
     PromptText, RunRequest, SessionFile, SessionFormat, SessionReader, SessionRoot, Surface, ToolTable,
     ToolUseContext, Version,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -259,31 +260,6 @@ pub trait Agent: Sync + Send {
     ) -> Option<bool> {
         let _ = (cwd, env, home, look);
         None
-    }
-}
-
-/// The configuration of a dialogue: everything its translator must know before the first line.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct DialogueConfig {
-    /// The surface of the dialogue.
-    pub surface: Surface,
-    /// The agent's version, if it is known before the start.
-    pub version: Option<Version>,
-    /// Whether the host reads files for the agent.
-    pub read_files: bool,
-    /// Whether the host writes files for the agent.
-    pub write_files: bool,
-    /// The id of the sign-in method to request, as the agent names it.
-    pub authenticate: Option<String>,
-}
-
-impl DialogueConfig {
-    /// Creates a configuration for this surface with default settings.
-    #[must_use]
-    pub fn new(surface: Surface, version: Option<Version>) -> Self {
-        Self { surface, version, ..Self::default() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The list of agents. All other modules look agents up by name.
 
-use crate::{Agent, Problem, config::AgentSettings, nearest};
+use crate::{Agent, AgentSettings, Problem, nearest};
 use std::collections::BTreeMap;
 
 mod adapter;
@@ -8,7 +8,7 @@ pub mod claude;
 pub mod codex;
 mod custom;
 pub mod gemini;
-mod lines;
+mod line_reader;
 pub mod opencode;
 
 pub use custom::Custom;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::{
         LaunchContext, PermissionMode as M, PermissionRequest, Plan, Policy, Program, RunRequest, Surface,
-        ToolKind, map_look::MemoryFs,
+        ToolKind, memory_fs::MemoryFs,
     };
     use std::path::Path;
 

@@ -8,11 +8,31 @@ mod check;
 mod docs;
 mod keys;
 mod layer;
+mod parse;
 mod read;
 mod show;
 mod tables;
 mod untrusted;
-mod words;
+
+impl RunRequest {
+    /// Creates a request with the defaults of a preset name such as `gemini_acp`.
+    ///
+    /// ```
+    /// use agentline_core::{PermissionMode, RunRequest, Surface};
+    /// let request = RunRequest::preset("gemini_acp", "fix the failing test")?;
+    /// assert_eq!((request.surface, request.permission_mode), (Some(Surface::Acp), PermissionMode::Auto));
+    /// # Ok::<(), agentline_core::Problems>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem if no agent has this name.
+    pub fn preset(name: &str, prompt: impl Into<String>) -> Result<Self, Problems> {
+        agents::find(name)?;
+        let map = serde_json::Map::from_iter([("agent".to_owned(), name.into())]);
+        Ok(Self { prompt: prompt.into(), ..Config::from_map(map)?.request })
+    }
+}
 
 #[cfg(test)]
 mod tests;
@@ -33,16 +53,15 @@ use std::{
 };
 use untrusted::UntrustedReport;
 
+pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
 pub use check::one_line;
 pub use docs::key_table;
 pub use keys::{ConfigKey, KEYS, UntrustedUse, find};
 pub use layer::Layer;
-pub(crate) use read::LAST_MOMENT;
+
+pub use crate::agent_settings::AgentSettings;
 pub use show::ConfigRow;
-pub(crate) use show::redacted;
-pub use tables::AgentSettings;
 pub use untrusted::WORKSPACE_CONFIG;
-pub use words::{parse_duration, parse_env, parse_mcp, show_duration};
 
 /// The default settings as commented TOML, which can be shown unchanged. No other file defines defaults.
 pub const DEFAULTS: &str = include_str!("config/default.toml");

@@ -3,8 +3,8 @@
 //! All inputs enter through [`Connection::take`], which returns all resulting outputs. There is no clock: after every
 //! input, the deadlines are compared with the time passed in, so a flood of lines cannot hide an expired timeout.
 
+mod emit;
 mod ending;
-mod telling;
 
 use crate::{
     Concurrency, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, Failure, HostRequest,

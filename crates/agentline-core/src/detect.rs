@@ -3,10 +3,10 @@
 //! Detection starts no process: running `--version` takes more than a second, and `package.json` has the same
 //! information.
 
-mod places;
+mod candidates;
 mod shim;
 
-pub use places::Candidate;
+pub use crate::detect::candidates::Candidate;
 
 use crate::{AgentInfo, FileSystem, Problem, Program, Version};
 use serde::Serialize;
@@ -108,7 +108,7 @@ pub fn find(info: &AgentInfo, search: &Search<'_>, look: &dyn FileSystem) -> Det
         return finder.named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
     }
     let mut found = DetectResult::default();
-    for (place, path) in places::candidates(info, search, look) {
+    for (place, path) in candidates::candidates(info, search, look) {
         finder.try_one(place, path, &mut found);
     }
     found
@@ -123,7 +123,7 @@ pub fn program_in(
     look: &dyn FileSystem,
 ) -> Option<Program> {
     let finder = Finder { info, search, look };
-    places::names_in(folder, info.program, search)
+    candidates::names_in(folder, info.program, search)
         .iter()
         .find_map(|path| finder.program(Candidate::Cache, path).ok().flatten())
 }
@@ -131,8 +131,8 @@ pub fn program_in(
 /// Finds a tool such as `node` or `npm` on PATH or in one of the usual directories.
 #[must_use]
 pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
-    let on_path = places::path_folders(search);
-    let usual = places::usual(search, look).into_iter().map(|(_, folder)| folder);
+    let on_path = candidates::path_folders(search);
+    let usual = candidates::usual(search, look).into_iter().map(|(_, folder)| folder);
     on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, look))
 }
 
@@ -140,7 +140,7 @@ pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Opti
 #[must_use]
 pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
     let startable = |p: &PathBuf| search.os != Os::Windows || has_extension(p, STARTED_BY_WINDOWS);
-    places::names_in(folder, name, search).into_iter().filter(startable).find(|p| look.runnable(p))
+    candidates::names_in(folder, name, search).into_iter().filter(startable).find(|p| look.runnable(p))
 }
 
 struct Finder<'a> {
@@ -159,8 +159,8 @@ impl Finder<'_> {
         let bare = named.components().count() == 1 && !named.as_os_str().as_encoded_bytes().contains(&b'/');
         if bare && place == Candidate::Configured {
             let name = named.to_string_lossy();
-            for folder in places::path_folders(self.search) {
-                for path in places::names_in(&folder, &name, self.search) {
+            for folder in candidates::path_folders(self.search) {
+                for path in candidates::names_in(&folder, &name, self.search) {
                     self.try_one(place, path, &mut found);
                 }
             }
@@ -272,7 +272,7 @@ impl Finder<'_> {
         let beside = path.parent().filter(|_| !as_typed).and_then(in_folder);
         beside.or_else(|| {
             let on_path =
-                finds_its_own && places::path_folders(self.search).iter().any(|f| in_folder(f).is_some());
+                finds_its_own && candidates::path_folders(self.search).iter().any(|f| in_folder(f).is_some());
             if on_path { None } else { find_tool("node", self.search, self.look) }
         })
     }

@@ -4,6 +4,8 @@ use crate::{
     Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId, SideChannel, Stream,
     TokenCount, TurnSpec,
 };
+use crate::{Surface, TurnEnd, Version};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
@@ -77,32 +79,6 @@ pub trait Dialogue: Send {
     /// Returns why no run can use this agent, if it has reported such a failure.
     fn broken(&self) -> Option<Failure> {
         None
-    }
-}
-
-/// The agent's own result of a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TurnEnd {
-    /// Whether the agent reports success.
-    pub ok: bool,
-    /// Why the turn ended, if the agent reports it.
-    pub stop: Option<String>,
-    /// The failure, if the turn failed.
-    pub failure: Option<Failure>,
-}
-
-impl TurnEnd {
-    /// A successful turn.
-    #[must_use]
-    pub fn ok() -> Self {
-        Self { ok: true, stop: None, failure: None }
-    }
-
-    /// A failed turn.
-    #[must_use]
-    pub fn failed(failure: Option<Failure>) -> Self {
-        Self { ok: false, stop: None, failure }
     }
 }
 
@@ -282,5 +258,30 @@ impl Sink {
     /// Removes the request counter of a finished run.
     pub(crate) fn forget(&mut self, run: RunId) {
         self.asked.remove(&run);
+    }
+}
+
+/// The configuration of a dialogue: everything its translator must know before the first line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct DialogueConfig {
+    /// The surface of the dialogue.
+    pub surface: Surface,
+    /// The agent's version, if it is known before the start.
+    pub version: Option<Version>,
+    /// Whether the host reads files for the agent.
+    pub read_files: bool,
+    /// Whether the host writes files for the agent.
+    pub write_files: bool,
+    /// The id of the sign-in method to request, as the agent names it.
+    pub authenticate: Option<String>,
+}
+
+impl DialogueConfig {
+    /// Creates a configuration for this surface with default settings.
+    #[must_use]
+    pub fn new(surface: Surface, version: Option<Version>) -> Self {
+        Self { surface, version, ..Self::default() }
     }
 }

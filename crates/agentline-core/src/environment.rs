@@ -1,6 +1,6 @@
 //! Filters the caller's environment for an agent, and collects the secrets in it.
 
-use crate::{McpServer, looks_secret, redactor::SHORTEST_SECRET};
+use crate::{McpServer, looks_secret, secret::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables that every agent sees; a trailing `*` matches a prefix. An agent's own variables are on its card.

@@ -1,5 +1,6 @@
 //! The events of a run. This file also documents `--output events`.
 
+use crate::sample;
 use crate::{ChangeSource, FileChangeKind, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -325,15 +326,4 @@ impl Event {
     pub fn unreadable(text: &str, length: u64) -> Self {
         Self::Unreadable { sample: sample(text), length }
     }
-}
-
-/// Returns the start of a text, short enough for a log.
-#[must_use]
-pub fn sample(text: &str) -> String {
-    const MOST: usize = 200;
-    let mut end = text.len().min(MOST);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
 }

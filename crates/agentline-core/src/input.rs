@@ -1,8 +1,8 @@
 //! The inputs of a connection. A tape is a list of these.
 
 use crate::{
-    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PolicyAck, PriceTable, RunId,
-    Surface, Tokens, ToolKind,
+    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId, Surface,
+    Tokens, ToolKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -514,4 +514,24 @@ pub struct DiskReport {
     /// Which protected file, such as the agent's rules, changed while the agent ran, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tampered: Option<String>,
+}
+
+/// The lines on stderr by which an agent confirms its rules before the first turn.
+///
+/// If `read` is missing, or `dropped` appears, the rules are not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PolicyAck {
+    /// The prefix of the line that confirms that the rules were read.
+    pub read: String,
+    /// The prefix of a line that reports a dropped rule.
+    pub dropped: String,
+}
+
+impl PolicyAck {
+    /// Creates a value from the two prefixes.
+    #[must_use]
+    pub fn new(read: impl Into<String>, dropped: impl Into<String>) -> Self {
+        Self { read: read.into(), dropped: dropped.into() }
+    }
 }

@@ -1,65 +1,9 @@
 //! The types between a request and a started process: the plan, the launch context, and the finished launch.
 
-use crate::{DialogueConfig, McpServer, Millis, RequestedMode, RequestedModel, RunRequest, Surface, Version};
+use crate::{DialogueConfig, McpServer, Millis, RequestedMode, RequestedModel, Version};
+use crate::{Notice, PolicyAck};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
-
-/// Read access to the user's files. The core has no file system; the shell provides this.
-pub trait FileSystem {
-    /// Returns the content of a file, or `None` if it cannot be read.
-    fn read(&self, path: &Path) -> Option<Vec<u8>>;
-    /// Returns the names in a directory, or `None` if it cannot be listed.
-    fn list(&self, path: &Path) -> Option<Vec<String>>;
-    /// Returns whether the path exists.
-    fn exists(&self, path: &Path) -> bool;
-
-    /// Returns the path with all links resolved, or `None` if it does not exist. The default assumes that there are no
-    /// links.
-    fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        self.exists(path).then(|| path.to_path_buf())
-    }
-
-    /// Returns whether the path is a file that the user may execute.
-    fn runnable(&self, path: &Path) -> bool {
-        self.exists(path)
-    }
-
-    /// Returns whether only the administrator owns and may write to the file and all its parent directories.
-    fn guarded(&self, _path: &Path) -> bool {
-        false
-    }
-
-    /// Returns the content of a file of at most `most` bytes.
-    fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
-        self.read(path).filter(|bytes| bytes.len() <= most)
-    }
-
-    /// Returns the content of a file as text.
-    fn text(&self, path: &Path) -> Option<String> {
-        String::from_utf8(self.read(path)?).ok()
-    }
-}
-
-/// A request that was checked for one agent and surface.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Plan {
-    /// The request, with the agent's own id and a non-empty prompt.
-    pub request: RunRequest,
-    /// The surface to use.
-    pub surface: Surface,
-}
-
-impl Plan {
-    /// Creates a plan for a surface that the agent supports. The agent's own checks run at the launch.
-    #[must_use]
-    pub fn new(request: RunRequest, surface: Surface) -> Self {
-        Self { request, surface }
-    }
-}
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// The facts about the machine that a launch needs.
 #[derive(Clone, Debug)]
@@ -188,26 +132,6 @@ impl PromptText {
     }
 }
 
-/// The lines on stderr by which an agent confirms its rules before the first turn.
-///
-/// If `read` is missing, or `dropped` appears, the rules are not in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PolicyAck {
-    /// The prefix of the line that confirms that the rules were read.
-    pub read: String,
-    /// The prefix of a line that reports a dropped rule.
-    pub dropped: String,
-}
-
-impl PolicyAck {
-    /// Creates a value from the two prefixes.
-    #[must_use]
-    pub fn new(read: impl Into<String>, dropped: impl Into<String>) -> Self {
-        Self { read: read.into(), dropped: dropped.into() }
-    }
-}
-
 /// A file that a launch writes to a private directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -240,23 +164,5 @@ impl NewFile {
     #[must_use]
     pub fn guarded(self) -> Self {
         Self { guarded: true, ..self }
-    }
-}
-
-/// A warning with a stable code and a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Notice {
-    /// A stable code.
-    pub code: String,
-    /// The message.
-    pub message: String,
-}
-
-impl Notice {
-    /// Creates a warning.
-    #[must_use]
-    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into() }
     }
 }

@@ -12,9 +12,11 @@
 
 mod acp;
 mod agent;
+mod agent_settings;
 pub mod agents;
 mod cache;
 mod change;
+mod change_tracker;
 mod claude;
 pub mod config;
 mod connection;
@@ -23,21 +25,22 @@ mod dialogue;
 mod environment;
 mod event;
 mod event_line;
+mod explain;
 mod extract;
 mod failure;
+mod filesystem;
 mod hint;
 mod id;
 mod input;
 mod isolation;
 mod launch;
-mod ledger;
 mod line;
-mod line_veil;
+mod mcp_server;
 #[cfg(test)]
-mod map_look;
+mod memory_fs;
 mod message;
-mod moment;
 mod naming;
+mod notice;
 mod outcome;
 mod output;
 mod permission;
@@ -48,73 +51,83 @@ mod problem;
 mod promptfoo;
 mod raw_json;
 mod redact;
-mod redactor;
 mod request;
 mod rpc;
 mod run;
 mod saved;
-mod session_ledger;
+mod saved_diff;
+mod secret;
+mod session_usage;
 mod tape;
+mod time;
 mod tool;
 mod tool_table;
 mod transcript;
 mod usage;
+pub(crate) mod usage_tracker;
+mod validate;
 mod verdict;
 mod view;
 mod wire;
 
+pub use crate::redact::line_redactor::LineRedactor;
+pub use crate::redact::redactor::Redactor;
+pub use crate::session_usage::{
+    SessionUsage, SessionUsageReader, UsageCell, UsageEntry, UsageTurn, day_of, session_usage,
+};
 pub use acp::acp_dialogue;
-pub use agent::{Agent, AgentInfo, DialogueConfig, Features, SessionFilePattern, SignIn, SurfaceFeatures};
+pub use agent::{Agent, AgentInfo, Features, SessionFilePattern, SignIn, SurfaceFeatures};
+pub use agent_settings::AgentSettings;
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};
 pub use connection::Connection;
-pub use dialogue::{Concurrency, Dialogue, InputLine, Sink, ToolFact, TurnEnd};
+pub use dialogue::{Concurrency, Dialogue, DialogueConfig, InputLine, Sink, ToolFact};
 pub use environment::{FilteredEnv, Secrets, filter_env};
-pub use event::{Event, ModelInfo, Origin, Record, Started, ToolUse, sample};
+pub use event::{Event, ModelInfo, Origin, Record, Started, ToolUse};
+pub use explain::Explanation;
 pub use extract::{extract_json, extract_json_text, json_candidates};
 pub use failure::{Failure, FailureKind, Phase};
+pub use filesystem::FileSystem;
 pub use id::{HostRequestId, Millis, RunId, Surface, Version};
 pub use input::{
     Attachment, AttachmentContent, Diff, DiskReport, ExitReason, HostRequest, HostResponse, Input, InputKind,
-    PermissionDecision, PermissionRequest, RequestedMode, RequestedModel, RunInfo, SessionTarget,
+    PermissionDecision, PermissionRequest, PolicyAck, RequestedMode, RequestedModel, RunInfo, SessionTarget,
     SideChannel, Stream, Timeouts, TurnSpec,
 };
 pub use isolation::Isolation;
-pub use launch::{FileSystem, Launch, LaunchContext, NewFile, Notice, Plan, PolicyAck, Program, PromptText};
+pub use launch::{Launch, LaunchContext, NewFile, Program, PromptText};
 pub use line::{LineSplitter, SplitItem};
-pub use line_veil::LineRedactor;
+pub use mcp_server::McpServer;
 pub use message::{Block, BlockDiff, Content, ImageSource, Message, Original, Role, StreamLines, View};
 pub use naming::looks_secret;
+pub use notice::Notice;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{ConnectionOutput, ShutdownStep};
 pub use permission::Rule;
+pub use plan::Plan;
 pub use policy::{
-    Explanation, NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
+    NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
     UNDETERMINABLE_COMMAND,
 };
-pub use price::{Charge, LongPrice, Price, PriceSource, PriceTable};
+pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, nearest};
 pub use promptfoo::promptfoo_view;
-pub use raw_json::RawJson;
+pub use raw_json::{RawJson, sample};
 pub use redact::SessionRedactor;
-pub use redactor::{MARK, Redactor, SHORTEST_SECRET};
-pub use request::{
-    Limits, McpServer, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust,
-};
+pub use request::{Limits, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
 pub use saved::{
-    ContentStore, Entry, EntryPart, HELD_CONTENT, Media, ProjectRef, ReadError, RootFormat, SavedDiff,
-    SavedResult, SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader,
-    SessionRoot,
+    ContentStore, Entry, EntryPart, HELD_CONTENT, Media, ProjectRef, ReadError, RootFormat, SavedResult,
+    SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader, SessionRoot,
 };
-pub use session_ledger::{
-    CostSource, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, UsageTurn, day_of, session_usage,
-};
+pub use saved_diff::SavedDiff;
+pub use secret::{MARK, SHORTEST_SECRET};
 pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
-pub use usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals, UsageTracker};
-pub use verdict::{Limit, RunFacts, StopReason, Timeout, Verdict, verdict};
+pub use usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals};
+pub use usage_tracker::UsageTracker;
+pub use verdict::{Limit, RunFacts, StopReason, Timeout, TurnEnd, Verdict, verdict};
 pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 mod block;
 mod counts;
-mod hide;
 
 pub use block::{Block, BlockDiff, Content, ImageSource};
 pub(crate) use block::{ModelBlock, image_block};

@@ -1,8 +1,8 @@
 //! The outcome of a run, as printed by `--output json`.
 
 use crate::{
-    CacheStatus, CostSource, Failure, FailureKind, FileRow, Millis, Notice, Phase, RunInfo, Surface, Usage,
-    Verdict,
+    CacheStatus, CostSource, Failure, FailureKind, FileRow, Millis, Notice, Phase, RunInfo, Surface, Tokens,
+    Usage, UsageTotals, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -240,6 +240,29 @@ pub struct Denial {
     pub reason: String,
     /// The rule that refused the call, if known.
     pub rule: Option<String>,
+}
+
+impl UsageTotals {
+    /// Adds one run.
+    pub fn add(&mut self, outcome: &Outcome) {
+        let usage = &outcome.usage;
+        self.cost_usd = match (self.runs, self.cost_usd, outcome.cost_usd) {
+            // A run without a model request costs nothing.
+            (_, before, None) if usage.tokens == Tokens::default() && usage.by_model.is_empty() => before,
+            (0, _, cost) => cost,
+            (_, Some(sum), Some(cost)) => Some(sum + cost),
+            (_, None, Some(cost)) if self.tokens == Tokens::default() => Some(cost),
+            _ => None,
+        };
+        self.known_cost_usd += outcome.cost_usd.unwrap_or(0.0);
+        self.runs += 1;
+        self.requests = self.requests.saturating_add(usage.requests.unwrap_or(0));
+        self.tokens = self.tokens.plus(usage.tokens);
+        for (model, tokens) in &usage.by_model {
+            let sum = self.by_model.entry(model.clone()).or_default();
+            *sum = sum.plus(*tokens);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,118 +1,21 @@
-//! Validates a request before a run starts, so that later code can rely on it.
+//! A checked request for one agent and surface.
 
-use crate::{Agent, Plan, Problem, Problems, RunRequest};
-use std::time::Duration;
+use crate::{RunRequest, Surface};
 
-/// Checks everything that does not depend on the agent.
-pub(crate) fn check(request: &RunRequest) -> Result<(), Problems> {
-    let mut problems = Vec::new();
-    if request.prompt.contains('\0') {
-        problems.push(Problem::new("prompt", "holds a NUL byte, which no agent accepts").hint("remove it"));
-    }
-    if request.prompt.trim().is_empty() && request.prompt_file.is_none() {
-        problems.push(
-            Problem::new("prompt", "is empty")
-                .hint("give the prompt as an argument, on stdin or with `--prompt-file`"),
-        );
-    }
-    for (key, value) in
-        [("model", &request.model), ("resume", &request.resume), ("session_id", &request.session_id)]
-    {
-        // An agent would parse the value as a flag, and some flags permit everything.
-        if let Some(value) = value.as_ref().filter(|value| value.starts_with('-')) {
-            problems.push(
-                Problem::new(key, format!("{key} must not begin with `-`"))
-                    .value(value.clone())
-                    .hint("write the name or id alone"),
-            );
-        }
-    }
-    for (key, clock) in [
-        ("timeout", request.timeout),
-        ("idle_timeout", request.idle_timeout),
-        ("tool_timeout", request.tool_timeout),
-        ("startup_timeout", request.startup_timeout),
-        ("retry_patience", request.retry_patience),
-    ] {
-        if clock == Duration::ZERO {
-            problems.push(
-                Problem::new(key, format!("{key} must be > 0"))
-                    .hint("write seconds, or a time such as `10m`"),
-            );
-        }
-    }
-    if request.deadline.is_some_and(|when| !(0.0..=crate::config::LAST_MOMENT).contains(&when)) {
-        problems.push(
-            Problem::new("deadline", "must be a moment between the years 1970 and 9999")
-                .hint("write seconds since 1970, or leave it out for no deadline"),
-        );
-    }
-    if request.resume.is_some() && request.session_id.is_some() {
-        problems.push(
-            Problem::new("session_id", "cannot be chosen together with `resume`")
-                .hint("leave one of the two out: a resumed session keeps its id"),
-        );
-    }
-    if request.limits.max_cost.is_some_and(|c| !c.is_finite() || c < 0.0) {
-        problems.push(Problem::new("max_cost", "must be a number of US dollars, 0 or more"));
-    }
-    for name in request.env.keys() {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            problems.push(
-                Problem::new("env", format!("`{name}` is not a variable's name"))
-                    .hint("write `--env NAME=VALUE`"),
-            );
-        }
-    }
-    Problems(problems).into_result()
+/// A request that was checked for one agent and surface.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The request, with the agent's own id and a non-empty prompt.
+    pub request: RunRequest,
+    /// The surface to use.
+    pub surface: Surface,
 }
 
 impl Plan {
-    /// Checks a request for one agent and chooses a surface.
-    ///
-    /// # Errors
-    ///
-    /// Returns all problems together, each with its key.
-    pub fn of(mut request: RunRequest, agent: &dyn Agent) -> Result<Self, Problems> {
-        let mut problems = check(&request).err().unwrap_or_default().0;
-        let info = agent.info();
-        request.agent = info.id.to_owned();
-        if let Some(most) = info.max_prompt_bytes
-            && request.prompt.len() > most
-        {
-            problems.push(
-                Problem::new(
-                    "prompt",
-                    format!("is {} bytes long; {} takes at most {most}", request.prompt.len(), info.title),
-                )
-                .hint("shorten it, or put the text into a file in the workspace and name the file"),
-            );
-        }
-        let surface = match request.surface {
-            Some(surface) if info.surfaces.contains(&surface) && agent.abilities(surface, None).works => {
-                Some(surface)
-            }
-            Some(surface) => {
-                let known: Vec<&str> = info
-                    .surfaces
-                    .iter()
-                    .filter(|s| agent.abilities(**s, None).works)
-                    .map(|s| s.name())
-                    .collect();
-                problems.push(
-                    Problem::new("surface", format!("`{surface}` does not work with {} here", info.title))
-                        .hint(format!("use one of: auto, {}", known.join(", "))),
-                );
-                None
-            }
-            None => agent.choose(&request).map_err(|p| problems.push(p)).ok(),
-        };
-        if let Some(surface) = surface {
-            problems.extend(agent.check(&request, surface));
-            if problems.is_empty() {
-                return Ok(Self::new(request, surface));
-            }
-        }
-        Err(Problems(problems))
+    /// Creates a plan for a surface that the agent supports. The agent's own checks run at the launch.
+    #[must_use]
+    pub fn new(request: RunRequest, surface: Surface) -> Self {
+        Self { request, surface }
     }
 }

@@ -4,9 +4,9 @@
 //! denies one of them, the whole use is denied. Rules allow a use only if they allow all of its parts.
 
 mod command;
-mod explain;
 mod glob;
-mod place;
+mod native;
+mod path;
 mod rule;
 mod shell;
 mod web;
@@ -14,13 +14,13 @@ mod web;
 #[cfg(test)]
 mod tests;
 
+pub use crate::policy::path::ResolvedPath;
+use crate::policy::path::{WorkspaceRoots, slashes};
 use crate::{
     PermissionDecision, PermissionMode, PermissionRequest, Problem, Problems, Rule, RunRequest, ToolKind,
 };
 use command::ParsedCommand;
-pub use explain::{Explanation, NativeDecision, ToolUseContext};
-pub use place::ResolvedPath;
-use place::{WorkspaceRoots, slashes};
+pub use native::{NativeDecision, ToolUseContext};
 use rule::{CompiledRule, RuleMatch, Target};
 pub(crate) use rule::{RuleEffect, Specificity};
 use std::{collections::BTreeSet, path::Path};
@@ -81,7 +81,7 @@ impl Policy {
     ///
     /// Returns a problem for each invalid rule.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
-        let spelled = |path: &Path| place::absolute("", &path.to_string_lossy());
+        let spelled = |path: &Path| path::absolute("", &path.to_string_lossy());
         let places = WorkspaceRoots {
             workspace: vec![spelled(cwd)],
             included: request.include_directories.iter().map(|dir| spelled(&cwd.join(dir))).collect(),
@@ -92,7 +92,7 @@ impl Policy {
     /// Adds another path of the workspace, such as the target of a symbolic link.
     #[must_use]
     pub fn also_at(mut self, cwd: &Path) -> Self {
-        let spelling = place::absolute("", &cwd.to_string_lossy());
+        let spelling = path::absolute("", &cwd.to_string_lossy());
         if !self.places.workspace.contains(&spelling) {
             self.places.workspace.push(spelling);
             // Absolute paths in rules may refer to the new path. Each rule was parsed before, so none can fail here.
@@ -277,7 +277,7 @@ pub(crate) fn rank(
         "ask" => RuleEffect::Ask,
         _ => RuleEffect::Deny,
     };
-    let workspace = workspace.iter().map(|root| place::absolute("", root)).collect();
+    let workspace = workspace.iter().map(|root| path::absolute("", root)).collect();
     let places = WorkspaceRoots { workspace, included: Vec::new() };
     Ok(CompiledRule::read(says, key, text, &places)?.rank(is_command))
 }
@@ -317,7 +317,7 @@ impl Exceptions {
 }
 
 /// Returns the files that a tool use names. Paths next to a command are left out: they only say where it runs.
-fn files(ask: &PermissionRequest) -> Vec<&str> {
+pub(crate) fn files(ask: &PermissionRequest) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
     if ask.command.is_none() {
         files.extend(ask.paths.iter().map(String::as_str));
@@ -333,7 +333,7 @@ fn files(ask: &PermissionRequest) -> Vec<&str> {
 }
 
 /// Returns whether a tool use is known to change files. What a command changes is not known.
-fn changes_files(ask: &PermissionRequest) -> bool {
+pub(crate) fn changes_files(ask: &PermissionRequest) -> bool {
     let by_name = matches!(ask.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
     by_name || matches!(ask.kind, ToolKind::Write | ToolKind::Edit) || !ask.diffs.is_empty()
 }

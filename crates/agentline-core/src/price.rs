@@ -269,5 +269,24 @@ fn is_release_suffix(rest: &str, mut dated: bool) -> bool {
     })
 }
 
+/// The source of a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CostSource {
+    /// Calculated from tokens and the price table.
+    Prices,
+    /// Reported by the agent.
+    Agent,
+    /// Calculated in part and reported in part.
+    Mixed,
+}
+
+impl CostSource {
+    pub(crate) fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Mixed }
+    }
+}
+
 #[cfg(test)]
 mod tests;

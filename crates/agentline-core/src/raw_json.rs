@@ -66,6 +66,17 @@ impl Serialize for RawJson {
     }
 }
 
+/// Returns the start of a text, short enough for a log.
+#[must_use]
+pub fn sample(text: &str) -> String {
+    const MOST: usize = 200;
+    let mut end = text.len().min(MOST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

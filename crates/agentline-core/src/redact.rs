@@ -406,5 +406,8 @@ pub(crate) fn whole_characters(text: &str, place: Range<usize>) -> Range<usize> 
     start..end
 }
 
+pub(crate) mod line_redactor;
+pub(crate) mod messages;
+pub(crate) mod redactor;
 #[cfg(test)]
 mod tests;

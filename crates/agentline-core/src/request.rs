@@ -1,6 +1,6 @@
 //! A typed run request. `plan` checks later whether an agent supports it.
 
-use crate::{CachePolicy, Notice, Problems, Surface, config::redacted};
+use crate::{CachePolicy, McpServer, Notice, Surface, secret::debug_without_secrets};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
@@ -140,33 +140,6 @@ impl RunRequest {
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self { prompt: prompt.into(), ..Self::default() }
-    }
-
-    /// Creates a request with the defaults of a preset name such as `gemini_acp`.
-    ///
-    /// ```
-    /// use agentline_core::{PermissionMode, RunRequest, Surface};
-    /// let request = RunRequest::preset("gemini_acp", "fix the failing test")?;
-    /// assert_eq!((request.surface, request.permission_mode), (Some(Surface::Acp), PermissionMode::Auto));
-    /// # Ok::<(), agentline_core::Problems>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns a problem if no agent has this name.
-    pub fn preset(name: &str, prompt: impl Into<String>) -> Result<Self, Problems> {
-        crate::agents::find(name)?;
-        let map = serde_json::Map::from_iter([("agent".to_owned(), name.into())]);
-        Ok(Self { prompt: prompt.into(), ..crate::Config::from_map(map)?.request })
-    }
-
-    /// Checks everything that does not depend on the agent.
-    ///
-    /// # Errors
-    ///
-    /// Returns all problems together, such as an empty prompt, a NUL byte in it, or a timeout of zero.
-    pub fn check(&self) -> Result<(), Problems> {
-        crate::plan::check(self)
     }
 }
 
@@ -366,17 +339,6 @@ impl fmt::Debug for RunRequest {
     }
 }
 
-impl fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_without_secrets(self, f)
-    }
-}
-
-fn debug_without_secrets(value: &impl Serialize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let shown = serde_json::to_value(value).map(|value| redacted("", value)).unwrap_or_default();
-    f.write_str(&shown.to_string())
-}
-
 /// Whether the caller's system prompt extends or replaces the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -496,32 +458,6 @@ pub enum Sandbox {
     By(String),
 }
 
-/// An MCP server that the agent can use in one run.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum McpServer {
-    /// A program that speaks MCP on its standard input and output.
-    Command {
-        /// The program.
-        command: String,
-        /// Its arguments.
-        #[serde(default)]
-        args: Vec<String>,
-        /// Variables added to its environment.
-        #[serde(default)]
-        env: BTreeMap<String, String>,
-    },
-    /// A server reached over HTTP.
-    Url {
-        /// Its URL.
-        url: String,
-        /// Headers sent with each request. Their values are secrets.
-        #[serde(default)]
-        headers: BTreeMap<String, String>,
-    },
-}
-
 /// How far the workspace is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -552,6 +488,9 @@ pub struct Limits {
     /// The maximum cost in US dollars.
     pub max_cost: Option<f64>,
 }
+
+/// The last second of the year 9999, the latest accepted point in time.
+pub(crate) const LAST_MOMENT: f64 = 253_402_300_799.0;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ mod clocks;
 use crate::{
     Charge, CostSource, Denial, DiskReport, Event, FailureKind, Limit, Millis, Notice, OUTCOME_SCHEMA,
     Origin, Outcome, RunError, RunFacts, RunId, StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec,
-    UsageTracker, Verdict, ledger::ChangeTracker, redact::StreamRedactor, verdict,
+    UsageTracker, Verdict, change_tracker::ChangeTracker, redact::StreamRedactor, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

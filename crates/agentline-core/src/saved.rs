@@ -7,6 +7,7 @@ mod content;
 pub use content::{ContentStore, HELD_CONTENT};
 pub(crate) use content::{LOST_CONTENT, Stored, read_content, write_content};
 
+use crate::SavedDiff;
 use crate::{Millis, RawJson, Role, Tokens, ToolStatus, ToolUse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -246,20 +247,6 @@ impl SavedResult {
             original: None,
         }
     }
-}
-
-/// The change of a file by a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct SavedDiff {
-    /// The path of the file.
-    pub path: String,
-    /// The old content, or `None` for a new file or if the agent did not store it.
-    pub old: Option<String>,
-    /// The new content.
-    pub new: Option<String>,
-    /// The change as a unified diff, if the agent stored that instead of the contents.
-    pub unified: Option<String>,
 }
 
 /// A part of a session that could not be read.

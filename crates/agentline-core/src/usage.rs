@@ -1,10 +1,5 @@
 //! Token usage: how tokens are counted, where the numbers come from, and what an outcome reports.
 
-mod book;
-
-pub use book::UsageTracker;
-
-use crate::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -219,29 +214,3 @@ pub struct UsageTotals {
     /// The cost in US dollars of the runs with a known cost: a lower bound.
     pub known_cost_usd: f64,
 }
-
-impl UsageTotals {
-    /// Adds one run.
-    pub fn add(&mut self, outcome: &Outcome) {
-        let usage = &outcome.usage;
-        self.cost_usd = match (self.runs, self.cost_usd, outcome.cost_usd) {
-            // A run without a model request costs nothing.
-            (_, before, None) if usage.tokens == Tokens::default() && usage.by_model.is_empty() => before,
-            (0, _, cost) => cost,
-            (_, Some(sum), Some(cost)) => Some(sum + cost),
-            (_, None, Some(cost)) if self.tokens == Tokens::default() => Some(cost),
-            _ => None,
-        };
-        self.known_cost_usd += outcome.cost_usd.unwrap_or(0.0);
-        self.runs += 1;
-        self.requests = self.requests.saturating_add(usage.requests.unwrap_or(0));
-        self.tokens = self.tokens.plus(usage.tokens);
-        for (model, tokens) in &usage.by_model {
-            let sum = self.by_model.entry(model.clone()).or_default();
-            *sum = sum.plus(*tokens);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! Decides the verdict of a run from a few facts, for every agent and surface.
 
-use crate::{Failure, FailureKind, TurnEnd};
+use crate::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 
 /// The result of a run in one word.
@@ -263,5 +263,31 @@ fn verdict_of(kind: FailureKind) -> Verdict {
         FailureKind::Cancelled => Verdict::Cancelled,
         FailureKind::InvalidOutput => Verdict::InvalidOutput,
         _ => Verdict::Failed,
+    }
+}
+
+/// The agent's own result of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TurnEnd {
+    /// Whether the agent reports success.
+    pub ok: bool,
+    /// Why the turn ended, if the agent reports it.
+    pub stop: Option<String>,
+    /// The failure, if the turn failed.
+    pub failure: Option<Failure>,
+}
+
+impl TurnEnd {
+    /// A successful turn.
+    #[must_use]
+    pub fn ok() -> Self {
+        Self { ok: true, stop: None, failure: None }
+    }
+
+    /// A failed turn.
+    #[must_use]
+    pub fn failed(failure: Option<Failure>) -> Self {
+        Self { ok: false, stop: None, failure }
     }
 }

@@ -1,14 +1,12 @@
 //! Claude Code, driven through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
 mod profile;
-mod saved;
+mod sessions;
 mod tools;
 mod workspace;
 
-use super::{
-    adapter::{self, AdapterLaunch, found},
-    lines::first_keys,
-};
+use super::adapter::{self, AdapterLaunch, found};
+use crate::agents::line_reader::first_keys;
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
     NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode, Rule,
@@ -208,7 +206,7 @@ impl Agent for Claude {
     }
 
     fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        (form == SessionFormat::Lines).then(|| Box::new(saved::ClaudeReader::new()) as _)
+        (form == SessionFormat::Lines).then(|| Box::new(sessions::ClaudeReader::new()) as _)
     }
 
     fn tools(&self) -> &'static ToolTable {

@@ -2,14 +2,12 @@
 //! asks for permission to leave it.
 
 mod profile;
-mod saved;
+mod sessions;
 mod tools;
 mod workspace;
 
-use super::{
-    adapter::{self, AdapterLaunch, found},
-    lines::first_keys,
-};
+use super::adapter::{self, AdapterLaunch, found};
+use crate::agents::line_reader::first_keys;
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
     NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest, SessionFile,
@@ -161,7 +159,7 @@ impl Agent for Codex {
     ) -> BTreeMap<String, String> {
         let file = adapter::home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
         let text = look.read(&file).unwrap_or_default();
-        saved::titles(&String::from_utf8_lossy(&text))
+        sessions::titles(&String::from_utf8_lossy(&text))
     }
 
     /// After a rewind, Codex continues in another file, which says where the first one is cut.
@@ -170,7 +168,7 @@ impl Agent for Codex {
     }
 
     fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        (form == SessionFormat::Lines).then(|| Box::new(saved::CodexReader::new()) as _)
+        (form == SessionFormat::Lines).then(|| Box::new(sessions::CodexReader::new()) as _)
     }
 
     fn tools(&self) -> &'static ToolTable {

@@ -2,8 +2,8 @@
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan, Problem, PromptText,
-    RunRequest, SignIn, Surface, acp, config::AgentSettings,
+    Agent, AgentInfo, AgentSettings, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
+    Problem, PromptText, RunRequest, SignIn, Surface, acp,
 };
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 

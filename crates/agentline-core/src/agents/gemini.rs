@@ -12,11 +12,11 @@ mod native_decision;
 mod overlay;
 mod parts;
 mod policy;
+mod policy_ack;
 mod prompt;
-mod proof;
 mod refusal;
-mod saved;
 mod session_file;
+mod sessions;
 mod settings;
 mod sign_in;
 mod store;
@@ -218,12 +218,12 @@ impl Agent for Gemini {
     }
 
     fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        saved::form(head)
+        sessions::form(head)
     }
 
     fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
         matches!(form, SessionFormat::Lines | SessionFormat::Whole)
-            .then(|| Box::new(saved::GeminiReader::default()) as Box<dyn SessionReader>)
+            .then(|| Box::new(sessions::GeminiReader::default()) as Box<dyn SessionReader>)
     }
 
     fn sign_in(

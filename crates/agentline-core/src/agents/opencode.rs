@@ -1,10 +1,10 @@
 //! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
 
-mod message;
 mod profile;
-mod saved;
 #[cfg(test)]
 mod saved_tests;
+mod session_message;
+mod sessions;
 mod tools;
 mod workspace;
 
@@ -220,12 +220,12 @@ impl Agent for OpenCode {
     }
 
     fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        saved::form(head)
+        sessions::form(head)
     }
 
     fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
         matches!(form, SessionFormat::Whole | SessionFormat::Database)
-            .then(|| Box::new(saved::OpenCodeReader::new()) as Box<dyn SessionReader>)
+            .then(|| Box::new(sessions::OpenCodeReader::new()) as Box<dyn SessionReader>)
     }
 }
 

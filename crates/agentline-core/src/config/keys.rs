@@ -5,8 +5,8 @@ use super::{
     check::{Findings, GivenValue},
     layer::VARIABLES,
     read, tables,
-    words::show_duration,
 };
+use crate::config::parse::show_duration;
 use crate::{
     Isolation, McpServer, ModelValidation, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust,
     naming::snake_case,

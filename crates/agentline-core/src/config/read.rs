@@ -1,21 +1,17 @@
 //! Readers for single values, such as lists, times and modes. Each returns the value or records a problem.
 
-use super::{
-    check::{Findings, GivenValue},
-    words::{comma_list, duration_in},
-};
+use super::check::{Findings, GivenValue};
+use crate::config::parse::{comma_list, duration_in};
+use crate::request::LAST_MOMENT;
 use crate::{
-    Isolation, ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, moment::rfc3339,
-    naming::snake_case,
+    Isolation, ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, naming::snake_case,
+    time::rfc3339,
 };
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
 /// The longest accepted time. Timeouts are added to times, and much larger values would overflow.
 const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
-
-/// The last second of the year 9999, the latest accepted point in time.
-pub(crate) const LAST_MOMENT: f64 = 253_402_300_799.0;
 
 /// Descriptions of the accepted values for the documentation, by name of the reader.
 pub(super) const KINDS: &[(&str, &str)] = &[

@@ -1,7 +1,7 @@
 //! Tests of detection on simulated machines.
 
 use super::{Candidate, DetectResult, Os, Search, find, find_tool};
-use crate::{AgentInfo, Version, agents, map_look::MemoryFs};
+use crate::{AgentInfo, Version, agents, memory_fs::MemoryFs};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

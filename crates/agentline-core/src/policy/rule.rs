@@ -3,9 +3,9 @@
 use super::{
     command::{CommandPart, ParsedCommand},
     glob::WordGlob,
-    place::{PathPattern, ResolvedPath, WorkspaceRoots},
     shell,
 };
+use crate::policy::path::{PathPattern, ResolvedPath, WorkspaceRoots};
 use crate::{PermissionRequest, Problem, Rule, ToolKind};
 
 /// The limits of a rule: its length in bytes and its number of `*`. They bound the time for matching.

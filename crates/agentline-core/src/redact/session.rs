@@ -163,7 +163,7 @@ impl Joined {
         }
         let here = self.found[self.place..].iter().take_while(|place| place.start < end);
         let here = here.map(|place| place.start.max(from) - from..place.end.min(end) - from).collect();
-        if let Cow::Owned(shown) = crate::redactor::replace(text, here) {
+        if let Cow::Owned(shown) = crate::redact::redactor::replace(text, here) {
             *text = shown;
         }
     }

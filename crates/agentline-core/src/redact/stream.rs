@@ -6,7 +6,7 @@
 //! Pieces keep their boundaries, so that replaying a tape, which contains no secrets, gives the same events.
 
 use super::{Patterns, Scanner, whole_characters};
-use crate::redactor::{MARK, SHORTEST_SECRET, TELLING_PART};
+use crate::secret::{MARK, SHORTEST_SECRET, TELLING_PART};
 use std::{collections::VecDeque, fmt};
 
 /// The maximum size of held text. Beyond it, an incomplete secret is hidden as on an interruption.

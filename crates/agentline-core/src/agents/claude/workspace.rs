@@ -26,7 +26,7 @@ pub(super) fn session_end_hooks(context: &LaunchContext, look: &dyn FileSystem) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Program, map_look::MemoryFs};
+    use crate::{Program, memory_fs::MemoryFs};
 
     #[test]
     fn hooks_for_the_end_of_a_session_are_found_however_they_are_spelled() {

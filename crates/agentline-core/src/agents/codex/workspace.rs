@@ -69,7 +69,7 @@ fn project_settings(context: &LaunchContext, look: &dyn FileSystem) -> Option<Pa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Program, RunRequest, Surface, map_look::MemoryFs};
+    use crate::{Program, RunRequest, Surface, memory_fs::MemoryFs};
 
     fn context(version: Option<Version>) -> LaunchContext {
         let program = Program { path: "/bin/x".into(), args: vec![], version };

@@ -156,7 +156,7 @@ impl Confirmation {
 mod tests {
     use super::*;
     use crate::{
-        LaunchContext, Program, RunRequest, Version, agents::gemini::launch::launch, map_look::MemoryFs,
+        LaunchContext, Program, RunRequest, Version, agents::gemini::launch::launch, memory_fs::MemoryFs,
     };
 
     fn launched(trust: Trust, surface: Surface, look: &MemoryFs) -> Launch {

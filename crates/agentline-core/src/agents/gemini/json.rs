@@ -2,10 +2,11 @@
 //! the run are read from the session file.
 
 use super::{
-    failures, proof,
+    failures,
     session_file::{SessionFileDetail, SessionFileReader},
     stream,
 };
+use crate::agents::gemini::policy_ack;
 use crate::{
     Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
     SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
@@ -49,7 +50,7 @@ pub(super) struct GeminiJson {
     /// The document contains an answer.
     answered: bool,
     /// Whether the rules are in force.
-    rules: proof::PolicyAckWatch,
+    rules: policy_ack::PolicyAckWatch,
 }
 
 impl GeminiJson {
@@ -67,7 +68,7 @@ impl GeminiJson {
             talk_failed: false,
             unreported: false,
             answered: false,
-            rules: proof::PolicyAckWatch::default(),
+            rules: policy_ack::PolicyAckWatch::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of complete launches, for each option of a request.
 
 use super::*;
-use crate::{Limits, McpServer, Program, map_look::MemoryFs};
+use crate::{Limits, McpServer, Program, memory_fs::MemoryFs};
 
 pub(super) const SESSION: &str = "11111111-2222-4333-8444-555555555555";
 

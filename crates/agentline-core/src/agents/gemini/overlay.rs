@@ -92,7 +92,7 @@ fn is_passing(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MemoryFs;
+    use crate::memory_fs::MemoryFs;
     use std::collections::BTreeMap;
 
     #[test]

@@ -158,7 +158,7 @@ fn toml_string(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RunRequest, Surface, map_look::MemoryFs};
+    use crate::{RunRequest, Surface, memory_fs::MemoryFs};
     use proptest::prelude::*;
 
     fn plan(request: RunRequest) -> Plan {

@@ -204,7 +204,7 @@ fn lay(under: &mut Value, over: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, RunRequest, map_look::MemoryFs};
+    use crate::{Limits, RunRequest, memory_fs::MemoryFs};
 
     fn plan(request: RunRequest) -> Plan {
         Plan::new(request, Surface::StreamJson)

@@ -1,7 +1,7 @@
 //! Tests of which sign-in is used, with fictional homes and environments.
 
 use super::{method_to_name, sign_in};
-use crate::{SignIn, agents::gemini::user::UserConfig, map_look::MemoryFs};
+use crate::{SignIn, agents::gemini::user::UserConfig, memory_fs::MemoryFs};
 use std::{collections::BTreeMap, path::Path};
 
 const SETTINGS: &str = "/home/u/.gemini/settings.json";

@@ -3,7 +3,7 @@
 
 use crate::{
     FileSystem, Millis, Problem, ProjectRef, SessionFile, SessionFilePattern, SessionFormat, SessionRoot,
-    moment,
+    time,
 };
 use serde_json::Value;
 use std::{
@@ -108,7 +108,7 @@ pub(super) fn spot(folder: PathBuf, session: &str) -> SessionFilePattern {
 
 /// Returns the name of a session file that is created at this time.
 pub(super) fn file_made(spot: &SessionFilePattern, at: Millis) -> String {
-    format!("session-{}{}", moment::as_minute(at), spot.suffix)
+    format!("session-{}{}", time::as_minute(at), spot.suffix)
 }
 
 /// Returns the empty duplicates that a resumed run left behind. The CLI creates one if a later minute has begun, treats
@@ -182,7 +182,7 @@ fn duplicates_among(files: Vec<PathBuf>, look: &dyn FileSystem) -> Vec<(PathBuf,
 pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Millis> {
     let spot = spot(chats(home, cwd, look)?, session);
     let begun =
-        |name: String| moment::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
+        |name: String| time::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
     let last = look.list(&spot.folder)?.into_iter().filter_map(begun).max()?;
     Some(last + 60_000)
 }
@@ -297,8 +297,7 @@ pub(super) fn named(path: &Path) -> Option<SessionFile> {
 
 /// Returns the part after the timestamp, which is a minute or, for an imported session, in milliseconds.
 fn id_start(rest: &str) -> &str {
-    let by_minute =
-        rest.get(..16).filter(|start| moment::minute(start).is_some()).and_then(|_| rest.get(17..));
+    let by_minute = rest.get(..16).filter(|start| time::minute(start).is_some()).and_then(|_| rest.get(17..));
     by_minute.or_else(|| Some(rest.split_once('-')?.1)).unwrap_or(rest)
 }
 
@@ -326,7 +325,7 @@ fn spelled(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MemoryFs;
+    use crate::memory_fs::MemoryFs;
 
     const CONTEXT: &str =
         r#"{"id":"c","type":"user","content":[{"text":"<session_context>\nx\n</session_context>"}]}"#;

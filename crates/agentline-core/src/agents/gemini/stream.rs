@@ -1,10 +1,11 @@
 //! The surface `-o stream-json` of Gemini CLI: one run per process, one event per line, no input after the prompt.
 
 use super::{
-    failures, proof, refusal,
+    failures, refusal,
     session_file::{SessionFileDetail, SessionFileReader},
     tools,
 };
+use crate::agents::gemini::policy_ack;
 use crate::{
     Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
     SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd, TurnSpec,
@@ -47,7 +48,7 @@ pub(super) struct GeminiStream {
     /// The names of running tools by call id, because results do not contain them.
     open: BTreeMap<String, String>,
     /// Whether the rules are in force.
-    rules: proof::PolicyAckWatch,
+    rules: policy_ack::PolicyAckWatch,
 }
 
 impl GeminiStream {
@@ -63,7 +64,7 @@ impl GeminiStream {
             error: None,
             stopped: None,
             open: BTreeMap::new(),
-            rules: proof::PolicyAckWatch::default(),
+            rules: policy_ack::PolicyAckWatch::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of reading the user's settings, `.env` files and trusted folders, with fictional homes.
 
 use super::{UserConfig, dotenv, parse};
-use crate::map_look::MemoryFs;
+use crate::memory_fs::MemoryFs;
 use std::{collections::BTreeMap, path::Path};
 
 fn trusts(look: &MemoryFs, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {

@@ -1,6 +1,7 @@
 //! OpenCode's ACP behavior: the first title of a call is the tool's name, and a command's exit code is in its metadata.
 
-use super::{message::ABORTED_COMMAND, tools::TOOLS};
+use super::tools::TOOLS;
+use crate::agents::opencode::session_message::ABORTED_COMMAND;
 use crate::{
     Failure, FailureKind, ToolUse,
     acp::{

@@ -1,9 +1,9 @@
 //! Tests of reading OpenCode's sessions: the export of a real run, and each kind of part.
 
-use super::saved::{OpenCodeReader, form};
+use crate::agents::opencode::sessions::{OpenCodeReader, form};
 use crate::{
     Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, SessionReader as _, ToolStatus,
-    agents::opencode, map_look::MemoryFs,
+    agents::opencode, memory_fs::MemoryFs,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

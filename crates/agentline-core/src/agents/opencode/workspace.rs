@@ -58,7 +58,7 @@ pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Probl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map_look::MemoryFs;
+    use crate::memory_fs::MemoryFs;
 
     fn found(files: &[(&str, &str)]) -> Option<PathBuf> {
         let look = files.iter().fold(MemoryFs::default(), |look, (path, text)| look.plain(path, text));

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Agent, AgentInfo, Launch, ModelValidation, Plan, Program, RunRequest,
     agents::{self, AgentRegistry},
-    map_look::MemoryFs,
+    memory_fs::MemoryFs,
 };
 
 fn preset() -> Config {

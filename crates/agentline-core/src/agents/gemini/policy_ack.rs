@@ -1,0 +1,131 @@
+//! Watches stderr for the confirmations that Gemini CLI has read its rules and ignores the workspace's configuration.
+
+use crate::agents::gemini::guard::Confirmation;
+use crate::{Failure, FailureKind, PolicyAck, Sink, TurnSpec};
+
+/// The confirmations seen so far.
+#[derive(Debug, Default)]
+pub(super) struct PolicyAckWatch {
+    wanted: Option<PolicyAck>,
+    /// Workspace files that must be ignored.
+    must_ignore: Vec<String>,
+    confirmation: Confirmation,
+    seen: bool,
+    told: bool,
+    /// The number of further lines that belong to the last report about the policy file.
+    rest: u8,
+}
+
+impl PolicyAckWatch {
+    /// Starts a run with the rules of this order.
+    pub(super) fn begin(&mut self, order: &TurnSpec) {
+        self.wanted.clone_from(&order.proof);
+        self.must_ignore.clone_from(&order.must_ignore);
+    }
+
+    /// Processes a line of stderr. Returns whether the line is handled and needs no further processing.
+    pub(super) fn stderr(&mut self, text: &str, say: &mut Sink) -> bool {
+        if self.confirmation.stderr(text) {
+            return true;
+        }
+        let Some(proof) = &self.wanted else { return false };
+        if text.starts_with(&proof.read) {
+            (self.seen, self.rest) = (true, 2);
+            return true;
+        }
+        if text.starts_with(&proof.dropped) {
+            self.told = true;
+            say.abort(
+                Failure::new(FailureKind::Policy, "Gemini CLI dropped a rule of `--allow` or `--deny`")
+                    .hint("leave out rules until it works, and report it"),
+            );
+            return false;
+        }
+        let belongs = self.rest > 0 && (text == "  Unrecognized tool name" || text.starts_with("Rule #"));
+        self.rest = if belongs { self.rest - 1 } else { 0 };
+        belongs
+    }
+
+    /// Checks that the agent ignores the workspace's own configuration, before it calls the model.
+    pub(super) fn ready(&mut self, say: &mut Sink) {
+        if let Some(failure) = self.confirmation.failure(&self.must_ignore) {
+            self.must_ignore.clear();
+            say.abort(failure);
+        }
+    }
+
+    /// Checks that the rules were read, after a turn of the model. stderr is read first, so the proof must have
+    /// arrived.
+    pub(super) fn turn(&mut self, say: &mut Sink) {
+        self.ready(say);
+        if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
+            say.abort(
+                Failure::new(
+                    FailureKind::Policy,
+                    "Gemini CLI did not read the rules of the run: `--allow`, `--deny` and those of its mode",
+                )
+                .hint("run again; if it stays so, report it"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agents::gemini::policy, dialogue::SinkItem};
+
+    const REST: [&str; 2] = ["  Unrecognized tool name", "Rule #2: The \"__\" syntax for MCP tools …"];
+
+    fn watch(wanted: bool) -> PolicyAckWatch {
+        let mut watch = PolicyAckWatch::default();
+        let proof = wanted.then(|| PolicyAck::new(policy::PROOF, policy::BROKEN));
+        watch.begin(&TurnSpec { proof, ..TurnSpec::default() });
+        watch
+    }
+
+    fn aborts(say: &Sink) -> usize {
+        say.runs
+            .iter()
+            .filter(|(_, said)| matches!(said, SinkItem::Abort(f) if f.kind == FailureKind::Policy))
+            .count()
+    }
+
+    #[test]
+    fn rules_that_were_read_are_no_news() {
+        let (mut watch, mut say) = (watch(true), Sink::default());
+        for _ in 0..2 {
+            assert!(watch.stderr(policy::PROOF, &mut say));
+            assert!(REST.iter().all(|line| watch.stderr(line, &mut say)));
+        }
+        assert!(!watch.stderr("something else", &mut say));
+        assert!(!watch.stderr("Rule #1 of the user", &mut say), "it belongs to another report");
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 0);
+    }
+
+    #[test]
+    fn a_turn_without_the_proof_ends_the_run_once() {
+        let (mut watch, mut say) = (watch(true), Sink::default());
+        watch.stderr("[USER] Policy file warning in mine.toml:", &mut say);
+        assert_eq!(aborts(&say), 0);
+        watch.turn(&mut say);
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 1);
+    }
+
+    #[test]
+    fn a_dropped_rule_ends_the_run_at_once() {
+        let (mut watch, mut say) = (watch(true), Sink::default());
+        watch.stderr(policy::BROKEN, &mut say);
+        assert_eq!(aborts(&say), 1);
+    }
+
+    #[test]
+    fn without_rules_nothing_is_asked_for() {
+        let (mut watch, mut say) = (watch(false), Sink::default());
+        assert!(!watch.stderr(policy::PROOF, &mut say));
+        watch.turn(&mut say);
+        assert_eq!(aborts(&say), 0);
+    }
+}

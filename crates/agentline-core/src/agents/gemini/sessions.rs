@@ -1,0 +1,357 @@
+//! Reads saved sessions of Gemini CLI: lines that update each other (0.45 and later), or one value per file (0.11 to
+//! 0.36).
+//!
+//! The fold records which records remain and where each one is in the text. Their content is parsed on demand. So a
+//! record that was written ten times is parsed once, and each look at a growing session costs time proportional to its
+//! length.
+//!
+//! A session may have several files: a resumed session gets a second one, an imported session is a copy, and a session
+//! of an old version continues in a new file. As in the CLI, each file is read as a separate session: a later file
+//! begins with an empty list of messages, which does not apply to the others.
+
+mod message;
+mod result;
+mod skim;
+mod story;
+
+use crate::agents::gemini::sessions::skim::RecordKeys;
+use crate::agents::gemini::sessions::story::EntryBuilder;
+use crate::agents::gemini::store;
+use crate::{
+    ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
+    saved::Stored,
+    time,
+    wire::{Str, mend_surrogates},
+};
+use serde_json::{Error, value::RawValue};
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
+pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {
+    // The last character may be truncated.
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(e) => std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or_default(),
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    let (whole, _) = skim::skim(text);
+    let is_header = |seen: &RecordKeys<'_>| seen.session_id.is_some() && seen.project_hash.is_some();
+    if is_header(&whole) && whole.messages.is_some() {
+        return Some(SessionFormat::Whole);
+    }
+    let first = text.lines().find(|line| !line.trim().is_empty())?;
+    let (line, error) = skim::skim(first);
+    let is_line = is_header(&line)
+        || line.set.is_some()
+        || line.rewind_to.is_some()
+        || (line.id.is_some() && line.kind.as_deref() == Some("gemini"));
+    if is_line && (error.is_none() || first.len() == text.trim_end().len()) {
+        return Some(SessionFormat::Lines);
+    }
+    // This is only the beginning of a value that spans several lines.
+    is_header(&whole).then_some(SessionFormat::Whole)
+}
+
+/// Folds one file.
+#[derive(Default)]
+pub(super) struct GeminiReader {
+    kept: Kept,
+    info: SessionInfo,
+    damage: Vec<ReadError>,
+    /// The number of lines so far.
+    lines: u64,
+    made: OnceCell<SavedSession>,
+    /// The store for content that is not kept in memory.
+    store: Option<Arc<dyn ContentStore>>,
+}
+
+/// One remaining record.
+#[derive(Debug)]
+struct Record {
+    id: String,
+    text: RecordText,
+    /// The earlier version, if the record was rewritten with less data. When a session is resumed in the minute in
+    /// which it began, its earlier messages lose their tokens, model and timestamp.
+    older: Option<RecordText>,
+}
+
+/// The text of a record, in memory or in a store.
+#[derive(Debug)]
+enum RecordText {
+    Held(RawJson),
+    Stored(Stored),
+}
+
+impl RecordText {
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        if let Self::Held(text) = self
+            && let Some(stored) = Stored::write(store, &text.as_str())
+        {
+            *self = Self::Stored(stored);
+        }
+    }
+
+    /// Returns the text, or `None` if the store has lost it.
+    fn read(&self) -> Option<RawJson> {
+        match self {
+            Self::Held(text) => Some(text.clone()),
+            Self::Stored(stored) => stored.read::<String>().map(RawJson::new),
+        }
+    }
+}
+
+impl Record {
+    fn written_anew(self, text: RawJson) -> Self {
+        let has_tokens = |text: &RawJson| text.as_str().contains("\"tokens\":{");
+        let stays = has_tokens(&text) || self.text.read().as_ref() == Some(&text);
+        let older = if stays { None } else { self.older.or(Some(self.text)) };
+        Self { id: self.id, text: RecordText::Held(text), older }
+    }
+}
+
+/// The remaining records in the order of their first occurrence, and the removed ones.
+#[derive(Debug, Default)]
+struct Kept {
+    records: Vec<Record>,
+    places: HashMap<String, usize>,
+    /// Records that a summary replaced for the model. They are still part of the session.
+    compacted: Vec<Record>,
+    /// Records that were removed by a rewind or a new list, by id, with the order of their removal.
+    gone: HashMap<String, (usize, Record)>,
+    drops: usize,
+}
+
+impl Kept {
+    fn put(&mut self, id: String, text: RawJson) {
+        if let Some(place) = self.places.get(&id) {
+            self.records[*place].text = RecordText::Held(text);
+            return;
+        }
+        let record = match self.gone.remove(&id) {
+            Some((_, gone)) => gone.written_anew(text),
+            None => Record { id: id.clone(), text: RecordText::Held(text), older: None },
+        };
+        self.places.insert(id, self.records.len());
+        self.records.push(record);
+    }
+
+    /// Removes a record and everything after it, or all records if the id is unknown.
+    fn rewind(&mut self, id: &str) {
+        self.drop_from(self.places.get(id).copied().unwrap_or(0));
+    }
+
+    fn drop_from(&mut self, place: usize) {
+        for record in self.records.drain(place..) {
+            self.places.remove(&record.id);
+            self.drops += 1;
+            self.gone.insert(record.id.clone(), (self.drops, record));
+        }
+    }
+
+    /// Applies a compacted list. Records that are not in `stays` were replaced by its summary.
+    fn compact(&mut self, stays: &HashSet<&str>) {
+        self.places.clear();
+        for record in std::mem::take(&mut self.records) {
+            if stays.contains(record.id.as_str()) {
+                self.drops += 1;
+                self.gone.insert(record.id.clone(), (self.drops, record));
+            } else {
+                self.compacted.push(record);
+            }
+        }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        let gone = self.gone.values_mut().map(|(_, record)| record);
+        for record in self.records.iter_mut().chain(&mut self.compacted).chain(gone) {
+            [Some(&mut record.text), record.older.as_mut()]
+                .into_iter()
+                .flatten()
+                .for_each(|t| t.offload(store));
+        }
+    }
+
+    /// Returns every remaining record, oldest first.
+    fn all(&self) -> impl Iterator<Item = &Record> {
+        let compacted = self.compacted.iter().filter(|record| !self.places.contains_key(&record.id));
+        compacted.chain(&self.records)
+    }
+
+    /// Returns the removed records, oldest removal first.
+    fn gone(&self) -> Vec<&Record> {
+        let mut gone: Vec<&(usize, Record)> = self.gone.values().collect();
+        gone.sort_unstable_by_key(|(drop, _)| *drop);
+        gone.into_iter().map(|(_, record)| record).collect()
+    }
+}
+
+impl SessionReader for GeminiReader {
+    fn take(&mut self, record: RawJson) {
+        self.made.take();
+        self.lines += 1;
+        let text = record.as_str();
+        if text.trim().is_empty() {
+            return;
+        }
+        let (seen, error) = skim::skim(text);
+        match error {
+            None => self.fold(&record, &seen),
+            Some(error) => self.broken(&record, &seen, &error),
+        }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.kept.offload(store);
+        self.store = Some(Arc::clone(store));
+    }
+
+    fn session(&self) -> &SavedSession {
+        self.made
+            .get_or_init(|| make(&self.kept, self.info.clone(), self.damage.clone(), self.store.as_ref()))
+    }
+
+    fn finish(self: Box<Self>) -> SavedSession {
+        match self.made.into_inner() {
+            Some(made) => made,
+            None => make(&self.kept, self.info, self.damage, self.store.as_ref()),
+        }
+    }
+}
+
+impl GeminiReader {
+    fn fold(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
+        // The CLI itself checks the kinds of records in this order.
+        if let Some(id) = &seen.rewind_to {
+            self.kept.rewind(id);
+        } else if let Some(id) = &seen.id {
+            self.kept.put(id.to_string(), record.clone());
+        } else if let Some(set) = &seen.set {
+            if let Some(messages) = &set.messages {
+                self.replace(messages);
+            }
+            self.learn(record, set);
+        } else if seen.session_id.is_some() || seen.messages.is_some() {
+            self.learn(record, seen);
+        } else {
+            let what = if seen.is_object { "a record of a kind that is not known" } else { "no record" };
+            self.damage.push(ReadError::new(Some(self.lines), what));
+        }
+    }
+
+    /// Replaces the list of messages.
+    fn replace(&mut self, messages: &[&RawValue]) {
+        let ids: Vec<Option<String>> = messages.iter().map(|message| skim::id_of(message)).collect();
+        let is_new = |id: &Option<String>| {
+            id.as_ref()
+                .is_none_or(|id| !self.kept.places.contains_key(id) && !self.kept.gone.contains_key(id))
+        };
+        let summarises = messages.iter().zip(&ids).any(|(message, id)| {
+            let text = message.get();
+            text.len() < 2000
+                && text.contains(store::SUMMARY_TAKEN)
+                && text.contains("\"gemini\"")
+                && is_new(id)
+        });
+        if summarises {
+            self.kept.compact(&ids.iter().flatten().map(String::as_str).collect());
+        } else {
+            self.kept.drop_from(0);
+        }
+    }
+
+    /// Applies the session info of a header or `$set`, and the messages in it.
+    fn learn(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
+        let info = &mut self.info;
+        let said = |text: &Option<Str<'_>>| {
+            text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
+        };
+        let when = |text: &Option<Str<'_>>| text.as_deref().and_then(time::millis);
+        if let Some(id) = said(&seen.session_id) {
+            info.id = id;
+        }
+        info.title = said(&seen.summary).or(info.title.take());
+        info.started = [info.started, when(&seen.started)].into_iter().flatten().min();
+        info.updated = info.updated.max(when(&seen.updated));
+        if let Some(folder) = seen.directories.as_ref().and_then(|all| all.0.first()) {
+            info.project = Some(folder.to_string());
+        }
+        for message in seen.messages.iter().flatten() {
+            self.keep(record, message);
+        }
+    }
+
+    fn keep(&mut self, record: &RawJson, message: &RawValue) {
+        let Some(text) = record.part_of(message.get()) else { return };
+        if !message.get().starts_with('{') {
+            let what = format!("no message: {}", crate::sample(message.get()));
+            self.damage.push(ReadError::new(Some(self.lines), what));
+            return;
+        }
+        let id = skim::id_of(message).unwrap_or_else(|| format!("message {}", self.kept.records.len() + 1));
+        self.kept.put(id, text);
+    }
+
+    /// Processes a record that is not valid JSON.
+    fn broken(&mut self, record: &RawJson, seen: &RecordKeys<'_>, error: &Error) {
+        let text = record.as_str();
+        // A JavaScript string may contain an unpaired surrogate. Apart from that, the record is complete.
+        if let Some(mended) = mend_surrogates(text).map(RawJson::new)
+            && let (seen, None) = skim::skim(mended.as_str())
+        {
+            self.fold(&mended, &seen);
+            return;
+        }
+        self.note(self.lines + error.line() as u64 - 1, error);
+        if seen.id.is_none() && seen.set.is_none() && self.info.id.is_empty() {
+            // The file is a single value that is truncated or damaged. The messages before the damage are complete.
+            self.learn(record, seen);
+        }
+        // Text that was written after an incomplete line follows it on the same line.
+        if let Some(rest) = skim::last_record(text).and_then(|rest| record.part_of(rest)) {
+            let (seen, _) = skim::skim(rest.as_str());
+            self.fold(&rest, &seen);
+        }
+    }
+
+    fn note(&mut self, line: u64, error: &Error) {
+        let what = if error.is_eof() { "it breaks off".to_owned() } else { format!("not JSON: {error}") };
+        self.damage.push(ReadError::new(Some(line), what));
+    }
+}
+
+fn make(
+    kept: &Kept,
+    mut info: SessionInfo,
+    mut damage: Vec<ReadError>,
+    store: Option<&Arc<dyn ContentStore>>,
+) -> SavedSession {
+    info.agent = "gemini".to_owned();
+    let (mut story, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
+    tell_all(&mut story, kept.all(), &mut damage, store);
+    tell_all(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
+    story.into_session(abandoned, info, damage, store)
+}
+
+/// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
+fn tell_all<'r>(
+    story: &mut EntryBuilder,
+    records: impl Iterator<Item = &'r Record>,
+    damage: &mut Vec<ReadError>,
+    store: Option<&Arc<dyn ContentStore>>,
+) {
+    let mut held = 0;
+    for record in records {
+        held += story.tell(record, damage);
+        if let Some(store) = store.filter(|_| held > HELD_CONTENT) {
+            story.offload(store);
+            held = 0;
+        }
+    }
+    if let Some(store) = store {
+        story.offload(store);
+    }
+}

@@ -1,0 +1,273 @@
+//! Assembles the messages of a session in order, with every tool call in the answer that made it, next to its result.
+
+use crate::agents::gemini::sessions::{Record, RecordText, message::Message, result};
+use crate::agents::gemini::{parts::FunctionResponse, tools};
+use crate::{
+    ContentStore, Entry, EntryPart, RawJson, ReadError, Role, SavedSession, SavedTool, SessionInfo,
+    saved::{LOST_CONTENT, Stored, read_content, write_content},
+    time,
+    wire::{Tolerant as _, mend_surrogates},
+};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+/// The entries assembled so far.
+#[derive(Default)]
+pub(super) struct EntryBuilder {
+    told: Vec<Told>,
+    /// The position of each call by its id: the entry and the index of the part.
+    calls: HashMap<String, (usize, usize)>,
+    /// The last answer of the model.
+    answer: Option<usize>,
+}
+
+struct Told {
+    entry: Entry,
+    /// The parts. `None` marks a call that was moved to the answer that made it.
+    parts: Vec<Option<EntryPart>>,
+    /// Whether the answer itself is missing and only results of its calls exist. Its id is that of the first call.
+    is_unrecorded: bool,
+    /// The location of the parts and records, if they are not in memory.
+    stored: Option<Stored>,
+}
+
+impl EntryBuilder {
+    /// Adds one record. Returns its length.
+    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<ReadError>) -> usize {
+        let Some(original) = record.text.read() else {
+            damage.push(ReadError::new(None, format!("message {}: lost by the temporary file", record.id)));
+            return 0;
+        };
+        let older = record.older.as_ref().and_then(RecordText::read);
+        let (text, before) = (readable(&original), older.as_ref().map(readable));
+        let older = before.as_deref().and_then(|text| serde_json::from_str::<Message<'_>>(text).ok());
+        match serde_json::from_str::<Message<'_>>(&text) {
+            Ok(mut message) => {
+                if let Some(older) = older {
+                    message.complete(older);
+                }
+                self.message(&record.id, &original, &message);
+            }
+            Err(error) => damage.push(ReadError::new(None, format!("message {}: {error}", record.id))),
+        }
+        original.as_str().len()
+    }
+
+    /// Moves the content of all entries to a store.
+    pub(super) fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        self.told.iter_mut().for_each(|told| told.offload(store));
+    }
+
+    /// Returns an entry with its content loaded.
+    fn told(&mut self, at: usize) -> &mut Told {
+        let told = &mut self.told[at];
+        told.load();
+        told
+    }
+
+    fn message(&mut self, id: &str, record: &RawJson, message: &Message<'_>) {
+        let role = match &*message.kind {
+            "user" => Role::User,
+            "gemini" => Role::Assistant,
+            _ => Role::System,
+        };
+        let mut entry = Entry::new(id, role);
+        entry.timestamp = time::millis(&message.timestamp);
+        entry.originals.push(record.clone());
+        match role {
+            Role::Assistant => {
+                entry.model = message.model.as_ref().map(|m| m.to_string()).filter(|m| !m.is_empty());
+                entry.usage = message.tokens.as_ref().filter(|t| t.is_object()).map(|t| t.tokens());
+                entry.requests = entry.usage.map(|_| 1);
+                entry.context = message.takes_summary();
+                entry.counted_as = entry.usage.map(|_| id.to_owned());
+                self.answer = Some(self.told.len());
+                self.told.push(Told::new(entry, Vec::new()));
+                self.answered(message.answer());
+            }
+            Role::User | Role::System => {
+                let parts = message.prompt();
+                entry.context = role == Role::User && message.is_context();
+                let mut responses = message.content.responses().peekable();
+                let only_responses = responses.peek().is_some() && parts.is_empty();
+                for response in responses {
+                    self.responded(response, record, entry.timestamp);
+                }
+                // A message that contains only tool results was not written by the user.
+                if !only_responses {
+                    self.told.push(Told::new(entry, parts.into_iter().map(Some).collect()));
+                }
+            }
+        }
+    }
+
+    /// Adds parts to the current answer.
+    fn answered(&mut self, parts: Vec<EntryPart>) {
+        let here = self.told.len() - 1;
+        for part in parts {
+            let EntryPart::Tool(tool) = part else {
+                self.told(here).parts.push(Some(part));
+                continue;
+            };
+            match self.calls.get(&tool.call.id).copied() {
+                // Only the response to this call was known so far.
+                Some((there, at)) if !tool.call.id.is_empty() => {
+                    if let Some(known) = self.told(there).tool(at) {
+                        let SavedTool { call, result, diff } = *tool;
+                        known.call = call;
+                        known.result = result.or(known.result.take());
+                        known.diff = diff.or(known.diff.take());
+                    }
+                }
+                _ => self.place(here, *tool),
+            }
+        }
+    }
+
+    fn place(&mut self, here: usize, tool: SavedTool) {
+        let place = self.told(here).parts.len();
+        self.calls.insert(tool.call.id.clone(), (here, place));
+        self.told[here].parts.push(Some(EntryPart::Tool(Box::new(tool))));
+    }
+
+    /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
+    fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
+        let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
+        let moved = found
+            .and_then(|(there, at)| self.told(there).parts.get_mut(at)?.take().map(|part| (there, at, part)));
+        let Some((there, at, EntryPart::Tool(mut tool))) = moved else {
+            let mut tool =
+                SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
+            tool.result = Some(told_result(response, record, when));
+            let here = self.answer.unwrap_or_else(|| self.unrecorded(&response.id, record));
+            self.place(here, tool);
+            return;
+        };
+        if tool.result.is_none() {
+            tool.result = Some(told_result(response, record, when));
+        }
+        let here = self.answer.unwrap_or(there);
+        if here == there {
+            self.told[there].parts[at] = Some(EntryPart::Tool(tool));
+            return;
+        }
+        let told_by = self.told[there].entry.originals.first().cloned();
+        self.told(here).entry.originals.extend(told_by);
+        self.place(here, *tool);
+    }
+
+    /// Adds an answer of which only the result of a call is recorded.
+    fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
+        let mut entry = Entry::new(id, Role::Assistant);
+        entry.originals.push(record.clone());
+        self.told.push(Told { is_unrecorded: true, ..Told::new(entry, Vec::new()) });
+        let here = self.told.len() - 1;
+        self.answer = Some(here);
+        here
+    }
+
+    /// Builds the session from the entries. A rewritten list may lack the results of calls, which are then taken from
+    /// `abandoned`.
+    pub(super) fn into_session(
+        mut self,
+        mut abandoned: Self,
+        mut info: SessionInfo,
+        damage: Vec<ReadError>,
+        store: Option<&Arc<dyn ContentStore>>,
+    ) -> SavedSession {
+        for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
+            if let Some((here, place)) = self.calls.get(&id)
+                && let Some(tool) = self.told[*here].tool(*place)
+                && let Some(EntryPart::Tool(gone)) =
+                    abandoned.told(there).parts.get_mut(at).and_then(Option::take)
+            {
+                tool.result = tool.result.take().or(gone.result);
+                tool.diff = tool.diff.take().or(gone.diff);
+            }
+        }
+        let (entries, mut abandoned) = (self.finish(store), abandoned.finish(store));
+        info.model = entries.iter().rev().find_map(|entry| entry.model.clone());
+        let contexts = || entries.iter().chain(&abandoned).filter(|entry| entry.context);
+        info.project = info.project.or_else(|| contexts().find_map(|entry| folder(&entry.loaded().text())));
+        abandoned.retain(|entry| !entry.context && (!entry.is_empty() || entry.usage.is_some()));
+        SavedSession { info, entries, abandoned, damage }
+    }
+
+    fn finish(self, store: Option<&Arc<dyn ContentStore>>) -> Vec<Entry> {
+        let finished = self.told.into_iter().filter_map(Told::finish).map(|mut entry| {
+            store.into_iter().for_each(|store| entry.offload(store));
+            entry
+        });
+        finished.collect()
+    }
+}
+
+impl Told {
+    fn new(entry: Entry, parts: Vec<Option<EntryPart>>) -> Self {
+        Self { entry, parts, is_unrecorded: false, stored: None }
+    }
+
+    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
+        if self.stored.is_none() {
+            self.stored = write_content(store, &self.parts, &self.entry.originals);
+        }
+        if self.stored.is_some() {
+            (self.parts, self.entry.originals) = (Vec::new(), Vec::new());
+        }
+    }
+
+    fn load(&mut self) {
+        let lost = || (vec![Some(EntryPart::text(LOST_CONTENT))], Vec::new());
+        if let Some(stored) = self.stored.take() {
+            (self.parts, self.entry.originals) = read_content(&stored).unwrap_or_else(lost);
+        }
+    }
+
+    fn tool(&mut self, at: usize) -> Option<&mut SavedTool> {
+        self.load();
+        match self.parts.get_mut(at)? {
+            Some(EntryPart::Tool(tool)) => Some(tool),
+            _ => None,
+        }
+    }
+
+    fn finish(mut self) -> Option<Entry> {
+        self.load();
+        let mut entry = self.entry;
+        entry.parts = self.parts.into_iter().flatten().collect();
+        if self.is_unrecorded {
+            // The call with this id may have been moved to the answer that made it. Without calls, there is no entry.
+            let first = entry.tools().next()?.call.id.clone();
+            entry.id = first;
+        }
+        // Other stop reasons are not recorded.
+        if entry.tools().next().is_some() {
+            entry.stop_reason = Some("tool_use".to_owned());
+        }
+        Some(entry)
+    }
+}
+
+/// Returns a record without unpaired surrogates, which are valid in JavaScript strings but not in Rust.
+fn readable(record: &RawJson) -> Cow<'_, str> {
+    let text = record.as_str();
+    let mended = text.contains("\\ud").then(|| mend_surrogates(text)).flatten();
+    mended.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+fn told_result(
+    response: &FunctionResponse<'_>,
+    record: &RawJson,
+    when: Option<crate::Millis>,
+) -> crate::SavedResult {
+    let mut result = result::of_response(response);
+    result.timestamp = when;
+    result.original = Some(record.clone());
+    result
+}
+
+/// Returns the first workspace folder in the context.
+fn folder(context: &str) -> Option<String> {
+    let (_, after) = context.split_once("**Workspace Directories:**")?;
+    let line = after.lines().map(str::trim).find(|line| !line.is_empty())?;
+    line.strip_prefix("- ").map(str::to_owned)
+}

@@ -1,0 +1,224 @@
+//! Turns reports of a dialogue into events of a run: fills in known facts, pairs tool calls, redacts secrets.
+
+use crate::connection::{Connection, CurrentLine};
+use crate::{
+    ConnectionOutput, Event, Millis, Origin, Record, RunId,
+    run::{RunState, Waiting},
+};
+use std::collections::VecDeque;
+
+impl Connection {
+    /// Handles an event of the agent and emits it.
+    pub(super) fn event(
+        &mut self,
+        id: RunId,
+        mut event: Event,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match &mut event {
+            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
+            // Text may contain part of a secret whose rest has not arrived yet.
+            Event::Text { text } | Event::Thinking { text } => {
+                let text = std::mem::take(text);
+                return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, here, out);
+            }
+            _ => {}
+        }
+        // Redact first, so that a call has the same id in every lookup.
+        self.redactor.event(&mut event);
+        match &mut event {
+            Event::Started(_) if run.has_started() => event = again("started", &id.0.to_string()),
+            Event::Started(started) => {
+                let who = &run.order.who;
+                started.run_id.clone_from(&who.run_id);
+                started.agent.clone_from(&who.agent);
+                started.cwd.clone_from(&who.cwd);
+                started.name.clone_from(&who.name);
+                started.surface = who.surface;
+                if started.agent_version.is_none() {
+                    started.agent_version.clone_from(&who.agent_version);
+                }
+                if started.model.is_none() {
+                    started.model.clone_from(&who.model);
+                }
+                let version = started.agent_version.clone();
+                if let Some(model) = &started.model {
+                    run.set_model(model.clone());
+                }
+                if let Some(session) = &started.session_id {
+                    run.session = Some(session.clone());
+                    if let Some(total) = self.totals.get(session) {
+                        run.book.start_from(*total);
+                    }
+                }
+                // The version that the agent reports takes precedence over the detected one.
+                run.order.who.agent_version = version;
+            }
+            Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
+            // Only the first result closes a tool call; later ones are passed on but not counted.
+            Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
+                event = again("tool_result", tool_use_id)
+            }
+            _ => {}
+        }
+        match event {
+            // These events do not end the text that is held back.
+            Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
+                if !run.waiting.is_empty() {
+                    let arrival = (here.at, here.from, here.line);
+                    return run.waiting.push_back(Waiting::Event(Box::new(event), arrival));
+                }
+            }
+            _ => self.interrupt_text(id, out),
+        }
+        // The facts from the order may contain a secret too.
+        self.emit(id, event, here, out);
+    }
+
+    /// Handles a piece of text or thought, and emits the part that cannot be the start of a secret.
+    fn take_piece(
+        &mut self,
+        id: RunId,
+        is_thought: bool,
+        text: String,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.touch(here.at);
+        run.begin_turn();
+        let arrival = (here.at, here.from, here.line);
+        run.waiting.push_back(Waiting::Piece { is_thought, arrival, shown: None });
+        let held = if is_thought { &mut run.held_thought } else { &mut run.held_text };
+        let shown = held.push(self.redactor.patterns(), text);
+        self.learned.extend(held.take_learned());
+        fill(&mut run.waiting, is_thought, shown);
+        run.held_since = Some(here.at);
+        self.put_waiting(id, out);
+    }
+
+    /// Emits held-back text up to a possible start of a secret, after a short silence.
+    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        let due = |run: &&mut RunState| run.held_deadline().is_some_and(|when| at >= when);
+        let mut shown = Vec::new();
+        for run in self.runs.values_mut().filter(due) {
+            run.held_since = None;
+            for (is_thought, held) in [(true, &mut run.held_thought), (false, &mut run.held_text)] {
+                if let Some((piece, texts)) = held.divide(self.redactor.patterns()) {
+                    divide(&mut run.waiting, is_thought, piece);
+                    fill(&mut run.waiting, is_thought, texts);
+                }
+            }
+            shown.push(run.id);
+        }
+        shown.into_iter().for_each(|id| self.put_waiting(id, out));
+    }
+
+    /// Emits held-back text before another event; a secret that has started may continue after that event.
+    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let patterns = self.redactor.patterns();
+        let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
+        self.put_held(id, thought, text, out);
+    }
+
+    /// Emits all held-back text; no more text follows.
+    pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let patterns = self.redactor.patterns();
+        let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
+        self.put_held(id, thought, text, out);
+    }
+
+    fn put_held(
+        &mut self,
+        id: RunId,
+        thought: Vec<String>,
+        text: Vec<String>,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
+        fill(&mut run.waiting, true, thought);
+        fill(&mut run.waiting, false, text);
+        self.put_waiting(id, out);
+    }
+
+    /// Emits queued events whose redacted form is known, each with the line it came from.
+    fn put_waiting(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+        let is_ready = |waiting: &Waiting| !matches!(waiting, Waiting::Piece { shown: None, .. });
+        while let Some(run) = self.runs.get_mut(&id)
+            && run.waiting.front().is_some_and(is_ready)
+            && let Some(waiting) = run.waiting.pop_front()
+        {
+            let here = |(at, from, line)| CurrentLine { at, from, line };
+            match waiting {
+                Waiting::Event(event, arrival) => self.put(id, *event, here(arrival), out),
+                Waiting::Piece { is_thought, arrival, shown } => {
+                    let text = shown.unwrap_or_default();
+                    if !text.is_empty() {
+                        let event = if is_thought { Event::Thinking { text } } else { Event::Text { text } };
+                        self.put(id, event, here(arrival), out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Redacts secrets in an event and emits it.
+    pub(super) fn emit(
+        &mut self,
+        id: RunId,
+        mut event: Event,
+        here: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        self.redactor.event(&mut event);
+        self.put(id, event, here, out);
+    }
+
+    fn put(&mut self, id: RunId, event: Event, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let (seq, since) = run.note(&event, here.at);
+        if matches!(event, Event::Unreadable { .. }) {
+            run.note_unreadable(here.from, here.line);
+            // Unreadable lines count as activity, except on stderr.
+            if here.from != Origin::Stderr {
+                run.touch(here.at);
+            }
+        }
+        out.push(ConnectionOutput::Event(id, Record::new(seq, since, here.from, here.line, event)));
+    }
+}
+
+/// Returns whether this is a piece of the given kind (thoughts or text) whose redacted form is not known yet.
+fn is_held(waiting: &Waiting, thoughts: bool) -> bool {
+    matches!(waiting, Waiting::Piece { is_thought, shown: None, .. } if *is_thought == thoughts)
+}
+
+/// Assigns redacted forms to the first waiting pieces.
+fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
+    let held = waiting.iter_mut().filter(|waiting| is_held(waiting, thoughts));
+    for (waiting, text) in held.zip(texts) {
+        if let Waiting::Piece { shown, .. } = waiting {
+            *shown = Some(text);
+        }
+    }
+}
+
+/// Splits a waiting piece in two.
+fn divide(waiting: &mut VecDeque<Waiting>, thoughts: bool, piece: usize) {
+    let held = waiting.iter().enumerate().filter(|(_, waiting)| is_held(waiting, thoughts));
+    if let Some((at, half)) = held.map(|(at, held)| (at, held.clone())).nth(piece) {
+        waiting.insert(at, half);
+    }
+}
+
+fn again(what: &str, id: &str) -> Event {
+    Event::agent(&format!(
+        "{{\"again\":\"{what}\",\"id\":{}}}",
+        serde_json::to_string(id).unwrap_or_default()
+    ))
+}

@@ -1,0 +1,457 @@
+//! Redacts secrets on a tape, including those that an agent streamed in pieces over several lines.
+//!
+//! A line is held back while one of its strings ends with a revealing part of a secret. When later lines complete the
+//! secret, its parts are removed from the earlier lines, and the mark replaces the last part. Shorter prefixes stay, as
+//! in the events.
+
+use crate::redact::{Folded, Followed, Scanner, redactor::Redactor, whole_characters};
+use crate::secret::{MARK, TELLING_PART};
+use std::{collections::VecDeque, ops::Range};
+
+/// The maximum number of lines held back, and of partial matches tracked.
+const MOST_HELD: usize = 256;
+/// The maximum number of equal partial matches tracked: an agent may send the same text on several channels.
+const MOST_ALIKE: usize = 8;
+/// The number of bytes at the start of a line that are searched for the channel.
+const LATEST_CHANNEL: usize = 64;
+/// Text between two strings that consists only of these characters is not itself a string.
+const PUNCTUATION: [char; 7] = [':', ',', '{', '}', '[', ']', ' '];
+/// The maximum nesting depth at which fields are distinguished.
+const DEEPEST: usize = 32;
+
+/// Redacts secrets in a stream of lines.
+#[derive(Debug, Default)]
+pub struct LineRedactor {
+    redactor: Redactor,
+    held: VecDeque<Held>,
+    /// The number of the first held line.
+    first: usize,
+    begun: VecDeque<Begun>,
+}
+
+#[derive(Debug)]
+struct Held {
+    text: String,
+    /// Ranges to replace, in any order.
+    edits: Vec<(Range<usize>, &'static str)>,
+}
+
+/// A partial match of a secret.
+#[derive(Clone, Debug)]
+struct Begun {
+    /// The state of the match.
+    state: u32,
+    /// The field in which the match continues.
+    field: Field,
+    /// The number of bytes matched in the first string.
+    letters: usize,
+    /// The start of the match: the line number and the position in the line.
+    start: (usize, usize),
+    /// The ranges to remove: those after which a revealing part of the secret has been seen.
+    places: Vec<(usize, Range<usize>)>,
+}
+
+impl LineRedactor {
+    /// Creates a redactor for the secrets of a veil.
+    #[must_use]
+    pub fn new(redactor: Redactor) -> Self {
+        Self { redactor, ..Self::default() }
+    }
+
+    /// Processes a line and emits every line that is safe.
+    pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
+        let number = self.first + self.held.len();
+        self.held.push_back(Held { text: self.redactor.text(line).into_owned(), edits: Vec::new() });
+        self.watch(number);
+        while self.begun.len() > MOST_HELD {
+            self.begun.pop_front();
+        }
+        self.begun.retain(|b| b.start.0 + MOST_HELD > number);
+        let oldest = self.begun.iter().filter_map(|b| b.places.first()).map(|(line, _)| *line).min();
+        self.give(oldest.unwrap_or(number + 1), &mut each);
+    }
+
+    /// Emits all lines still held.
+    pub fn finish(&mut self, mut each: impl FnMut(&str)) {
+        self.begun.clear();
+        self.give(usize::MAX, &mut each);
+    }
+
+    fn give(&mut self, before: usize, each: &mut impl FnMut(&str)) {
+        while self.first < before
+            && let Some(mut line) = self.held.pop_front()
+        {
+            line.edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+            for (place, with) in line.edits {
+                line.text.replace_range(place, with);
+            }
+            each(&line.text);
+            self.first += 1;
+        }
+    }
+
+    /// Searches the strings of the newest line for starts and continuations of secrets.
+    fn watch(&mut self, number: usize) {
+        if self.redactor.is_empty() {
+            return;
+        }
+        let Some(text) = self.held.back_mut().map(|held| std::mem::take(&mut held.text)) else { return };
+        let (mut more, mut done) = (Vec::new(), Vec::new());
+        for string in strings(&text) {
+            let piece = &text[string.place.clone()];
+            if self.begun.iter().any(|begun| begun.field == string.opened_in) {
+                let folded = self.redactor.patterns().fold_beginning(piece);
+                self.go_on(&folded, number, &string, &mut done, &mut more);
+            }
+            more.extend(self.beginnings(piece, number, &string));
+        }
+        if let Some(held) = self.held.back_mut() {
+            held.text = text;
+        }
+        for begun in done {
+            self.take_out(&begun);
+        }
+        for begun in more {
+            self.begin(begun);
+        }
+    }
+
+    /// Tracks a partial match. Of many equal ones, only the latest are kept.
+    fn begin(&mut self, begun: Begun) {
+        let is_like = |older: &Begun| older.state == begun.state && older.field == begun.field;
+        if self.begun.iter().filter(|older| is_like(older)).count() >= MOST_ALIKE
+            && let Some(oldest) = self.begun.iter().position(is_like)
+        {
+            self.begun.remove(oldest);
+        }
+        self.begun.push_back(begun);
+    }
+
+    /// Continues partial matches of earlier lines in this string.
+    fn go_on(
+        &self,
+        folded: &Folded,
+        number: usize,
+        string: &JsonString,
+        done: &mut Vec<Begun>,
+        more: &mut Vec<Begun>,
+    ) {
+        let (mut whole, mut longer) = (Vec::new(), Vec::new());
+        // The latest partial match takes precedence. An older one that also fits is a repetition or a coincidence, and
+        // counts only once it is long enough to be revealing.
+        for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
+            // Hundreds of partial matches may be tracked and almost none continues, so only those that do are cloned.
+            let (state, end) = match self.redactor.patterns().follow(begun.state, folded) {
+                None => continue,
+                Some(Followed::Whole(end)) => (None, string.place.start + end),
+                Some(Followed::Part(state)) => (Some(state), string.place.end),
+            };
+            let mut next = begun.clone();
+            if state.is_none_or(|state| self.redactor.patterns().seen(state) >= TELLING_PART) {
+                next.places.push((number, string.place.start..end));
+            }
+            match state {
+                Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
+                None if whole.is_empty() || self.redactor.patterns().seen(begun.state) >= TELLING_PART => {
+                    whole.push(next);
+                }
+                None => {}
+            }
+        }
+        done.extend(whole);
+        more.extend(longer.into_iter().rev());
+    }
+
+    /// Returns the secrets that may start at the end of a string.
+    fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<Begun> {
+        let patterns = self.redactor.patterns();
+        // A character takes at most eight bytes in the encodings that agents use.
+        let from = piece.len().saturating_sub(8 * patterns.longest());
+        let from = whole_characters(piece, from..piece.len()).start;
+        let mut scanner = Scanner::default();
+        scanner.scan(patterns, &piece.as_bytes()[from..], string.place.start + from);
+        scanner.finish(patterns);
+        let begun = scanner.begun(patterns).into_iter();
+        begun
+            .map(|(state, start)| {
+                let letters = patterns.seen(state);
+                let place = (letters >= TELLING_PART).then_some((number, start..string.place.end));
+                let places = place.into_iter().collect();
+                Begun { state, field: string.closed_in, letters, start: (number, start), places }
+            })
+            .collect()
+    }
+
+    fn take_out(&mut self, begun: &Begun) {
+        for (i, (line, place)) in begun.places.iter().enumerate() {
+            let with = if i + 1 == begun.places.len() { MARK } else { "" };
+            let Some(held) = line.checked_sub(self.first).and_then(|i| self.held.get_mut(i)) else {
+                continue;
+            };
+            let overlaps = |other: &Range<usize>| other.start < place.end && place.start < other.end;
+            if !held.edits.iter().any(|(other, _)| overlaps(other)) {
+                held.edits.push((place.clone(), with));
+            }
+        }
+        // An agent may repeat the rest, but a short prefix is then more likely to belong to another word.
+        if begun.letters < TELLING_PART {
+            self.begun.retain(|b| b.start != begun.start);
+        }
+    }
+}
+
+/// The text between two quotes, with the fields whose values the quotes open and close.
+///
+/// Quotes inside a string split it into parts; the whole string is included as well.
+struct JsonString {
+    place: Range<usize>,
+    opened_in: Field,
+    closed_in: Field,
+}
+
+/// A hash of a field name and the channel. A secret continues only in a string of the same field on the same channel.
+type Field = u64;
+
+/// A string that is not closed yet.
+struct OpenString {
+    depth: usize,
+    start: usize,
+    /// Whether the string contains a quote.
+    is_divided: bool,
+}
+
+/// Returns the strings in a line that are not field names, at any level of escaping: a line on a tape is JSON within
+/// JSON, and each level has its own fields.
+fn strings(text: &str) -> Vec<JsonString> {
+    let (mut found, mut from, mut opening) = (Vec::new(), 0, 0);
+    let mut open: Vec<OpenString> = Vec::new();
+    let channel = channel_number(text);
+    let mut fields = [0; DEEPEST];
+    let ends = text.match_indices('"').map(|(at, _)| at).chain(std::iter::once(text.len()));
+    for quote in ends {
+        let end = from + text[from..quote].trim_end_matches('\\').len();
+        let closing = depth(quote - end);
+        let after = (quote + 1).min(text.len());
+        let closed = close(&mut open, closing, after);
+        let is_name =
+            opening == closing && closed.is_some() && text[after..].trim_start_matches(' ').starts_with(':');
+        let [opened_in, closed_in] = [opening, closing].map(|depth| fields.get(depth).copied().unwrap_or(0));
+        if let Some(OpenString { start, is_divided: true, .. }) = closed {
+            let place = start..quote - delimiter(closing);
+            found.push(JsonString { place, opened_in: closed_in, closed_in });
+        }
+        if is_name && let Some(field) = fields.get_mut(closing) {
+            *field = channel ^ name_number(&text[from..end]);
+        } else if end > from && (closed.is_some() || !text[from..end].trim_matches(PUNCTUATION).is_empty()) {
+            found.push(JsonString { place: from..end, opened_in, closed_in });
+        }
+        (from, opening) = (after, closing);
+    }
+    found
+}
+
+/// Returns the nesting depth of a quote with this many backslashes. Each level doubles the backslashes and adds one.
+/// Backslashes of the text itself precede them, and their number is a multiple of twice that of the level.
+fn depth(backslashes: usize) -> usize {
+    backslashes.trailing_ones() as usize
+}
+
+/// Returns the number of backslashes that belong to a quote at this depth.
+fn delimiter(depth: usize) -> usize {
+    (1 << depth) - 1
+}
+
+/// Opens or closes a string at a quote. Returns the string that it closes.
+fn close(open: &mut Vec<OpenString>, depth: usize, after: usize) -> Option<OpenString> {
+    while open.pop_if(|inner| inner.depth > depth).is_some() {}
+    let closed = open.pop_if(|string| string.depth == depth);
+    if closed.is_some() {
+        return closed;
+    }
+    if let Some(outer) = open.last_mut() {
+        outer.is_divided = true;
+    }
+    open.push(OpenString { depth, start: after, is_divided: false });
+    None
+}
+
+/// Returns a hash of the channel of a line on a tape.
+fn channel_number(line: &str) -> Field {
+    let name = memchr::memmem::find(&line.as_bytes()[..line.len().min(LATEST_CHANNEL)], b"\"ch\":\"")
+        .map(|at| &line[at + 6..]);
+    name.and_then(|name| name.split('"').next()).map_or(0, name_number)
+}
+
+/// Returns the FNV-1a hash of a name.
+fn name_number(name: &str) -> Field {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECRET: &str = "sk-live-0123456789";
+
+    fn hide(lines: &[String]) -> Vec<String> {
+        hide_in(SECRET, lines)
+    }
+
+    fn hide_in(secret: &str, lines: &[String]) -> Vec<String> {
+        let mut redactor = LineRedactor::new(Redactor::new([secret]));
+        let mut out = Vec::new();
+        for line in lines {
+            redactor.push(line, |l| out.push(l.to_owned()));
+        }
+        redactor.finish(|l| out.push(l.to_owned()));
+        out
+    }
+
+    fn delta(text: &str) -> String {
+        let inner =
+            serde_json::json!({"type": "message", "role": "assistant", "content": text, "delta": true})
+                .to_string();
+        serde_json::json!({"at": 1, "ch": "out", "text": inner}).to_string()
+    }
+
+    fn content(line: &str) -> String {
+        let outer: serde_json::Value = serde_json::from_str(line).unwrap();
+        let inner: serde_json::Value = serde_json::from_str(outer["text"].as_str().unwrap()).unwrap();
+        inner["content"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn lines_in_between_stay_and_come_in_order() {
+        let lines = [delta("key: sk-li"), "{\"ch\":\"clock\"}".to_owned(), delta("ve-0123456789 ok")];
+        let hidden = hide(&lines);
+        assert_eq!(content(&hidden[0]), "key: ");
+        assert_eq!(hidden[1], lines[1]);
+        assert_eq!(content(&hidden[2]), "[redacted] ok");
+    }
+
+    #[test]
+    fn two_channels_that_tell_the_same_are_both_redacted_and_names_of_fields_stay() {
+        for secret in [SECRET, "Across-two-channels-9", "type-of-secret-0123"] {
+            for cut in 1..secret.len() {
+                let side = |text: &str| delta(text).replace("\"out\"", "\"session\"");
+                let pieces = [format!("it is {}", &secret[..cut]), format!("{} it was", &secret[cut..])];
+                let tool = delta("").replace("message", "tool_use");
+                let lines = [delta(&pieces[0]), side(&pieces[0]), tool, delta(&pieces[1]), side(&pieces[1])];
+                let hidden = hide_in(secret, &lines);
+                let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+                // Up to three characters stay, as in the events.
+                let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
+                assert_eq!(told, [&begins, &begins, "", "[redacted] it was", "[redacted] it was"], "{cut}");
+                let fields = |line: &String| line.matches("\\\":").count();
+                assert!(hidden.iter().all(|line| fields(line) == 4 && line.contains("\\\"delta\\\":true")));
+            }
+        }
+    }
+
+    #[test]
+    fn both_copies_of_a_split_secret_are_redacted() {
+        let (begins, rest) = (delta("it is sk-live-"), delta("0123456789"));
+        let hidden = hide(&[begins.clone(), begins, rest.clone(), rest]);
+        let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+        assert_eq!(told, ["it is ", "it is ", "[redacted]", "[redacted]"]);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_beginning_is_told_unchanged() {
+        let lines: Vec<String> = (0..600).map(|i| delta(&format!("words sk-{}", i % 7))).collect();
+        assert_eq!(hide(&lines), lines);
+    }
+
+    proptest! {
+        #[test]
+        fn no_split_over_lines_shows_it(cuts in proptest::collection::vec(0usize..40, 0..10)) {
+            let text = format!("a sk- b {SECRET} c sk-l");
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            let mut from = 0;
+            let lines: Vec<String> = cuts.into_iter().map(|cut| { let line = delta(&text[from..cut]); from = cut; line }).collect();
+            let told: String = hide(&lines).iter().map(|l| content(l)).collect();
+            let begins = told.strip_prefix("a sk- b ").and_then(|told| told.strip_suffix("[redacted] c sk-l"));
+            prop_assert!(begins.is_some_and(|begins| begins.len() < TELLING_PART && SECRET.starts_with(begins)), "{}", told);
+        }
+
+        #[test]
+        fn no_split_shows_a_secret_with_signs_of_escapes(
+            secret in r#"[gh-jstx-z"\\%/+]{20,32}"#,
+            cuts in proptest::collection::vec(0usize..40, 0..24),
+            is_nested: bool,
+        ) {
+            // Without the escape characters, the rest must be long enough to be redacted.
+            let letters = |text: &str| text.replace(['"', '\\'], "").to_lowercase();
+            prop_assume!(letters(&secret).len() >= 8);
+            let told = tell(&secret, &cuts, is_nested);
+            let (secret, shown) = (letters(&secret), letters(&told.replace(MARK, "|")));
+            let shows = |length: usize| secret.as_bytes().windows(length).any(|part| shown.contains(str::from_utf8(part).unwrap()));
+            prop_assert!(!shows(TELLING_PART), "{}", told);
+        }
+    }
+
+    #[test]
+    fn a_secret_full_of_percent_signs_and_quotes_is_hidden() {
+        let told = tell("%+%%\"g\\%\\+\\%s+gsxx/\"", &[], false);
+        assert!(!told.contains("gsxx") && !told.contains("+%%"), "{told}");
+    }
+
+    /// Streams a secret in pieces and returns the text that a reader of the tape puts together.
+    fn tell(secret: &str, cuts: &[usize], is_nested: bool) -> String {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| *cut.min(&secret.len())).collect();
+        cuts.sort_unstable();
+        let ends = cuts.iter().copied().chain([secret.len()]);
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let inner = |text: &str| {
+            if is_nested { serde_json::json!({"input": text}).to_string() } else { text.to_owned() }
+        };
+        let lines: Vec<String> =
+            starts.zip(ends).map(|(start, end)| delta(&inner(&secret[start..end]))).collect();
+        let outer = |text: &str| {
+            let parsed = || {
+                serde_json::from_str::<serde_json::Value>(text).unwrap()["input"].as_str().unwrap().to_owned()
+            };
+            if is_nested { parsed() } else { text.to_owned() }
+        };
+        hide_in(secret, &lines).iter().map(|line| outer(&content(line))).collect()
+    }
+
+    #[test]
+    fn a_secret_with_signs_of_escapes_is_hidden_however_it_is_cut() {
+        let signs = [
+            "\"",
+            "\\",
+            "\\\"",
+            "\"\"",
+            "%41",
+            "%",
+            "\\n",
+            "\\u0041",
+            "\\t%41\\\\b%5E",
+            "+/r\"q\\s%é",
+            "\": \"",
+            "\",\"",
+        ];
+        for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
+            let every: Vec<usize> = (4..secret.len()).filter(|cut| secret.is_char_boundary(*cut)).collect();
+            let pairs = every
+                .iter()
+                .zip(0..)
+                .flat_map(|(one, at)| every[at..].iter().map(|other| vec![*one, *other]));
+            for cuts in pairs.chain([every.clone()]) {
+                for is_nested in [false, true] {
+                    let told = tell(&secret, &cuts, is_nested);
+                    // A piece that is only a line break or a backslash stays.
+                    let told = told.replace("\\n", "").replace('\\', "");
+                    assert_eq!(told, "[redacted]", "{secret} {cuts:?}");
+                }
+            }
+            let letters: Vec<usize> = [1, 2, 3].into_iter().chain(every).collect();
+            assert_eq!(tell(&secret, &letters, false).replace('\\', ""), "Zq8[redacted]", "{secret}");
+        }
+    }
+}

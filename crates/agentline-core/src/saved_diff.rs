@@ -1,0 +1,17 @@
+//! The change of a file by a tool of a saved session.
+
+use serde::{Deserialize, Serialize};
+
+/// The change of a file by a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SavedDiff {
+    /// The path of the file.
+    pub path: String,
+    /// The old content, or `None` for a new file or if the agent did not store it.
+    pub old: Option<String>,
+    /// The new content.
+    pub new: Option<String>,
+    /// The change as a unified diff, if the agent stored that instead of the contents.
+    pub unified: Option<String>,
+}

@@ -1,0 +1,149 @@
+//! Tests how reported token counts are combined.
+
+use super::*;
+use crate::{Failure, FailureKind, LongPrice, Outcome, Price, PriceTable, RunInfo, UsageTotals, Verdict};
+
+fn tokens(input: u64, output: u64) -> Tokens {
+    Tokens { input: Some(input), output: Some(output), ..Tokens::default() }
+}
+
+fn call(source: UsageSource, id: &str, model: &str, tokens: Tokens) -> TokenCount {
+    let mut count = TokenCount::new(source, CountScope::Call(id.into()), tokens);
+    count.model = Some(model.into());
+    count
+}
+
+fn prices() -> PriceTable {
+    let long = LongPrice { above: 1_000, input: 4.0, output: 20.0, ..LongPrice::default() };
+    let price = Price { input: 2.0, output: 10.0, long: Some(long), ..Price::default() };
+    PriceTable::default().with([("m".to_owned(), price)].into())
+}
+
+#[test]
+fn a_counter_tells_what_it_counted_since_and_one_started_anew_tells_all() {
+    assert_eq!(tokens(300, 30).since(tokens(100, 10)), tokens(200, 20));
+    assert_eq!(tokens(50, 5).since(tokens(100, 10)), tokens(50, 5));
+    let mut book = UsageTracker::default();
+    book.start_from(tokens(100, 10));
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(250, 40)));
+    assert_eq!(book.total(), tokens(150, 30));
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(400, 50)));
+    assert_eq!(book.total(), tokens(300, 40), "the last word counts, not the sum of all");
+}
+
+#[test]
+fn each_number_says_where_it_came_from() {
+    let mut book = UsageTracker::default();
+    let told = Tokens { total: Some(137), ..tokens(100, 30) };
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, told));
+    book.take(call(UsageSource::SessionFile, "1", "m", Tokens { cached: Some(40), ..tokens(100, 30) }));
+    let usage = book.usage();
+    let from: Vec<_> = usage.origins.iter().map(|(name, source)| (name.as_str(), *source)).collect();
+    assert_eq!(
+        from,
+        [
+            ("cached_tokens", UsageSource::SessionFile),
+            ("input_tokens", UsageSource::Stream),
+            ("output_tokens", UsageSource::Stream),
+            ("thought_tokens", UsageSource::Derived),
+            ("total_tokens", UsageSource::Stream),
+        ]
+    );
+    assert_eq!(usage.tokens.thoughts, Some(7));
+}
+
+#[test]
+fn turns_keep_their_order_and_are_replaced_when_told_again() {
+    let mut book = UsageTracker::default();
+    book.take(call(UsageSource::SessionFile, "z", "m", tokens(1, 1)));
+    book.take(call(UsageSource::SessionFile, "a", "n", tokens(2, 2)));
+    book.take(call(UsageSource::SessionFile, "z", "m", tokens(9, 9)));
+    let usage = book.usage();
+    let turns: Vec<_> =
+        usage.turns.iter().map(|t| (t.turn, t.model.as_deref().unwrap(), t.tokens.input, t.source)).collect();
+    assert_eq!(
+        turns,
+        [(1, "m", Some(9), UsageSource::SessionFile), (2, "n", Some(2), UsageSource::SessionFile)]
+    );
+    assert_eq!((usage.tokens.input, usage.requests), (Some(11), Some(2)));
+}
+
+#[test]
+fn what_two_sources_both_tell_is_counted_once() {
+    let mut book = UsageTracker::default();
+    book.take(call(UsageSource::Stream, "1", "m", tokens(10, 1)));
+    book.take(call(UsageSource::SessionFile, "x", "m", tokens(10, 1)));
+    book.take(call(UsageSource::SessionFile, "y", "m", tokens(20, 2)));
+    let usage = book.usage();
+    assert_eq!((usage.by_model["m"].input, usage.turns.len()), (Some(30), 2));
+}
+
+#[test]
+fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
+    let mut book = UsageTracker::default();
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
+    book.take(call(UsageSource::SessionFile, "1", "m", tokens(100, 31)));
+    assert_eq!(book.disagreements(), ["`output_tokens`: the agent's output says 30, its session file 31"]);
+    // The file covers other requests: it lacks a helper's, or contains an earlier turn.
+    book.take(call(UsageSource::SessionFile, "2", "m", tokens(50, 5)));
+    assert_eq!(book.disagreements(), [""; 0]);
+
+    let mut book = UsageTracker::default();
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(60, 10)));
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(40, 10)));
+    assert_eq!(book.disagreements(), ["`output_tokens`: the agent's total says 30, its models together 20"]);
+    // One source counts as thoughts what the other counts as answer tokens.
+    book.take(TokenCount::new(
+        UsageSource::Stream,
+        CountScope::Run,
+        Tokens { thoughts: Some(5), ..tokens(100, 15) },
+    ));
+    assert_eq!(book.disagreements(), [""; 0]);
+    // The models include requests of a helper that the total does not.
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(90, 10)));
+    assert_eq!(book.disagreements(), [""; 0]);
+}
+
+#[test]
+fn a_run_is_priced_by_its_calls_where_they_are_all_known() {
+    let micros = |charge: Option<crate::Charge>| charge.map(|c| ((c.usd * 1e6).round(), c.estimated));
+    let mut book = UsageTracker::default();
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(2_000, 0)));
+    // The number of requests is not known.
+    assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)));
+    book.take(call(UsageSource::SessionFile, "1", "m", tokens(900, 0)));
+    assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)), "one call is not all");
+    book.take(call(UsageSource::SessionFile, "2", "m", tokens(1_100, 0)));
+    // 900 × 2 + 1,100 × 4
+    assert_eq!(micros(book.charge(&prices(), None)), Some((6_200.0, false)));
+    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("other".into()), tokens(1, 0)));
+    assert_eq!(micros(book.charge(&prices(), None)), None);
+
+    let mut unnamed = UsageTracker::default();
+    unnamed.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(500, 100)));
+    assert_eq!(micros(unnamed.charge(&prices(), None)), None);
+    assert_eq!(micros(unnamed.charge(&prices(), Some("m"))), Some((2_000.0, false)));
+    assert_eq!(micros(UsageTracker::default().charge(&prices(), Some("m"))), None);
+}
+
+#[test]
+fn a_conversation_adds_up_its_runs() {
+    let mut outcome =
+        Outcome::not_begun(&RunInfo::default(), Verdict::Done, Failure::new(FailureKind::NoResult, ""));
+    let mut spent = UsageTotals::default();
+    spent.add(&outcome);
+    assert_eq!((spent.runs, spent.cost_usd), (1, None));
+    outcome.usage.tokens = tokens(100, 10);
+    outcome.usage.by_model = [("m".to_owned(), tokens(100, 10))].into();
+    (outcome.usage.requests, outcome.cost_usd) = (Some(2), Some(0.5));
+    spent.add(&outcome);
+    spent.add(&outcome);
+    assert_eq!((spent.runs, spent.requests, spent.cost_usd), (3, 4, Some(1.0)));
+    assert_eq!((spent.tokens.input, spent.by_model["m"].output), (Some(200), Some(20)));
+    outcome.cost_usd = None;
+    spent.add(&outcome);
+    outcome.cost_usd = Some(0.25);
+    spent.add(&outcome);
+    assert_eq!((spent.cost_usd, spent.known_cost_usd), (None, 1.25));
+}
