@@ -4,15 +4,15 @@
 
 mod args;
 mod commands;
+mod error;
 mod exit;
-mod live;
+mod live_run;
+mod permission_prompt;
 mod prompt;
-mod question;
 mod render;
 mod setup;
-mod stop;
+mod time;
 mod ui;
-mod when;
 
 use args::{Cli, CliCommand};
 use clap::Parser;
@@ -49,6 +49,6 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),
         CliCommand::Completions(args) => commands::completions::run(&mut ui, &args),
     };
-    let done = done.and_then(|code| ui.flush().map(|()| code).map_err(stop::CommandError::from));
+    let done = done.and_then(|code| ui.flush().map(|()| code).map_err(error::CommandError::from));
     ExitCode::from(done.unwrap_or_else(|stop| ui.stop(&stop)))
 }

@@ -5,11 +5,11 @@ mod events;
 mod human;
 mod json;
 mod messages;
+pub(crate) mod phrases;
 mod promptfoo;
 mod provider;
 pub(crate) mod saved;
 pub(crate) mod table;
-pub(crate) mod words;
 
 use crate::{args::OutputFormat, ui::Ui};
 use agentline::{Completer, PermissionMode, Record};

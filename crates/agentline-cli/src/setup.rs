@@ -1,10 +1,10 @@
 //! The environment of a command: the `Agentline` handle and the settings of all layers.
 
-use crate::stop::CommandError;
+use crate::error::CommandError;
 use agentline::{
     Agentline, Config, Layer, Problems, RunRequest,
     settings::{ChangedTrust, Settings},
-    workspace_trust::TRUST_CHANGED,
+    trust::TRUST_CHANGED,
 };
 use std::path::Path;
 

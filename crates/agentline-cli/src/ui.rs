@@ -3,7 +3,7 @@
 //! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
-use crate::{args::Global, exit, render::words::plain, stop::CommandError};
+use crate::{args::Global, error::CommandError, exit, render::phrases::plain};
 use agentline::Problem;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{

@@ -2,9 +2,9 @@
 
 use agentline::{
     Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, PermissionRequest, Policy,
-    Redactor, RunId, RunRequest, Schema, SplitItem, Stream, ToolKind, TurnSpec, agents, extract_json_text,
-    json_candidates,
-    look::DiskFs,
+    Redactor, RunId, RunRequest, Schema, SplitItem, Stream, ToolKind, TurnSpec, agents,
+    disk_fs::DiskFs,
+    extract_json_text, json_candidates,
     snapshot::{Snapshot, SnapshotOptions},
 };
 use std::{collections::BTreeMap, fs, hint::black_box, path::Path, time::Instant};

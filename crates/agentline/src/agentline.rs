@@ -1,17 +1,21 @@
 //! The entry point of the library: describes the caller's machine and starts runs.
 
 use crate::{
-    active_run::CompletionTiming,
     cache::{self, CacheMemory, Lookup},
-    detect::{Detection, HostEnv},
     error::Error,
-    link::{Wakeup, link},
-    live::ProcessHandle,
-    options::RunOptions,
     process::{Isolation, Supervisor},
-    ready::{not_ready_in_time, not_started, preparation_time, stopped_before},
-    run::{Launched, Run},
-    typed::{Typed, TypedError, run_typed},
+    resolve::{
+        detect::{Detection, HostEnv},
+        not_ready_in_time, not_started, preparation_time, stopped_before,
+    },
+    run::{
+        Launched, Run,
+        active_run::CompletionTiming,
+        channel::{Wakeup, link},
+        live_process::ProcessHandle,
+        options::RunOptions,
+        typed::{Typed, TypedError, run_typed},
+    },
 };
 use agentline_core::{
     Agent, Millis, PriceTable, Problem, Problems, Redactor, RunRequest, agents::AgentRegistry,

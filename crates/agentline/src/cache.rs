@@ -12,21 +12,20 @@
 
 mod entry;
 mod key;
-mod place;
+mod location;
 mod recorder;
 mod restore;
 mod store;
 
-pub use place::cache_dir;
+pub use crate::cache::location::cache_dir;
 pub(crate) use recorder::Recorder;
 pub use store::CacheStats;
 
 use crate::{
     agentline::{Agentline, Inner},
-    finds::DetectCache,
-    options::RunOptions,
-    run::Run,
-    snapshot::{again::SnapshotMemo, prints::PrintMemo},
+    resolve::detect_cache::DetectCache,
+    run::{Run, options::RunOptions},
+    workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
 use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record, RunRequest};
 use entry::CacheEntry;
@@ -112,7 +111,7 @@ pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &R
     let options = options.clone();
     let began_at = milliseconds();
     let held = agentline.clone();
-    let time = crate::ready::preparation_time(&request);
+    let time = crate::resolve::preparation_time(&request);
     let look = move |inner: &Inner| look_now(&held, inner, request, &options, began_at);
     // On a timeout, the run starts normally and its outcome reports the problem.
     agentline.blocking_within(time, look).await.unwrap_or(Lookup::Unclear)

@@ -4,13 +4,15 @@
 //! the host: permission to use a tool, a call of a host function, a check whether the task is complete. All runs of a
 //! host share one pool of warm agents. `docs/host-protocol.md` describes the protocol; [`messages`] has its types.
 
-mod broker;
+mod admission;
+mod conversations;
+#[cfg(unix)]
+pub mod daemon;
 mod lookups;
 pub mod messages;
 mod outbox;
 mod peer;
 mod runs;
 mod serve;
-mod talks;
 
 pub use serve::{HostOptions, serve};

@@ -7,7 +7,7 @@ mod npm;
 
 pub use npm::{Node, find_node};
 
-use crate::{detect::HostEnv, look::DiskFs};
+use crate::{fs::disk_fs::DiskFs, resolve::detect::HostEnv};
 use agentline_core::{Agent, AgentInfo, FileSystem, Program, detect::program_in};
 use std::{
     fmt, fs,
@@ -171,7 +171,8 @@ pub fn ensure(
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
-    crate::private_dir::create_dir_all(&job.agents).map_err(|e| job.cache_error("make", &job.agents, e))?;
+    crate::fs::private_dir::create_dir_all(&job.agents)
+        .map_err(|e| job.cache_error("make", &job.agents, e))?;
     let lock = job.lock(on)?;
     // The previous holder of the lock may have installed it.
     if let Ok(program) = job.installed() {

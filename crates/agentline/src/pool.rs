@@ -4,26 +4,27 @@
 //! in anything they are started with (program, version, settings, environment, rules) are kept apart. Every run has a
 //! session of its own, so that nothing carries over from one run to the next.
 
-mod carry;
 pub(crate) mod key;
-mod lanes;
-mod launches;
+mod launch_cache;
+mod maintenance;
+mod run_task;
 mod scheduler;
-mod upkeep;
+mod state;
 
+use crate::pool::launch_cache::LaunchCache;
+use crate::pool::state::PoolState;
 use crate::{
     agentline::Agentline,
     cache::{self, Lookup},
     error::Error,
-    finds::DetectCache,
-    link::{Wakeup, link},
-    options::RunOptions,
-    ready::{not_ready_in_time, preparation_time},
-    run::Run,
+    resolve::{detect_cache::DetectCache, not_ready_in_time, preparation_time},
+    run::{
+        Run,
+        channel::{Wakeup, link},
+        options::RunOptions,
+    },
 };
 use agentline_core::{RunRequest, Surface};
-use lanes::PoolState;
-use launches::LaunchCache;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -136,7 +137,7 @@ impl Pool {
     #[must_use]
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
         let lanes = Arc::new(PoolState::new(options));
-        upkeep::begin(&lanes);
+        maintenance::begin(&lanes);
         Self { agentline, lanes, known: Arc::default() }
     }
 
@@ -211,7 +212,7 @@ impl Pool {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(wanted.map(|wanted| carry::PendingRun::at_once(inner, &lanes, Arc::new(*wanted))))
+            Ok(wanted.map(|wanted| run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted))))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
@@ -229,7 +230,7 @@ impl Pool {
         let wanted = &begun.wanted;
         let run_id = wanted.asked.who.run_id.clone();
         let (redactor, launched) = (wanted.fit.redactor.clone(), wanted.fit.launched.clone());
-        let carrier = carry::RunTask {
+        let carrier = run_task::RunTask {
             agentline: agentline.clone(),
             lanes: Arc::clone(&self.lanes),
             wanted: begun.wanted,
@@ -275,7 +276,7 @@ impl Pool {
             })
             .await?;
         let Ok(wanted) = prepared else { return Ok(0) };
-        Ok(carry::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
+        Ok(run_task::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 
     /// Returns the status of the pool.

@@ -1,6 +1,25 @@
 //! A run in progress: a stream of events that ends with an outcome.
 
-use crate::link::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, link};
+pub(crate) mod abandoned_session;
+pub(crate) mod active_run;
+pub(crate) mod channel;
+pub mod completion;
+pub(crate) mod driver;
+pub(crate) mod live_process;
+pub(crate) mod messages;
+pub(crate) mod options;
+pub(crate) mod requests;
+pub(crate) mod services;
+pub(crate) mod session;
+pub(crate) mod session_cleanup;
+pub(crate) mod session_follower;
+pub(crate) mod tape_file;
+pub(crate) mod told;
+pub(crate) mod typed;
+pub mod validate;
+pub(crate) mod watchdog;
+
+use crate::run::channel::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, link};
 use agentline_core::{CacheStatus, Event, Launch, Millis, Notice, Outcome, Record, Redactor, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -175,7 +194,7 @@ impl Run {
     pub fn cancelled_early(signal: i32) -> Self {
         let mut who = agentline_core::RunInfo::default();
         who.run_id = uuid::Uuid::new_v4().to_string();
-        Self::over(crate::ready::stopped_before(&who, signal))
+        Self::over(crate::resolve::stopped_before(&who, signal))
     }
 
     /// Returns the id of this run, as in its events and outcome.

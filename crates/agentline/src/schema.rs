@@ -7,10 +7,10 @@
 mod check;
 mod depth;
 pub(crate) mod limit;
-mod say;
+mod message;
 mod wrap;
 
-use crate::{regular_file::read_to_limit, tools::AnswerTool};
+use crate::{fs::regular_file::read_to_limit, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
 use check::CompiledSchema;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -177,7 +177,7 @@ impl Schema {
     /// Returns the schema as text for a model, or an outline if it is long.
     #[must_use]
     pub fn gist(&self) -> String {
-        say::gist(&self.inner.document, LONGEST_GIST)
+        message::gist(&self.inner.document, LONGEST_GIST)
     }
 }
 

@@ -27,7 +27,7 @@ pub use search::{Case, Hit, HitPlace, Query, SearchResult};
 pub use usage::{UsageBy, UsageRow};
 pub use watch::{SessionChange, SessionWatch};
 
-use crate::{Agentline, look::DiskFs};
+use crate::{Agentline, fs::disk_fs::DiskFs};
 use agentline_core::{Agent, PriceTable, Redactor, Secrets};
 use std::{
     collections::BTreeMap,

@@ -46,14 +46,14 @@
 //! Long `input` and `content` are truncated; a `value` never is.
 
 mod call;
-mod desk;
 mod http;
+mod in_flight;
+mod registry;
 mod relay;
 mod server;
 mod serving;
-mod side;
+mod side_sender;
 mod tool;
-mod under_way;
 
 pub use schemars;
 pub use serving::{AnswerTool, RunningTools, ToolOffer};

@@ -1,7 +1,13 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
-use crate::private_dir::PRIVATE;
-use crate::snapshot::{ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, again::SnapshotMemo};
+pub mod files;
+pub mod snapshot;
+pub mod trust;
+
+use crate::fs::private_dir::PRIVATE;
+use crate::workspace::snapshot::{
+    ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, memo::SnapshotMemo,
+};
 use agentline_core::{DiskChange, DiskReport, FileChangeKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -101,7 +107,7 @@ impl WorkspaceBefore {
     }
 }
 
-fn into_core(change: crate::snapshot::SnapshotChange) -> DiskChange {
+fn into_core(change: crate::workspace::snapshot::SnapshotChange) -> DiskChange {
     let kind = match change.kind {
         ChangeKind::Created => FileChangeKind::Created,
         ChangeKind::Modified => FileChangeKind::Modified,

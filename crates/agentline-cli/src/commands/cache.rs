@@ -1,6 +1,6 @@
 //! `agentline cache`: shows or clears the cache of outcomes.
 
-use crate::{args::ReportFormat, exit, setup::Setup, stop::CommandError, ui::Ui};
+use crate::{args::ReportFormat, error::CommandError, exit, setup::Setup, ui::Ui};
 use agentline::cache::{Cache, CacheStats};
 use clap::{Args, Subcommand};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! `agentline completions`: prints shell completions.
 
-use crate::{args::Cli, exit, stop::CommandError, ui::Ui};
+use crate::{args::Cli, error::CommandError, exit, ui::Ui};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::Write;

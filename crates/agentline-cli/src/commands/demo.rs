@@ -5,10 +5,10 @@ mod stage;
 use super::replay::{self, Pace};
 use crate::{
     args::OutputFormat,
+    error::CommandError,
     exit,
-    live::{self, LiveRun},
+    live_run::{self, LiveRun},
     render::{RenderOptions, Renderer},
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
@@ -125,7 +125,7 @@ fn play_live(
     let stage_line = stage.agentline(agent, program);
     let request = stage.request(PROMPT, args.record.is_some());
     let mut renderer = Renderer::new(telling());
-    let code = live::start(|| async {
+    let code = live_run::start(|| async {
         let mut live = LiveRun::begin(stage_line.run(request)).await?;
         live.show(ui, &mut renderer).await
     })?;

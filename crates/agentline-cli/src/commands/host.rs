@@ -1,6 +1,6 @@
 //! `agentline host`: serves a program in any language over JSON-RPC on standard input and output.
 
-use crate::{exit, live, setup::Setup, stop::CommandError};
+use crate::{error::CommandError, exit, live_run, setup::Setup};
 use agentline::host;
 use clap::Args;
 
@@ -29,13 +29,13 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, CommandError> {
     options.pool.max_processes = usize::from(args.processes);
     options.drain = args.drain;
     // One worker handles requests in the order in which they arrive.
-    let runtime = live::runtime(1)?;
+    let runtime = live_run::runtime(1)?;
     let served = runtime.block_on(host::serve(
         agentline,
         tokio::io::stdin(),
         tokio::io::stdout(),
         options,
-        live::stopped(),
+        live_run::stopped(),
     ));
     // A thread may still be blocked on standard input or output; the exit does not wait for it.
     runtime.shutdown_background();

@@ -2,9 +2,9 @@
 
 use crate::{
     args::ReportFormat,
+    error::CommandError,
     exit,
     setup::Setup,
-    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{

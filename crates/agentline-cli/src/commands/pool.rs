@@ -1,8 +1,8 @@
 //! `agentline pool`: keeps agents warm between runs, in a daemon.
 
-use crate::{args::ReportFormat, stop::CommandError, ui::Ui};
+use crate::{args::ReportFormat, error::CommandError, ui::Ui};
 #[cfg(unix)]
-use crate::{live, setup::Setup};
+use crate::{live_run, setup::Setup};
 #[cfg(unix)]
 use agentline::process::Supervisor;
 use clap::{Args, Subcommand};
@@ -68,16 +68,16 @@ pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
         What::Start(start) if start.foreground => {
             unix::serve(ui, &agentline, &start, config.supervisor.map(Supervisor::Path))
         }
-        What::Start(start) => live::start(|| unix::start(ui, &agentline, &start)),
-        What::Status { output } => live::start(|| unix::status(ui, &agentline, output)),
-        What::Stop => live::start(|| unix::stop(ui, &agentline)),
+        What::Start(start) => live_run::start(|| unix::start(ui, &agentline, &start)),
+        What::Status { output } => live_run::start(|| unix::status(ui, &agentline, output)),
+        What::Stop => live_run::start(|| unix::stop(ui, &agentline)),
     }
 }
 
 #[cfg(unix)]
 mod unix {
     use super::StartArgs;
-    use crate::{args::ReportFormat, exit, live, stop::CommandError, ui::Ui};
+    use crate::{args::ReportFormat, error::CommandError, exit, live_run, ui::Ui};
     use agentline::{
         Agentline, PoolOptions, Problem,
         core::config::parse_duration,
@@ -156,8 +156,8 @@ mod unix {
         options.idle_exit = idle(args)?;
         options.supervisor = supervisor.unwrap_or_default();
         ui.say(format!("listening at {}", daemon::socket(agentline.here()).display()));
-        live::start(|| async {
-            daemon::serve(agentline.here(), options, live::stopped()).await?;
+        live_run::start(|| async {
+            daemon::serve(agentline.here(), options, live_run::stopped()).await?;
             Ok(exit::DONE)
         })
     }

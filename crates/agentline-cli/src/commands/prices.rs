@@ -2,9 +2,9 @@
 
 use crate::{
     args::ReportFormat,
+    error::CommandError,
     exit,
     setup::{Setup, prices_flag},
-    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{Price, PriceTable};

@@ -4,9 +4,9 @@ mod stand_in;
 
 use crate::{
     args::OutputFormat,
+    error::CommandError,
     exit,
     render::{RenderOptions, Renderer},
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::{Event, PermissionMode, Problem, Record, Tape, TapePlayer};

@@ -3,12 +3,12 @@
 use crate::{
     args::OutputFormat,
     commands::trust,
+    error::CommandError,
     exit,
-    live::{self, LiveRun},
-    prompt, question,
+    live_run::{self, LiveRun},
+    permission_prompt, prompt,
     render::{RenderOptions, Renderer},
     setup::Setup,
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::{
@@ -208,9 +208,9 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     let mut renderer = Renderer::new(telling);
     let asked = request.clone();
     let mut has_begun = false;
-    let done = live::start(|| async {
+    let done = live_run::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
-        let (permission_handler, desk) = question::at_terminal(&request).unzip();
+        let (permission_handler, desk) = permission_prompt::at_terminal(&request).unzip();
         let mut live =
             LiveRun::begin(begin(ui, &agentline, request, args.warm, permission_handler)).await?.asking(desk);
         has_begun = true;

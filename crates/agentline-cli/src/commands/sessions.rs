@@ -8,11 +8,11 @@ mod usage;
 mod watch;
 
 use crate::{
+    error::CommandError,
     exit,
     setup::{Setup, prices_flag},
-    stop::CommandError,
+    time::TimeFormat,
     ui::Ui,
-    when::TimeFormat,
 };
 use agentline::{
     Error, PriceTable, SavedSession,

@@ -1,11 +1,11 @@
 //! `agentline trust`: manages the directories that may configure agents and agentline without limits.
 
-use crate::{args::ReportFormat, exit, stop::CommandError, ui::Ui};
+use crate::{args::ReportFormat, error::CommandError, exit, ui::Ui};
 use agentline::{
     Agentline, Problem,
     core::config::one_line,
     settings::ChangedTrust,
-    workspace_trust::{Manifest, TrustStore},
+    trust::{Manifest, TrustStore},
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn list(store: &TrustStore) -> Result<(Value, String), CommandError> {
     let mut text = String::new();
     for (directory, trusted) in &all {
         let changed: Vec<Value> = match store.state(directory) {
-            Ok(agentline::workspace_trust::TrustState::Changed { changes, .. }) => {
+            Ok(agentline::trust::TrustState::Changed { changes, .. }) => {
                 changes.iter().map(|c| json!({"path": c.path, "change": c.change.name()})).collect()
             }
             _ => Vec::new(),

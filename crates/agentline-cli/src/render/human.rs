@@ -1,6 +1,7 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
-use super::{Form, RenderOptions, words};
+use super::{Form, RenderOptions};
+use crate::render::phrases;
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FileChangeKind, FileRow, Outcome, Record, ToolStatus, Verdict};
 use std::{
@@ -34,7 +35,7 @@ impl Form for HumanRenderer {
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
                 self.end_line(ui)?;
-                let call = words::call(tool);
+                let call = phrases::call(tool);
                 ui.busy(&call);
                 self.open.insert(tool.id.clone(), (call, record.at_ms));
             }
@@ -43,7 +44,7 @@ impl Form for HumanRenderer {
                 let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
                 if ui.shows_progress() {
                     ui.flush()?;
-                    let took = words::seconds(record.at_ms.saturating_sub(since));
+                    let took = phrases::seconds(record.at_ms.saturating_sub(since));
                     tool_line(ui, &call, *status, reason.as_deref(), &took);
                     ui.busy("waiting for the model");
                 }
@@ -54,7 +55,7 @@ impl Form for HumanRenderer {
                     self.end_line(ui)?;
                 }
                 ui.flush()?;
-                ui.warn(&words::plain(message));
+                ui.warn(&phrases::plain(message));
             }
             Event::Started(started) if ui.shows_progress() => {
                 let model = started.model.as_deref().unwrap_or("its own model");
@@ -96,7 +97,7 @@ impl HumanRenderer {
         }
         ui.flush()?;
         for line in std::mem::take(&mut self.thought).lines() {
-            let line = ui.paint(Paint::Dim, &words::plain(line));
+            let line = ui.paint(Paint::Dim, &phrases::plain(line));
             ui.say(line);
         }
         Ok(())
@@ -108,7 +109,7 @@ impl HumanRenderer {
         }
         self.in_line = !text.ends_with('\n');
         if ui.shares_terminal() {
-            ui.out().write_all(words::plain(text).as_bytes())
+            ui.out().write_all(phrases::plain(text).as_bytes())
         } else {
             ui.out().write_all(text.as_bytes())
         }
@@ -127,7 +128,7 @@ impl HumanRenderer {
         }
         ui.flush()?;
         ui.rest();
-        words::failure(ui, outcome);
+        phrases::failure(ui, outcome);
         if ui.shows_progress() {
             summary(ui, outcome);
         }
@@ -142,7 +143,7 @@ fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, 
         ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
         _ => (Paint::Red, "failed"),
     };
-    let why = reason.map(|reason| format!(": {}", words::plain(reason))).unwrap_or_default();
+    let why = reason.map(|reason| format!(": {}", phrases::plain(reason))).unwrap_or_default();
     let line = format!("{} {call} … {word}{why} ({took})", ui.paint(paint, "●"));
     ui.say(line);
 }
@@ -156,7 +157,7 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     };
     let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut parts = vec![
-        format!("{} in {}", ui.paint(paint, outcome.verdict.name()), words::seconds(outcome.duration_ms)),
+        format!("{} in {}", ui.paint(paint, outcome.verdict.name()), phrases::seconds(outcome.duration_ms)),
         count(outcome.turns, "turn"),
         count(outcome.tool_calls, "tool call"),
     ];
@@ -204,7 +205,7 @@ fn file_line(ui: &Ui, file: &FileRow) -> String {
         _ => String::new(),
     };
     let doubt = if file.verified { "" } else { ", but the disk shows no change" };
-    format!("  {} {}{lines}{doubt}", ui.paint(paint, word), words::plain(&file.path))
+    format!("  {} {}{lines}{doubt}", ui.paint(paint, word), phrases::plain(&file.path))
 }
 
 fn surface(surface: Option<agentline::Surface>) -> &'static str {

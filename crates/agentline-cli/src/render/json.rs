@@ -1,6 +1,7 @@
 //! `--output json`: one object when the run ends.
 
-use super::{Form, messages::MessageCollector, words};
+use super::{Form, messages::MessageCollector};
+use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Completer, Event, Message, Outcome, Record};
 use serde::Serialize;
@@ -33,7 +34,7 @@ impl Form for JsonRenderer {
 
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         self.messages.take(record);
-        words::activity(ui, &record.event);
+        phrases::activity(ui, &record.event);
         let Event::Outcome { outcome } = &record.event else { return Ok(()) };
         let (outcome, messages) = self.messages.end(outcome);
         ui.rest();

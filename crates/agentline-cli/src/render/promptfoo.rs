@@ -1,6 +1,7 @@
 //! `--output promptfoo`: the result of a promptfoo provider.
 
-use super::{Form, words};
+use super::Form;
+use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Event, Record, promptfoo_view};
 use std::io::{self, Write};
@@ -10,7 +11,7 @@ pub(super) struct PromptfooRenderer;
 
 impl Form for PromptfooRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
-        words::activity(ui, &record.event);
+        phrases::activity(ui, &record.event);
         if let Event::Outcome { outcome } = &record.event {
             ui.rest();
             writeln!(ui.out(), "{}", promptfoo_view(outcome))?;

@@ -1,6 +1,7 @@
 //! `--output provider`: the result of a workflow provider.
 
-use super::{Form, words};
+use super::Form;
+use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Event, Record, provider::ResultCollector};
 use std::io::{self, Write};
@@ -13,19 +14,19 @@ pub(super) struct ProviderRenderer {
 
 impl Form for ProviderRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
-        words::activity(ui, &record.event);
+        phrases::activity(ui, &record.event);
         match &record.event {
             Event::Outcome { outcome } => {
                 ui.rest();
                 let result = std::mem::take(&mut self.gathered).finish((**outcome).clone(), &[]);
                 for warning in &result.warnings {
-                    ui.warn(&words::plain(&warning.message));
+                    ui.warn(&phrases::plain(&warning.message));
                 }
                 let out = ui.out();
                 serde_json::to_writer(&mut *out, &result)?;
                 out.write_all(b"\n")?;
                 // The format has no field for an error.
-                words::failure(ui, outcome);
+                phrases::failure(ui, outcome);
             }
             event => self.gathered.take(event),
         }

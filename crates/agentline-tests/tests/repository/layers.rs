@@ -55,18 +55,19 @@ const IMPARTIAL: &[&str] = &[
     "agentline-core/src/verdict.rs",
     "agentline-core/src/run.rs",
     "agentline-core/src/connection.rs",
-    "agentline-core/src/connection/telling.rs",
+    "agentline-core/src/connection/emit.rs",
     "agentline-core/src/connection/ending.rs",
     "agentline-core/src/dialogue.rs",
-    "agentline-core/src/ledger.rs",
+    "agentline-core/src/change_tracker.rs",
     "agentline-core/src/usage.rs",
+    "agentline-core/src/usage_tracker.rs",
     "agentline-core/src/rpc.rs",
     "agentline-core/src/acp.rs",
     "agentline-core/src/acp/answer.rs",
     "agentline-core/src/acp/blocks.rs",
     "agentline-core/src/acp/handshake.rs",
     "agentline-core/src/acp/host.rs",
-    "agentline-core/src/acp/manners.rs",
+    "agentline-core/src/acp/profile.rs",
     "agentline-core/src/acp/opening.rs",
     "agentline-core/src/acp/question.rs",
     "agentline-core/src/acp/session.rs",
@@ -75,7 +76,7 @@ const IMPARTIAL: &[&str] = &[
 ];
 /// Where code may be unsafe: the few files that talk to an operating system, and tests that must.
 const UNSAFE: &[&str] = &[
-    "agentline/src/files/unix.rs",
+    "agentline/src/workspace/files/unix.rs",
     "agentline/src/process/linux.rs",
     "agentline/src/process/macos.rs",
     "agentline/src/process/namespace.rs",
@@ -85,6 +86,7 @@ const UNSAFE: &[&str] = &[
     "agentline-mock/tests/mock/fake_agent.rs",
     "agentline-tests/benches/agentline/promptfoo/tree.rs",
     "agentline-tests/benches/agentline/transport.rs",
+    "agentline-tests/src/signals.rs",
 ];
 /// Modules that only tests see, declared so in the file above them.
 const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];

@@ -3,7 +3,7 @@
 //! The file has a line with the digest of everything after it, a line of metadata, the event lines with the outcome
 //! last (as `--output events` prints them), and the concatenated contents of the changed files.
 
-use crate::digest::{digest, hex};
+use crate::fs::digest::{digest, hex};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: &str = "agentline.cache/1 ";

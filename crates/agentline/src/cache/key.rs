@@ -6,14 +6,15 @@
 
 use crate::{
     agentline::Inner,
-    digest::{Digester, hex},
     error::Error,
-    options::RunOptions,
+    fs::{
+        digest::{Digester, hex},
+        regular_file::read_regular,
+    },
     pool::key::PRIVATE,
-    ready::{NO_SESSION, ResolvedRun},
-    regular_file::read_regular,
-    run::Launched,
-    snapshot::prints::FilePrints,
+    resolve::{NO_SESSION, ResolvedRun},
+    run::{Launched, options::RunOptions},
+    workspace::snapshot::prints::FilePrints,
 };
 use agentline_core::{Launch, Redactor, RunInfo, RunRequest};
 use std::{

@@ -9,9 +9,11 @@ use super::{
 };
 use crate::{
     agentline::{Agentline, Inner},
-    link::{RunItem, RunReceiver, RunSender, Wakeup},
-    run::Run,
-    snapshot::prints::FilePrints,
+    run::{
+        Run,
+        channel::{RunItem, RunReceiver, RunSender, Wakeup},
+    },
+    workspace::snapshot::prints::FilePrints,
 };
 use agentline_core::{CacheStatus, Event, Notice, Outcome, Record, ToolKind, Verdict};
 use std::{path::PathBuf, sync::Arc};

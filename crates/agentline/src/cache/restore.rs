@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     agentline::Inner,
-    digest::{Digester, hex},
-    regular_file::read_regular,
-    snapshot::{ActiveWorkspace, prints::FilePrints},
+    fs::{
+        digest::{Digester, hex},
+        regular_file::read_regular,
+    },
+    workspace::snapshot::{ActiveWorkspace, prints::FilePrints},
 };
 use std::{
     fs, io,

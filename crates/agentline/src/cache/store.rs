@@ -2,8 +2,8 @@
 //! may disappear at any time.
 
 use super::entry::CacheEntry;
-use crate::private_dir;
-use crate::regular_file::read_regular;
+use crate::fs::private_dir;
+use crate::fs::regular_file::read_regular;
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -219,7 +219,7 @@ impl CacheStore {
 #[cfg(test)]
 mod tests {
     use super::{super::entry, *};
-    use crate::digest::{digest, hex};
+    use crate::fs::digest::{digest, hex};
 
     fn entry_of(n: u32, bytes: usize) -> (String, Vec<u8>) {
         let key = hex(&digest(&n.to_le_bytes()));

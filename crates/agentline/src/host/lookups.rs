@@ -5,8 +5,8 @@ use super::{
     serve::Host,
 };
 use crate::{
-    agent_cli::{self, CliCapabilities},
     cache::Cache,
+    compat::agent_cli::{self, CliCapabilities},
     sessions::{Case, Query, SessionFilter},
 };
 use agentline_core::{BlockOrder, Message, RunRequest, claude_view, unified_view};

@@ -1,7 +1,6 @@
 //! Runs a prompt of a host: resolves its keys, waits for a slot, reports its events, and retries refused attempts.
 
 use super::{
-    broker::AttemptResult,
     messages::{
         CacheSettings, CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion,
         RpcError, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
@@ -9,19 +8,21 @@ use super::{
     peer::HostPeer,
     serve::Host,
 };
+use crate::host::admission::AttemptResult;
 use crate::{
     agentline::Agentline,
-    answer::{Permission, PermissionHandler},
     cache::Lookup,
-    options::RunOptions,
-    private_dir::{self, ATTACHMENTS, PrivateDir},
-    ready::{stopped_before, time_until},
-    run::Run,
-    run_messages::{Completer, RunMessages},
+    fs::private_dir::{self, ATTACHMENTS, PrivateDir},
+    resolve::{settings::Settings, stopped_before, time_until},
+    run::{
+        Run,
+        completion::{CheckResult, CompletionCheck},
+        messages::{Completer, RunMessages},
+        options::RunOptions,
+        requests::{Permission, PermissionHandler},
+    },
     schema::Schema,
-    settings::Settings,
     tools::{Tool, ToolError, ToolHost, ToolOutput},
-    until::{CheckResult, CompletionCheck},
 };
 use agentline_core::{
     Event, Failure, FailureKind, Layer, Notice, Outcome, Problem, Problems, Record, RunInfo, RunRequest,

@@ -2,17 +2,16 @@
 //! error.
 
 use super::{
-    broker::AdmissionControl,
     messages::{
         Cancel, Cancelled, Initialize, Initialized, PROTOCOL, Party, PoolSettings, Prewarm, RpcError,
         SessionClose,
     },
     peer::HostPeer,
-    talks::Conversations,
 };
+use crate::host::{admission::AdmissionControl, conversations::Conversations};
 use crate::{
     agentline::Agentline,
-    bounded_lines::{BoundedLine, BoundedLines},
+    fs::bounded_lines::{BoundedLine, BoundedLines},
     pool::{Pool, PoolOptions},
 };
 use agentline_core::Problem;

@@ -1,14 +1,12 @@
 //! Determines which runs may share a process, and which sessions can be opened for them in advance.
 
-use super::launches::{LaunchCache, LaunchTemplate};
+use crate::pool::launch_cache::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
-    attach::read_attachments,
-    digest::Digester,
     error::Error,
-    finds::DetectCache,
-    options::RunOptions,
-    ready::{ResolvedRun, StartFailure},
+    fs::digest::Digester,
+    resolve::{ResolvedRun, StartFailure, attachments::read_attachments, detect_cache::DetectCache},
+    run::options::RunOptions,
 };
 use agentline_core::{Isolation, Launch, PromptText, RunRequest};
 use std::{fmt::Write as _, sync::Arc};

@@ -62,6 +62,7 @@ mod tail;
 mod tree;
 #[cfg(windows)]
 use os as tree;
+pub(crate) mod temp_dir;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]

@@ -15,7 +15,7 @@ use super::kill::Hunt;
 use super::unix::{self, Reaped};
 use super::wire::{StartedAgent, SupervisorReport};
 use super::{ProcessEnd, ProcessExit, Signal, Spawn, os};
-use crate::private_dir;
+use crate::fs::private_dir;
 
 /// The first argument that makes a program run as a supervisor.
 pub(super) const ARGUMENT: &str = "__supervise";

@@ -1,6 +1,7 @@
 //! Validates with the crate `boon`; no other module depends on it except `say`.
 
-use super::{depth, say};
+use super::depth;
+use crate::schema::message;
 use agentline_core::{Problem, Problems};
 use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::Value;
@@ -39,7 +40,7 @@ impl CompiledSchema {
     /// Validates a value against the schema. Reported locations are prefixed with `at`.
     pub(super) fn check(&self, value: &Value, at: &str) -> Result<(), Vec<String>> {
         depth::with_stack(|| {
-            self.schemas.validate(value, self.index).map_err(|error| say::sentences(&error, value, at))
+            self.schemas.validate(value, self.index).map_err(|error| message::sentences(&error, value, at))
         })
     }
 }
@@ -79,14 +80,14 @@ fn problem(error: &CompileError, document: &Value) -> Problem {
         CompileError::ValidationError { src, .. } => of_meta(src, document),
         other => wrong(format!(
             "is not a good JSON Schema: {}",
-            say::bounded(&other.to_string().replace(HERE, ""))
+            message::bounded(&other.to_string().replace(HERE, ""))
         ))
         .hint("correct the schema"),
     }
 }
 
 fn of_meta(error: &ValidationError<'_, '_>, document: &Value) -> Problem {
-    let sentences = say::sentences(error, document, "");
+    let sentences = message::sentences(error, document, "");
     Problem::new(super::KEY, format!("is not a good JSON Schema: {}", sentences.join("; ")))
         .hint("correct the schema")
 }

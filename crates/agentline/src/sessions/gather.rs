@@ -11,7 +11,7 @@ use super::{
     project::{Digests, ProjectFilter, RealPaths},
     scan::{SessionCandidate, SessionStamp},
 };
-use crate::{Error, look::DiskFs};
+use crate::{Error, fs::disk_fs::DiskFs};
 use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

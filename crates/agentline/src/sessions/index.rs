@@ -2,8 +2,8 @@
 //! unchanged. The index can be deleted at any time and shared between processes; a damaged index is rebuilt.
 
 use super::scan::SessionStamp;
-use crate::private_dir;
-use crate::regular_file::read_regular;
+use crate::fs::private_dir;
+use crate::fs::regular_file::read_regular;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{

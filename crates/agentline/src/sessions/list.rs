@@ -1,7 +1,10 @@
 //! Lists sessions, newest first.
 
 use super::{SessionFilter, SessionStore, find::SessionLocation, gather::StoredSession};
-use crate::{Error, look::DiskFs, regular_file::open_regular};
+use crate::{
+    Error,
+    fs::{disk_fs::DiskFs, regular_file::open_regular},
+};
 use agentline_core::{CostSource, PriceTable, RootFormat, SessionInfo, UsageEntry};
 use serde::{Serialize, Serializer};
 use std::{

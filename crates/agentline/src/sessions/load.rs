@@ -6,7 +6,7 @@ use super::{
     find::{FoundSession, SessionLocation, SessionPart},
     lines::LineSessionLoader,
 };
-use crate::{Error, regular_file::open_regular};
+use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::{
     Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
 };

@@ -86,7 +86,7 @@ impl Digests {
 
 fn real(path: &Path) -> Option<PathBuf> {
     use agentline_core::FileSystem;
-    crate::look::DiskFs.canonical(path)
+    crate::fs::disk_fs::DiskFs.canonical(path)
 }
 
 /// Removes `.` components and trailing slashes, and lowercases the path on Windows.

@@ -1,7 +1,7 @@
 //! Walks the directories in which agents keep sessions, reading names, sizes and times but no content.
 
 use super::{SessionStore, database::Databases, find::SessionLocation, index::Index};
-use crate::{look::DiskFs, look_once::CachingFs};
+use crate::fs::{caching_fs::CachingFs, disk_fs::DiskFs};
 use agentline_core::{Agent, ProjectRef, RootFormat, SessionFile, SessionFormat, SessionRoot};
 use std::{
     collections::HashMap,

@@ -16,7 +16,7 @@ use super::{
     scan::{DatabaseRoot, SessionCandidate},
     sqlite::Database,
 };
-use crate::{Error, regular_file::open_regular};
+use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::{
     Agent, Millis, Problem, Problems, ProjectRef, Redactor, Role, SavedSession, SessionInfo,
 };

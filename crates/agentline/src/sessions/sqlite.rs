@@ -5,7 +5,7 @@ mod opening;
 mod records;
 mod table;
 
-use crate::{Error, regular_file::open_regular};
+use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::{
     Agent as _, Millis, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, Tokens,
     agents::opencode,

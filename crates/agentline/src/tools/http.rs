@@ -5,8 +5,8 @@
 use super::{
     relay::Relay,
     server::{LONGEST_REQUEST, McpToolServer},
-    side::SideSender,
 };
+use crate::tools::side_sender::SideSender;
 use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
 use hyper::{
     Request, Response, StatusCode,

@@ -10,12 +10,9 @@ mod link;
 mod message;
 mod web;
 
-use super::{
-    http::{HttpAnswer, plain},
-    side::SideSender,
-    under_way::InFlight,
-};
+use super::http::{HttpAnswer, plain};
 use crate::process::{Isolation, Spawn, StdoutMode, Supervisor};
+use crate::tools::{in_flight::InFlight, side_sender::SideSender};
 use agentline_core::McpServer;
 use command::CommandLink;
 use futures_util::stream;

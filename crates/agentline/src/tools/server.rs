@@ -1,6 +1,7 @@
 //! Serves the tools of a run over MCP, using rmcp. No other module uses that crate, because it changes often.
 
-use super::{desk::ToolRegistry, tool::ToolOutput};
+use super::tool::ToolOutput;
+use crate::tools::registry::ToolRegistry;
 use http_body_util::{Full, combinators::BoxBody};
 use hyper::{Request, Response, body::Bytes};
 use rmcp::{

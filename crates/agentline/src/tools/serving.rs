@@ -2,13 +2,12 @@
 
 use super::{
     ToolHost,
-    desk::ToolRegistry,
     http::{Listener, Route},
     relay::{Relay, RelayContext},
     server::McpToolServer,
-    side::SideSender,
     tool::Tool,
 };
+use crate::tools::{registry::ToolRegistry, side_sender::SideSender};
 use crate::{
     error::Error,
     process::{Isolation, Supervisor},

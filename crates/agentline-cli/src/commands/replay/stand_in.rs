@@ -1,7 +1,7 @@
 //! Stands in for an agent's program: prints its recorded output in order and exits with its code.
 
 use super::{Pace, TapeLines};
-use crate::{exit, stop::CommandError, ui::Ui};
+use crate::{error::CommandError, exit, ui::Ui};
 use agentline::{ExitReason, Problem, TapeAction, TapeHeader, core::agents};
 use std::{
     fs,

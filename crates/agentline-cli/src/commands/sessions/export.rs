@@ -5,9 +5,9 @@ use super::{
     show::{BlockOrderArg, SessionJson},
 };
 use crate::{
+    error::CommandError,
     exit,
     render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown, page},
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::Problem;

@@ -3,12 +3,12 @@
 use super::{SessionFilterArgs, SessionsContext};
 use crate::{
     args::ReportFormat,
+    error::CommandError,
     exit,
     render::{
         saved::{grouped, money},
         table::{Column, Table},
     },
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::sessions::Summary;

@@ -3,9 +3,9 @@
 
 use super::{SessionArg, SessionsContext};
 use crate::{
+    error::CommandError,
     exit,
     render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown},
-    stop::CommandError,
     ui::Ui,
 };
 use agentline::{

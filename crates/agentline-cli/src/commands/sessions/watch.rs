@@ -2,9 +2,9 @@
 
 use super::{SessionArg, SessionsContext};
 use crate::{
+    error::CommandError,
     exit,
     render::saved::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
-    stop::CommandError,
     ui::{Paint, Ui},
 };
 use agentline::{BlockOrder, Problem, sessions::SessionChange, unified_message};

@@ -7,7 +7,7 @@ use super::{
     text::{about_media, counted, spent},
     tool::{self, ShownCall},
 };
-use crate::{render::words, when::TimeFormat};
+use crate::{render::phrases, time::TimeFormat};
 use agentline::{Entry, EntryPart, Role, SavedTool, ToolStatus};
 use std::{
     borrow::Cow,
@@ -116,7 +116,7 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
         _ => "–",
     };
     let about = shown.command.as_ref().or(shown.target.as_ref());
-    let about = about.map(|about| format!(" <code>{}</code>", tagless(&words::cut(&one_line(about), 120))));
+    let about = about.map(|about| format!(" <code>{}</code>", tagless(&phrases::cut(&one_line(about), 120))));
     let lines = shown.change.as_ref().map(|c| format!(" (+{} −{})", c.added, c.removed)).unwrap_or_default();
     let word = if shown.status == Some(ToolStatus::Ok) { "" } else { tool::word(shown.status) };
     let name = tagless(&shown.name);
@@ -151,7 +151,7 @@ fn unified(change: &ShownChange) -> String {
 
 /// Writes a text between fences that are longer than any in the text.
 fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
-    let text = words::plain(text);
+    let text = phrases::plain(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     writeln!(out, "\n{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
@@ -159,7 +159,7 @@ fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
 
 /// Closes an open fence in a model's Markdown and escapes its HTML tags.
 fn closed(text: &str) -> String {
-    let text = words::plain(text.trim_end());
+    let text = phrases::plain(text.trim_end());
     let mut done = String::with_capacity(text.len() + 16);
     let mut fence: Option<String> = None;
     for line in text.lines() {
@@ -212,7 +212,7 @@ fn without_tags(line: &str, done: &mut String) {
 }
 
 fn one_line(text: &str) -> String {
-    words::plain(text).lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    phrases::plain(text).lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// Escapes plain text as one line of Markdown.

@@ -5,9 +5,9 @@
 
 mod change;
 mod chart;
-mod code;
 mod escape;
-mod prose;
+mod highlight;
+mod markdown;
 
 use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
@@ -15,7 +15,7 @@ use super::{
     text::{about_media, counted, spent},
     tool::{self, ShownCall},
 };
-use crate::{render::words, when::TimeFormat};
+use crate::{render::phrases, time::TimeFormat};
 use agentline::{Entry, EntryPart, Media, Millis, Role, SavedTool, ToolStatus};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chart::ChartTurn;
@@ -116,7 +116,7 @@ impl Page<'_> {
         if let Some(began) = info.started {
             self.fact("began", &self.clock.minute(began), None)?;
             if let Some(ended) = info.updated.filter(|at| *at > began) {
-                self.fact("took", &words::seconds(ended - began), None)?;
+                self.fact("took", &phrases::seconds(ended - began), None)?;
             }
         }
         if let Some(model) = facts.models.first() {
@@ -210,7 +210,7 @@ impl Page<'_> {
             let text = entry.loaded().text();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(a file)");
             write!(self.out, "<li><a href=\"#e{number}\"><span dir=auto>")?;
-            escape::text(self.out, &words::cut(line.trim(), 80))?;
+            escape::text(self.out, &phrases::cut(line.trim(), 80))?;
             writeln!(self.out, "</span></a></li>")?;
         }
         writeln!(self.out, "</ol></nav>")
@@ -289,7 +289,7 @@ impl Page<'_> {
         match part {
             EntryPart::Text { text } if entry.role == Role::Assistant => {
                 write!(self.out, "<div class=prose>")?;
-                prose::prose(self.out, text)?;
+                markdown::prose(self.out, text)?;
                 writeln!(self.out, "</div>")
             }
             EntryPart::Text { text } => {
@@ -307,9 +307,9 @@ impl Page<'_> {
     fn thinking(&mut self, text: &str) -> io::Result<()> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         write!(self.out, "<details class=think><summary><b>Thinking</b> <span class=hint>")?;
-        escape::text(self.out, &words::cut(first.trim_matches(['*', '#', ' ', '_']), 100))?;
+        escape::text(self.out, &phrases::cut(first.trim_matches(['*', '#', ' ', '_']), 100))?;
         writeln!(self.out, "</span></summary><div class=prose>")?;
-        prose::prose(self.out, text)?;
+        markdown::prose(self.out, text)?;
         writeln!(self.out, "</div></details>")
     }
 
@@ -328,7 +328,7 @@ impl Page<'_> {
         if let Some(about) = shown.command.as_ref().or(shown.target.as_ref()) {
             let line = about.lines().next().unwrap_or_default();
             write!(self.out, " <code class=target>")?;
-            escape::text(self.out, &words::cut(line, 240))?;
+            escape::text(self.out, &phrases::cut(line, 240))?;
             write!(self.out, "</code>")?;
         }
         if let Some(change) = &shown.change {
@@ -340,10 +340,10 @@ impl Page<'_> {
         }
         writeln!(self.out, "</summary>")?;
         if let Some(command) = &shown.command {
-            prose::fenced(self.out, "sh", command)?;
+            markdown::fenced(self.out, "sh", command)?;
         }
         if let Some(input) = shown.input {
-            prose::fenced(self.out, "json", &pretty(input))?;
+            markdown::fenced(self.out, "json", &pretty(input))?;
         }
         if let Some(change) = &shown.change {
             change::change(self.out, change)?;

@@ -7,9 +7,9 @@ use super::{
     tool::{self, ShownCall},
 };
 use crate::{
-    render::words,
+    render::phrases,
+    time::TimeFormat,
     ui::{Paint, painted},
-    when::TimeFormat,
 };
 use agentline::{Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus};
 use std::io::{self, Write};
@@ -95,7 +95,7 @@ impl TextRenderer {
         let mut numbers = Vec::new();
         if let Some(began) = info.started {
             let ended = info.updated.filter(|at| *at > began);
-            let took = ended.map(|at| format!(", {}", words::seconds(at - began))).unwrap_or_default();
+            let took = ended.map(|at| format!(", {}", phrases::seconds(at - began))).unwrap_or_default();
             numbers.push(format!("{}{took}", self.style.clock.minute(began)));
         }
         numbers.extend(facts.models.iter().cloned());
@@ -110,14 +110,14 @@ impl TextRenderer {
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
             let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            let told = format!("could not be read: {place}{}", words::plain(&damage.message));
+            let told = format!("could not be read: {place}{}", phrases::plain(&damage.message));
             writeln!(out, "\n{}", self.paint(Paint::Yellow, &told))?;
         }
         Ok(())
     }
 
     fn dim(&self, out: &mut dyn Write, parts: &[String]) -> io::Result<()> {
-        writeln!(out, "{}", self.paint(Paint::Dim, &words::plain(&parts.join(" · "))))
+        writeln!(out, "{}", self.paint(Paint::Dim, &phrases::plain(&parts.join(" · "))))
     }
 
     /// Writes the work of a sub-agent.
@@ -180,7 +180,7 @@ impl TextRenderer {
             Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),
             _ => (Paint::Yellow, "agent"),
         };
-        let who = self.paint(paint, &format!("▌ {}", words::plain(who)));
+        let who = self.paint(paint, &format!("▌ {}", phrases::plain(who)));
         let mut about: Vec<String> =
             entry.timestamp.map(|at| self.style.clock.time(at)).into_iter().collect();
         about.extend(entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()));
@@ -190,7 +190,7 @@ impl TextRenderer {
 
     /// Writes a text with the margin before every line.
     fn lines(&self, out: &mut dyn Write, text: &str, paint: Option<Paint>) -> io::Result<()> {
-        for line in words::plain(text).lines() {
+        for line in phrases::plain(text).lines() {
             match paint {
                 Some(paint) => writeln!(out, "{}  {}", self.margin, self.paint(paint, line))?,
                 None => writeln!(out, "{}  {line}", self.margin)?,
@@ -226,7 +226,7 @@ impl TextRenderer {
 
     /// Writes the output of a tool, without its middle if outputs are shortened.
     fn output(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
-        let text = words::plain(text.trim_end());
+        let text = phrases::plain(text.trim_end());
         let count = text.lines().count();
         let is_long = self.style.short && count > HEAD + TAIL + 1;
         let write = |out: &mut dyn Write, line: &str| {
@@ -257,7 +257,7 @@ impl TextRenderer {
     fn changed_line(&self, out: &mut dyn Write, line: &DiffLine, width: usize) -> io::Result<()> {
         let number = line.numbers.1.or(line.numbers.0).filter(|_| width > 0);
         let number = number.map(|n| format!("{n:>width$} ")).unwrap_or_default();
-        let text = words::plain(&line.text);
+        let text = phrases::plain(&line.text);
         let told = format!("{}{text}", line.sign.mark());
         let told = match line.sign {
             DiffSign::Same => told,

@@ -3,7 +3,7 @@
 use crate::acp_gemini::talk::{RunRecord, command, stage};
 use agentline::{
     FailureKind, Limits, Phase, RunOptions, Verdict,
-    until::{CheckResult, CompletionCheck},
+    completion::{CheckResult, CompletionCheck},
 };
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;

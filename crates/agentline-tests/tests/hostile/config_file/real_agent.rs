@@ -4,7 +4,7 @@ use crate::host::Host;
 use agentline::{
     Config, Pool, RunRequest,
     settings::Settings,
-    workspace_trust::{Manifest, TrustStore},
+    trust::{Manifest, TrustStore},
 };
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini, shown};

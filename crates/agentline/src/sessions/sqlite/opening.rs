@@ -1,7 +1,7 @@
 //! Opens a database without writing to it or to its directory.
 
 use super::table::Tables;
-use crate::{Error, regular_file::open_regular};
+use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::ReadError;
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -191,7 +191,7 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
 
 /// Copies the content only, so that the copy of a read-only file is writable.
 fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
-    io::copy(&mut open_regular(from, u64::MAX)?, &mut crate::private_dir::create_file(to)?).map(drop)
+    io::copy(&mut open_regular(from, u64::MAX)?, &mut crate::fs::private_dir::create_file(to)?).map(drop)
 }
 
 /// Returns the damage of a file that is shorter than its header says.

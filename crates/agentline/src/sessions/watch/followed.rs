@@ -2,7 +2,7 @@
 
 use crate::{
     Error,
-    regular_file::open_regular,
+    fs::regular_file::open_regular,
     sessions::{
         find::{SessionLocation, SessionPart},
         load::{HEAD, NOT_UTF8, fold_bytes},

@@ -1,6 +1,6 @@
 //! The state of a relayed server, shared by all kinds of connections: its health, and the listeners of its messages.
 
-use super::super::side::SideSender;
+use crate::tools::side_sender::SideSender;
 use hyper::body::Bytes;
 use serde_json::{json, value::RawValue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

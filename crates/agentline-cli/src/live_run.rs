@@ -1,0 +1,338 @@
+//! Shows the events of a run in progress, and stops the run on signals.
+
+use crate::{error::CommandError, exit, permission_prompt::PermissionPrompt, render::Renderer, ui::Ui};
+use agentline::{Canceller, Error, Event, Record, Run, Verdict};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicI32, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// The maximum time to wait at exit, for remaining tasks or after a second signal.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// How long a run may still be prepared after the first signal.
+const PREPARATION: Duration = Duration::from_secs(3);
+/// How long a stopped run waits for its output to be read.
+const READING: Duration = Duration::from_secs(10);
+/// How long a server may take to shut down after the first signal.
+const ORDERLY_END: Duration = Duration::from_secs(60);
+/// The number of threads that a run needs besides the workers: for blocking calls, signals, the watchdog and a scan.
+const SPARE_THREADS: usize = 4;
+
+/// Runs the task of a command that drives a run.
+///
+/// One worker drives the run and this thread writes the output, so a blocked reader does not keep the agent from being
+/// stopped in time. The second thread costs less than half a millisecond of CPU time.
+pub(crate) fn start<T, F: Future<Output = Result<T, CommandError>>>(
+    task: impl FnOnce() -> F,
+) -> Result<T, CommandError> {
+    let runtime = runtime(1)?;
+    let done = runtime.block_on(task());
+    // Dropping the remaining tasks ends the agent and removes its private directory.
+    runtime.shutdown_timeout(LAST_MOMENT);
+    done
+}
+
+/// Creates a runtime with this many workers.
+///
+/// Tokio panics if it cannot start a thread, so the threads are tried first.
+pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, CommandError> {
+    try_threads(workers + SPARE_THREADS).map_err(|error| no_threads(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    runtime.map_err(|error| no_threads(&error))
+}
+
+/// Checks that this many threads can run at the same time.
+fn try_threads(count: usize) -> io::Result<()> {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    let mut threads = Vec::new();
+    let mut tried = Ok(());
+    for _ in 0..count {
+        let held = Arc::clone(&held);
+        // The thread ends when the other side of the channel is dropped.
+        let wait = move || drop(held.lock().map(|held| held.recv()));
+        match std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                tried = Err(error);
+                break;
+            }
+        }
+    }
+    drop(hold);
+    for thread in threads {
+        // The thread cannot panic.
+        let _ = thread.join();
+    }
+    tried
+}
+
+fn no_threads(error: &io::Error) -> CommandError {
+    CommandError::Unable {
+        message: format!("could not start a thread: {error}"),
+        hint: "raise the limit on processes (`ulimit -u`), or end some".into(),
+    }
+}
+
+/// Waits for a signal to stop this process. A second signal exits immediately.
+pub(crate) async fn stopped() {
+    let (say_stop, stop) = oneshot::channel();
+    let heard = on_own_thread(async move {
+        let Some(mut incoming) = Incoming::new() else { return };
+        let signal = incoming.next().await;
+        let _ = say_stop.send(());
+        tokio::select! {
+            _ = incoming.next() => {}
+            () = tokio::time::sleep(ORDERLY_END) => {}
+        }
+        exit_now(exit::by_signal(signal));
+    });
+    // Without a signal thread, signals have their default effect.
+    if heard.is_err() || stop.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A run in progress, with the signals that stop it.
+pub(crate) struct LiveRun {
+    pub(crate) run: Run,
+    signals: Signals,
+    /// Asks the user about the agent's permission requests.
+    desk: Option<PermissionPrompt>,
+}
+
+impl LiveRun {
+    /// Starts a run by awaiting `begin`.
+    pub(crate) async fn begin(begin: impl Future<Output = Result<Run, Error>>) -> Result<Self, CommandError> {
+        let mut signals = Signals::listen()?;
+        let run = tokio::select! {
+            biased;
+            run = begin => run?,
+            Ok(signal) = &mut signals.impatient => Run::cancelled_early(signal),
+        };
+        signals.stop_by(run.canceller());
+        Ok(Self { run, signals, desk: None })
+    }
+
+    /// Sets how the user is asked about permission requests.
+    pub(crate) fn asking(mut self, desk: Option<PermissionPrompt>) -> Self {
+        self.desk = desk;
+        self
+    }
+
+    /// Shows all events to the end of the run. Returns the exit code.
+    pub(crate) async fn show(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, CommandError> {
+        let shown = self.show_all(ui, renderer).await;
+        ui.rest();
+        if matches!(shown, Err(CommandError::BrokenPipe)) {
+            // The output is no longer read. The run is cancelled and awaited, so that it cleans up.
+            self.run.canceller().cancel_by(15);
+            while self.run.next().await.is_some() {}
+        }
+        shown
+    }
+
+    async fn show_all(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, CommandError> {
+        renderer.begin(ui);
+        let mut code = exit::FAILED;
+        loop {
+            match self.next(ui).await? {
+                Next::Record(record) => {
+                    if let Event::Outcome { outcome } = &record.event {
+                        code = exit::of(outcome.verdict, self.signals.first());
+                    }
+                    renderer.record(ui, &record)?;
+                }
+                Next::End => break,
+                Next::Enough(signal) => return Err(CommandError::Signal(signal)),
+            }
+        }
+        ui.flush()?;
+        Ok(code)
+    }
+
+    /// Returns the next event. Flushes the output before waiting.
+    async fn next(&mut self, ui: &mut Ui) -> Result<Next, CommandError> {
+        poll_fn(|cx| {
+            match pin!(self.run.next()).poll(cx) {
+                Poll::Ready(Some(record)) => return Poll::Ready(Ok(Next::Record(record))),
+                Poll::Ready(None) => return Poll::Ready(Ok(Next::End)),
+                Poll::Pending => {}
+            }
+            if let Poll::Ready(Ok(signal)) = Pin::new(&mut self.signals.enough).poll(cx) {
+                return Poll::Ready(Ok(Next::Enough(signal)));
+            }
+            if let Some(desk) = &mut self.desk {
+                desk.poll(cx, ui);
+            }
+            match ui.flush() {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error.into())),
+            }
+        })
+        .await
+    }
+}
+
+enum Next {
+    Record(Record),
+    End,
+    /// A second signal was received.
+    Enough(i32),
+}
+
+/// The received signals. The first cancels the run, the second ends it immediately.
+///
+/// A separate thread receives them, so that they take effect even if the other threads are busy or blocked on output.
+struct Signals {
+    shared: Arc<SignalsShared>,
+    enough: oneshot::Receiver<i32>,
+    /// Receives the first signal some time after it arrived.
+    impatient: oneshot::Receiver<i32>,
+}
+
+#[derive(Default)]
+struct SignalsShared {
+    first: AtomicI32,
+    canceller: OnceLock<Canceller>,
+    begun: tokio::sync::Notify,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, CommandError> {
+        let shared = Arc::new(SignalsShared::default());
+        let (say_enough, enough) = oneshot::channel();
+        let (say_impatient, impatient) = oneshot::channel();
+        let heard = Arc::clone(&shared);
+        on_own_thread(async move {
+            let Some(mut incoming) = Incoming::new() else { return };
+            let signal = tokio::select! {
+                signal = incoming.next() => signal,
+                code = unread(&heard) => exit_now(code),
+            };
+            heard.first.store(signal, Ordering::SeqCst);
+            // A run that is still being prepared is cancelled when it has started, so that it also has an outcome.
+            if let Some(run) = heard.canceller.get() {
+                run.cancel_by(signal);
+            }
+            let impatient = async {
+                tokio::time::sleep(PREPARATION).await;
+                let _ = say_impatient.send(signal);
+                std::future::pending::<()>().await;
+            };
+            let signal = tokio::select! {
+                signal = incoming.next() => signal,
+                code = unread(&heard) => exit_now(code),
+                () = impatient => signal,
+            };
+            let _ = say_enough.send(signal);
+            // The output thread may be blocked; after a second signal the program does not wait for it.
+            tokio::time::sleep(LAST_MOMENT).await;
+            exit_now(exit::by_signal(signal));
+        })?;
+        Ok(Self { shared, enough, impatient })
+    }
+
+    fn stop_by(&self, canceller: Canceller) {
+        // The value is set only here.
+        let _ = self.shared.canceller.set(canceller.clone());
+        self.shared.begun.notify_one();
+        match self.shared.first.load(Ordering::SeqCst) {
+            0 => {}
+            signal => canceller.cancel_by(signal),
+        }
+    }
+
+    /// Returns the first signal.
+    fn first(&self) -> Option<i32> {
+        Some(self.shared.first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+}
+
+/// Waits until a run that a timeout or signal ended has been over for a while without its output being read. Returns
+/// its exit code.
+///
+/// The output of a run that ended by itself may be read at any speed.
+async fn unread(shared: &SignalsShared) -> u8 {
+    let canceller = loop {
+        match shared.canceller.get() {
+            Some(canceller) => break canceller,
+            None => shared.begun.notified().await,
+        }
+    };
+    match canceller.over().await {
+        Some(verdict @ (Verdict::TimedOut | Verdict::Cancelled)) => {
+            tokio::time::sleep(READING).await;
+            let first = Some(shared.first.load(Ordering::SeqCst)).filter(|signal| *signal != 0);
+            exit::of(verdict, first)
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+fn exit_now(code: u8) -> ! {
+    std::process::exit(i32::from(code))
+}
+
+/// Runs a future on a new thread with its own runtime.
+fn on_own_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| no_threads(&error))?;
+    let work = move || runtime.block_on(work);
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(work);
+    thread.map(drop).map_err(|error| no_threads(&error))
+}
+
+/// The signals of this process.
+#[cfg(unix)]
+struct Incoming {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Incoming {
+    fn new() -> Option<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Some(Self {
+            interrupt: signal(SignalKind::interrupt()).ok()?,
+            terminate: signal(SignalKind::terminate()).ok()?,
+            hangup: signal(SignalKind::hangup()).ok()?,
+        })
+    }
+
+    /// Returns the next signal, 2 or 15. A closed terminal counts as SIGTERM.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+            _ = self.hangup.recv() => 15,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Incoming;
+
+#[cfg(not(unix))]
+impl Incoming {
+    fn new() -> Option<Self> {
+        Some(Self)
+    }
+
+    async fn next(&mut self) -> i32 {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        2
+    }
+}

@@ -1,0 +1,107 @@
+//! The conversations of a host.
+
+use crate::host::{
+    messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
+    runs::told,
+    serve::Host,
+};
+use crate::{
+    fs::private_dir::PrivateDir,
+    run::{messages::Completer, session::Session},
+};
+use agentline_core::Problem;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The open conversations by name.
+#[derive(Debug, Default)]
+pub(super) struct Conversations {
+    open: Mutex<HashMap<String, Conversation>>,
+}
+
+#[derive(Clone, Debug)]
+struct Conversation {
+    session: Arc<Session>,
+    /// Attachments that were sent in `session/open`.
+    _sent: Option<Arc<PrivateDir>>,
+}
+
+impl Conversations {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Conversation>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, name: &str) -> Result<Conversation, RpcError> {
+        self.lock().get(name).cloned().ok_or_else(|| {
+            let problem = Problem::new("session", format!("there is no open conversation `{name}`"));
+            RpcError::usage(&[problem.hint("open one with `session/open`")])
+        })
+    }
+
+    /// Closes all conversations.
+    pub(super) async fn close_all(&self) {
+        let all: Vec<Conversation> = self.lock().drain().map(|(_, talk)| talk).collect();
+        for talk in all {
+            close(talk).await;
+        }
+    }
+}
+
+async fn close(talk: Conversation) {
+    // If a prompt is active, the session is dropped when that prompt ends.
+    if let Some(session) = Arc::into_inner(talk.session) {
+        session.close().await;
+    }
+}
+
+impl Host {
+    /// Opens a conversation. Cancelling ends its agent.
+    pub(super) async fn open(
+        &self,
+        run: &Arc<str>,
+        params: RunParams,
+        stop: &CancellationToken,
+    ) -> Result<SessionOpened, RpcError> {
+        let mut wanted = self.wanted(run, params)?;
+        // The warnings apply to every prompt of the conversation.
+        wanted.request.notices = std::mem::take(&mut wanted.notices);
+        let session = tokio::select! {
+            session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
+            () = stop.cancelled() => {
+                let message = "the conversation was stopped before it was open";
+                return Err(RpcError::new(RpcError::CANCELLED, message));
+            }
+        };
+        let opened =
+            SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
+        let talk = Conversation { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
+        self.talks.lock().insert(opened.session.clone(), talk);
+        Ok(opened)
+    }
+
+    /// Sends a prompt in a conversation.
+    pub(super) async fn prompt(
+        &self,
+        run: &Arc<str>,
+        params: SessionPrompt,
+        stop: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let talk = self.talks.find(&params.session)?;
+        let completer = params.messages.then(|| Completer::new(&self.agentline, &params.prompt));
+        let going = talk.session.prompt(params.prompt).await?;
+        let (outcome, messages) = self.follow(run, &params.events, going, completer, stop).await;
+        Ok(told(&outcome, messages.as_ref(), &[]))
+    }
+
+    /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.
+    pub(super) async fn close(&self, name: &str) -> Result<(), RpcError> {
+        let talk = self.talks.find(name)?;
+        self.talks.lock().remove(name);
+        close(talk).await;
+        Ok(())
+    }
+}

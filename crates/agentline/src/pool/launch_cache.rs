@@ -1,0 +1,216 @@
+//! Caches the launches of runs that differ only in their prompt text. Computing a launch is most of the cost of a run
+//! on a warm agent.
+
+use crate::pool::key::{self, PRIVATE, PoolKey};
+use crate::{
+    agentline::Inner,
+    error::Error,
+    fs::{caching_fs::CachingFs, disk_fs::DiskFs, fingerprint::Fingerprint},
+    resolve::{NO_SESSION, ResolvedRun},
+    run::Launched,
+};
+use agentline_core::{Agent, Isolation, Launch, Plan, Problems, Program, PromptText, Redactor};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem::take,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The maximum number of entries.
+const MOST: usize = 16;
+
+/// A cache of recent launches.
+#[derive(Debug, Default)]
+pub(super) struct LaunchCache {
+    known: Mutex<VecDeque<Arc<Known>>>,
+}
+
+/// A launch with all inputs that it depends on.
+struct Known {
+    agent: &'static dyn Agent,
+    plan: Plan,
+    program: Program,
+    cwd: PathBuf,
+    home: PathBuf,
+    env: BTreeMap<String, String>,
+    isolation: Isolation,
+    /// The state of the user's files that the launch depends on.
+    seen: Fingerprint,
+    fit: Arc<LaunchTemplate>,
+}
+
+/// The process that a run needs.
+pub(super) struct LaunchTemplate {
+    /// The launch, with a placeholder for the private directory and without the prompt text.
+    pub(super) launch: Launch,
+    pub(super) key: PoolKey,
+    /// The key of suitable sessions, independent of their process.
+    pub(super) session: PoolKey,
+    /// Whether the run can share the process with other runs.
+    pub(super) shares: bool,
+    pub(super) redactor: Redactor,
+    pub(super) launched: Launched,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The other fields contain secrets.
+        f.debug_struct("Known").field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+impl LaunchCache {
+    /// Returns the process that the run needs, and its prompt text. Blocks.
+    pub(super) fn find(
+        &self,
+        inner: &Inner,
+        asked: &mut ResolvedRun,
+    ) -> Result<(Arc<LaunchTemplate>, PromptText), Error> {
+        let words = asked.agent.words(&asked.plan, &asked.cwd, &DiskFs);
+        let request = &mut asked.plan.request;
+        let own = (
+            take(&mut request.prompt),
+            request.prompt_file.take(),
+            request.name.take(),
+            request.deadline.take(),
+        );
+        let fit = self.without_words(inner, asked);
+        let request = &mut asked.plan.request;
+        (request.prompt, request.prompt_file, request.name, request.deadline) = own;
+        match (words, fit) {
+            (Ok(words), Ok(fit)) => Ok((fit, words)),
+            (words, fit) => {
+                let others = fit.err().unwrap_or_default();
+                Err(Error::Usage(Problems::from(words.err().into_iter().chain(others).collect::<Vec<_>>())))
+            }
+        }
+    }
+
+    fn without_words(
+        &self,
+        inner: &Inner,
+        asked: &ResolvedRun,
+    ) -> Result<Arc<LaunchTemplate>, Vec<agentline_core::Problem>> {
+        let known = self.lock().iter().find(|known| known.is_of(inner, asked)).cloned();
+        if let Some(known) = known {
+            if known.seen.is_still_so() {
+                return Ok(Arc::clone(&known.fit));
+            }
+            self.lock().retain(|other| !Arc::ptr_eq(other, &known));
+        }
+        let look = CachingFs::default();
+        let launch = inner.launch_by(asked, Path::new(PRIVATE), NO_SESSION, &look)?;
+        let redactor = Redactor::new(&launch.secrets);
+        let fit = Arc::new(LaunchTemplate {
+            key: key::of_process(asked, &launch, inner.isolation),
+            session: key::of_session(asked, &launch),
+            shares: asked.agent.shares(&asked.plan),
+            launched: Launched::of(&launch, &redactor),
+            redactor,
+            launch,
+        });
+        // A temporary workspace is never used again.
+        if let Some(seen) = look.seen().filter(|_| asked.temporary.is_none()) {
+            let known = Known {
+                agent: asked.agent,
+                plan: asked.plan.clone(),
+                program: asked.program.clone(),
+                cwd: asked.cwd.clone(),
+                home: inner.here.home.clone(),
+                env: inner.here.env.clone(),
+                isolation: inner.isolation,
+                // The workspace path was already resolved for this run.
+                seen: seen.without_place_of(&asked.cwd),
+                fit: Arc::clone(&fit),
+            };
+            let mut all = self.lock();
+            all.truncate(MOST - 1);
+            all.push_front(Arc::new(known));
+        }
+        Ok(fit)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Known>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn is_of(&self, inner: &Inner, asked: &ResolvedRun) -> bool {
+        // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
+        self.agent.info().id == asked.agent.info().id
+            && std::ptr::addr_eq(self.agent, asked.agent)
+            && self.cwd == asked.cwd
+            && self.program == asked.program
+            && self.plan.surface == asked.plan.surface
+            && self.plan.request == asked.plan.request
+            && self.home == inner.here.home
+            && self.env == inner.here.env
+            && self.isolation == inner.isolation
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::{agentline::Agentline, resolve::detect::HostEnv};
+    use agentline_core::{RunRequest, Surface};
+    use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+
+    #[test]
+    fn only_words_may_differ_and_the_users_files_may_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = dir.path().join(".gemini/settings.json");
+        fs::create_dir(dir.path().join(".gemini")).unwrap();
+        fs::create_dir(dir.path().join("ws")).unwrap();
+        fs::write(&settings, "{}").unwrap();
+        // Timestamps are ambiguous for a short time after a write.
+        let settle = || std::thread::sleep(Duration::from_millis(150));
+        settle();
+        let launches = LaunchCache::default();
+        let find = |request: RunRequest, env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let here = HostEnv::new(env, dir.path(), dir.path());
+            let agentline = Agentline::new(here).program("gemini", &program);
+            let request = request.surface(Surface::Acp);
+            let mut asked = agentline.inner().ask(request.clone()).unwrap().unwrap();
+            let (fit, words) = launches.find(agentline.inner(), &mut asked).unwrap();
+            assert_eq!(asked.plan.request.prompt, request.prompt, "it is put back");
+            assert!(fit.launch.stdin.is_empty());
+            (fit, words.text)
+        };
+        let (first, said) = find(RunRequest::new("one"), &[]);
+        assert_eq!(said, "one");
+        let same = |request, env: &[(&str, &str)]| Arc::ptr_eq(&first, &find(request, env).0);
+        let (second, said) = find(RunRequest::new("two").name("a name"), &[]);
+        assert_eq!((said.as_str(), Arc::ptr_eq(&first, &second)), ("two", true));
+        assert!(!same(RunRequest::new("one").model("m"), &[]));
+        assert!(!same(RunRequest::new("one").deny("Bash"), &[]));
+        assert!(!same(RunRequest::new("one").working_dir("ws"), &[]));
+        assert!(!same(RunRequest::new("one"), &[("PATH", "/bin")]));
+        assert!(same(RunRequest::new("one"), &[]), "it is still known");
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        let (changed, _) = find(RunRequest::new("one"), &[]);
+        assert!(!Arc::ptr_eq(&first, &changed) && changed.key != first.key);
+        // The content of a file matters, not when it was written.
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        fs::write(dir.path().join(".gemini/passing"), "").unwrap();
+        fs::remove_file(dir.path().join(".gemini/passing")).unwrap();
+        assert!(Arc::ptr_eq(&changed, &find(RunRequest::new("three"), &[]).0));
+        settle();
+        assert!(Arc::ptr_eq(&changed, &find(RunRequest::new("three"), &[]).0));
+        let mut wrong = RunRequest::new("one");
+        wrong.prompt_file = Some("missing.md".into());
+        wrong.include_directories = vec!["missing".into()];
+        let agentline =
+            Agentline::new(HostEnv::new([].into(), dir.path(), dir.path())).program("gemini", &program);
+        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap().unwrap();
+        let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
+        let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["prompt_file", "include_directories"]);
+    }
+}

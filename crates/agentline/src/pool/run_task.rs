@@ -1,0 +1,381 @@
+//! Takes one run through the pool: waits for its slot, forwards its events, and retries if the agent dies before its
+//! first output.
+
+use crate::pool::{
+    key::PoolRequest,
+    state::{Allocation, CLOSED, PoolState, Slot, SlotUser, StartPermit},
+};
+use crate::{
+    agentline::{Agentline, Inner},
+    error::Error,
+    resolve::{PreparedRun, not_ready_in_time, not_started, stopped_before},
+    run::{
+        active_run::CompletionTiming,
+        channel::{RunItem, RunReceiver, RunSender, Wakeup},
+        live_process::ProcessHandle,
+        services::ServedTools,
+        session_follower::AgentHome,
+    },
+};
+use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Verdict};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The maximum number of attempts of a run.
+const TRIES: u32 = 2;
+
+/// A run that has requested its slot.
+pub(super) struct PendingRun {
+    pub(super) wanted: Arc<PoolRequest>,
+    /// What the run was given without waiting.
+    pub(super) granted: Option<ImmediateGrant>,
+}
+
+/// A slot with a prepared run, or the permission to start a process.
+pub(super) enum ImmediateGrant {
+    Place(Slot, Result<Box<PreparedRun>, Error>),
+    Start(StartPermit),
+}
+
+impl PendingRun {
+    /// Requests a slot without waiting for one. Blocks.
+    pub(super) fn at_once(inner: &Inner, lanes: &Arc<PoolState>, wanted: Arc<PoolRequest>) -> Self {
+        let granted = match lanes.place_at_once(&wanted) {
+            Some(Allocation::Place(place)) => {
+                let prepared_run = prepared_run(inner, &wanted, &place.live.agent_home).map(Box::new);
+                Some(ImmediateGrant::Place(place, prepared_run))
+            }
+            Some(Allocation::Start(right)) => Some(ImmediateGrant::Start(right)),
+            // The later request reports the reason.
+            Some(Allocation::Refused(_)) | None => None,
+        };
+        Self { wanted, granted }
+    }
+}
+
+/// Prepares the run for a process with this agent home. Blocks.
+fn prepared_run(
+    inner: &Inner,
+    wanted: &PoolRequest,
+    agent_home: &Arc<AgentHome>,
+) -> Result<PreparedRun, Error> {
+    let launch = &wanted.fit.launch;
+    let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
+    let mut prepared_run =
+        inner.prepared_run(&wanted.asked, launch, agent_home, &wanted.options, ServedTools::Now(served))?;
+    prepared_run.say(&wanted.words);
+    Ok(prepared_run)
+}
+
+/// The task of one run in the pool.
+pub(super) struct RunTask {
+    pub(super) agentline: Agentline,
+    pub(super) lanes: Arc<PoolState>,
+    pub(super) wanted: Arc<PoolRequest>,
+    pub(super) granted: Option<ImmediateGrant>,
+    pub(super) link: RunSender,
+    pub(super) wakeup: Wakeup,
+    /// Whether the caller has cancelled the run.
+    pub(super) is_stopped: bool,
+}
+
+/// The result of an attempt.
+enum AttemptEnd {
+    Over(Box<Outcome>),
+    /// The agent was lost before its first output.
+    Unheard(Box<Outcome>),
+}
+
+impl RunTask {
+    pub(super) async fn carry(mut self) {
+        let begun = Instant::now();
+        let mut attempt = 1;
+        let outcome = loop {
+            let place = match self.granted.take() {
+                Some(ImmediateGrant::Place(place, prepared_run)) => Ok((place, Some(prepared_run))),
+                granted => tokio::select! {
+                    place = self.place(granted) => place.map(|place| (place, None)),
+                    signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
+                    () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
+                },
+            };
+            let tried = match place {
+                Err(outcome) => break outcome,
+                // A new session may not enforce rules that were changed on disk, so the process is replaced.
+                Ok((place, _)) if !place.live.is_intact() => {
+                    place.retire();
+                    continue;
+                }
+                Ok((place, prepared_run)) => self.run_to_end(place, prepared_run, begun).await,
+            };
+            match tried {
+                AttemptEnd::Over(outcome) => break outcome,
+                AttemptEnd::Unheard(outcome) if attempt >= TRIES => break outcome,
+                AttemptEnd::Unheard(_) => {
+                    attempt += 1;
+                    self.lanes.counts_retry();
+                }
+            }
+        };
+        self.link.finish(*outcome);
+    }
+
+    /// Waits for a slot on a process, and starts a process if necessary.
+    async fn place(&self, granted: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
+        let grant = match granted {
+            Some(ImmediateGrant::Start(right)) => Allocation::Start(right),
+            Some(ImmediateGrant::Place(place, _)) => Allocation::Place(place),
+            None => self.lanes.place(&self.wanted, SlotUser::Run).await,
+        };
+        match grant {
+            Allocation::Place(place) => Ok(place),
+            Allocation::Start(right) => start(&self.agentline, right, &self.wanted).await,
+            Allocation::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
+        }
+    }
+
+    /// Runs one attempt on one process.
+    async fn run_to_end(
+        &mut self,
+        mut place: Slot,
+        made: Option<Result<Box<PreparedRun>, Error>>,
+        begun: Instant,
+    ) -> AttemptEnd {
+        let made = match made {
+            Some(made) => made,
+            None => {
+                let (wanted, home) = (Arc::clone(&self.wanted), Arc::clone(&place.live.agent_home));
+                let work = move |inner: &Inner| prepared_run(inner, &wanted, &home).map(Box::new);
+                match self.agentline.blocking_within(self.patience(begun), work).await {
+                    Some(made) => made,
+                    None => {
+                        let request = &self.wanted.asked.plan.request;
+                        return AttemptEnd::Over(Box::new(not_ready_in_time(request)));
+                    }
+                }
+            }
+        };
+        let mut prepared_run = match made {
+            Ok(prepared_run) => *prepared_run,
+            Err(error) => {
+                let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.who, &error);
+                return AttemptEnd::Over(Box::new(outcome));
+            }
+        };
+        if let Some(session) = place.spare.take() {
+            prepared_run.order.session = SessionTarget::Open(session);
+        }
+        // The time limit of a run includes its wait, and secrets may have changed since the process was started.
+        let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        prepared_run.order.clocks.run = prepared_run.order.clocks.run.saturating_sub(waited).max(1);
+        prepared_run.secrets.clone_from(&self.wanted.fit.launch.secrets);
+        // Each run has its own session, which ends with it.
+        prepared_run.order.ends_session = true;
+        self.lanes.counts_run();
+        let run = place.live.board(prepared_run, CompletionTiming::AtOnce);
+        let tried = self.forward(&run, &mut place).await;
+        if let AttemptEnd::Unheard(_) = tried {
+            place.retire();
+        }
+        tried
+    }
+
+    /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
+    async fn forward(&mut self, run: &RunReceiver, place: &mut Slot) -> AttemptEnd {
+        let mut kept: Vec<Record> = Vec::new();
+        let mut spoke = false;
+        let stopper = run.stopper();
+        loop {
+            let came = tokio::select! {
+                came = std::future::poll_fn(|cx| run.poll(cx)), if !self.link.is_full() => came,
+                signal = self.rung() => {
+                    if let Some(signal) = signal {
+                        self.is_stopped = true;
+                        stopper.stop(signal);
+                    }
+                    continue;
+                }
+            };
+            match came {
+                RunItem::Batch(mut batch) => {
+                    if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
+                        place.opened();
+                    }
+                    spoke |= batch.iter().any(|record| is_heard(&record.event));
+                    if spoke {
+                        kept.append(&mut batch);
+                        self.link.send(std::mem::take(&mut kept));
+                        if self.link.wants_outcome_only() && place.is_opened() {
+                            run.want_outcome_only();
+                        }
+                    } else {
+                        kept.append(&mut batch);
+                    }
+                }
+                RunItem::Over(outcome) => {
+                    let outcome = outcome.unwrap_or_else(|| {
+                        let lost = Failure::new(FailureKind::Crashed, "the agent was torn down from inside");
+                        Box::new(self.not_begun(Verdict::Failed, lost))
+                    });
+                    if !spoke && !self.is_stopped && lost_early(&outcome) {
+                        return AttemptEnd::Unheard(outcome);
+                    }
+                    if !kept.is_empty() {
+                        self.link.send(kept);
+                    }
+                    return AttemptEnd::Over(outcome);
+                }
+            }
+        }
+    }
+
+    /// Waits until the caller cancels the run.
+    async fn stopped(&self) -> i32 {
+        self.link.stopped(&self.wakeup).await
+    }
+
+    /// Waits until the caller cancels the run or has made room for more events.
+    async fn rung(&self) -> Option<i32> {
+        match self.link.stop() {
+            Some(signal) => Some(signal),
+            None => {
+                self.wakeup.notified().await;
+                self.link.stop()
+            }
+        }
+    }
+
+    /// Returns how long the run may still wait for a slot.
+    fn patience(&self, begun: Instant) -> Duration {
+        let request = &self.wanted.asked.plan.request;
+        let left = request.timeout.saturating_sub(begun.elapsed());
+        request.deadline.map_or(left, |when| left.min(crate::resolve::time_until(when)))
+    }
+
+    fn not_begun(&self, verdict: Verdict, failure: Failure) -> Outcome {
+        Outcome::not_begun(&self.wanted.asked.who, verdict, failure)
+    }
+
+    fn cancelled(&self, signal: i32) -> Outcome {
+        stopped_before(&self.wanted.asked.who, signal)
+    }
+
+    fn waited_too_long(&self) -> Outcome {
+        let failure = Failure::new(
+            FailureKind::TimeoutRun,
+            "the run waited for a place in the pool for all of its time",
+        );
+        self.not_begun(Verdict::TimedOut, failure.hint("give the pool more processes, or the run more time"))
+    }
+}
+
+/// Starts a process for the pool.
+async fn start(
+    agentline: &Agentline,
+    right: StartPermit,
+    wanted: &Arc<PoolRequest>,
+) -> Result<Slot, Box<Outcome>> {
+    let begun = Instant::now();
+    let wanted = Arc::clone(wanted);
+    let for_start = Arc::clone(&wanted);
+    let start = agentline.blocking(move |inner| inner.start_shared(&for_start.asked)).await;
+    let start = start.map_err(|error| Box::new(agentline.inner().not_prepared(&wanted.asked.who, &error)))?;
+    let agent = start.agent;
+    let mark = uuid::Uuid::new_v4().to_string();
+    match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
+        Ok(live) => right.started(live, &wanted).ok_or_else(|| Box::new(refused(&wanted, CLOSED))),
+        Err(error) => Err(Box::new(not_started(&wanted.asked.who, agent, &error))),
+    }
+}
+
+/// Opens sessions for later runs, on as many processes as those runs would need concurrently. Returns how many are
+/// open.
+pub(super) async fn prewarm(
+    agentline: &Agentline,
+    lanes: &Arc<PoolState>,
+    wanted: &Arc<PoolRequest>,
+    sessions: usize,
+) -> usize {
+    let options = &lanes.options;
+    let beside = options.max_processes.saturating_mul(if wanted.fit.shares { options.lanes } else { 1 });
+    // A process is replaced after its maximum number of sessions, together with its unused ones.
+    let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
+    let sessions = sessions.min(options.max_processes.saturating_mul(most));
+    let mut left = sessions.saturating_sub(lanes.spares(wanted));
+    let mut ready = sessions - left;
+    while left > 0 {
+        let now = left.min(beside);
+        left -= now;
+        let mut opening = tokio::task::JoinSet::new();
+        for _ in 0..now {
+            let (agentline, lanes, wanted) = (agentline.clone(), Arc::clone(lanes), Arc::clone(wanted));
+            opening.spawn(async move { open_spare(&agentline, &lanes, &wanted).await });
+        }
+        // All slots are held until every session is open, so that the sessions are distributed like the runs will be.
+        let places = opening.join_all().await;
+        ready += places.iter().flatten().count();
+    }
+    ready
+}
+
+/// Opens a session for a later run.
+async fn open_spare(
+    agentline: &Agentline,
+    lanes: &Arc<PoolState>,
+    wanted: &Arc<PoolRequest>,
+) -> Option<Slot> {
+    let mut place = match lanes.place(wanted, SlotUser::Opening).await {
+        Allocation::Place(place) => place,
+        Allocation::Start(right) => start(agentline, right, wanted).await.ok()?,
+        Allocation::Refused(_) => return None,
+    };
+    let (for_run, home) = (Arc::clone(wanted), Arc::clone(&place.live.agent_home));
+    let opening =
+        agentline.blocking(move |inner| inner.opening_run(&for_run.asked, &for_run.fit.launch, &home));
+    let run = place.live.board(opening.await, CompletionTiming::AtOnce);
+    let outcome = loop {
+        if let RunItem::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
+            break outcome;
+        }
+    };
+    let session = outcome.filter(|outcome| outcome.error.is_none()).and_then(|outcome| outcome.session_id);
+    let Some(session) = session else {
+        place.retire();
+        return None;
+    };
+    // A session that no other run could use is not kept.
+    if let Some(key) = wanted.session {
+        place.keep_spare(key, session);
+    }
+    place.opened();
+    Some(place)
+}
+
+/// Returns the outcome of a run that the pool refused.
+fn refused(wanted: &PoolRequest, why: &str) -> Outcome {
+    Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
+}
+
+/// Returns whether an event rules out a retry.
+fn is_heard(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::Started(_)
+            | Event::Warning { .. }
+            | Event::Unreadable { .. }
+            | Event::Commands { .. }
+            | Event::Mode { .. }
+            | Event::ConfigOption { .. }
+            | Event::SessionInfo { .. }
+            | Event::Agent { .. }
+    )
+}
+
+/// Returns whether the agent was lost, rather than the run refused.
+fn lost_early(outcome: &Outcome) -> bool {
+    outcome.error.as_ref().is_some_and(|error| {
+        matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult | FailureKind::TimeoutStartup)
+    }) && outcome.files.is_empty()
+}

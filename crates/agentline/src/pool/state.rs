@@ -1,0 +1,412 @@
+//! The processes of a pool, and the queue of runs for their slots.
+
+use crate::pool::{
+    PoolOptions, PoolStatus, ProcessStatus,
+    key::{PoolKey, PoolRequest},
+    scheduler::{EntryId, Scheduler, SchedulerAction, SlotRequest, Ticket},
+};
+use crate::{
+    process,
+    run::live_process::{ProcessHandle, ProcessLoad},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use tokio::sync::{Notify, oneshot, watch};
+
+/// The state of a pool.
+#[derive(Debug)]
+pub(crate) struct PoolState {
+    pub(super) options: PoolOptions,
+    state: Mutex<State>,
+    /// Notified when a pending start has failed, or has succeeded after the pool was closed.
+    started: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    scheduler: Scheduler,
+    agents: BTreeMap<EntryId, Warm>,
+    turns: HashMap<Ticket, oneshot::Sender<Allocation>>,
+    /// Retired processes that may still be exiting.
+    going: Vec<watch::Receiver<ProcessLoad>>,
+    closed: bool,
+    runs: u64,
+    started: u64,
+    retried: u64,
+}
+
+/// One warm agent.
+#[derive(Debug)]
+struct Warm {
+    live: Arc<ProcessHandle>,
+    agent: &'static str,
+    version: Option<String>,
+    /// Whether the agent was used since its memory was last measured.
+    used: bool,
+}
+
+/// What a run is given.
+#[derive(Debug)]
+pub(super) enum Allocation {
+    /// A slot on a process that is running or starting.
+    Place(Slot),
+    /// The permission to start a process.
+    Start(StartPermit),
+    /// The run is refused: the pool is closed or its queue is full.
+    Refused(&'static str),
+}
+
+/// A slot on a process. Dropping it releases the slot.
+#[derive(Debug)]
+pub(super) struct Slot {
+    lanes: Arc<PoolState>,
+    id: EntryId,
+    pub(super) live: Arc<ProcessHandle>,
+    /// A session that was opened in advance.
+    pub(super) spare: Option<String>,
+    /// Whether the session of this slot is still to be opened.
+    opening: bool,
+}
+
+/// The permission to start a process. Dropping it unused returns it.
+#[derive(Debug)]
+pub(super) struct StartPermit {
+    lanes: Arc<PoolState>,
+    key: PoolKey,
+    used: bool,
+}
+
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotUser {
+    /// A run.
+    Run,
+    /// Opening a session for a later run.
+    Opening,
+}
+
+/// The reason for refusing a run.
+pub(super) const CLOSED: &str = "the pool is closed";
+const FULL: &str = "too many runs wait for a place in the pool";
+
+impl PoolState {
+    pub(super) fn new(mut options: PoolOptions) -> Self {
+        // With a value of zero, no run would ever start.
+        for least in [&mut options.max_processes, &mut options.lanes, &mut options.opening] {
+            *least = (*least).max(1);
+        }
+        let state = State {
+            scheduler: Scheduler::new(options.clone()),
+            agents: BTreeMap::new(),
+            turns: HashMap::new(),
+            going: Vec::new(),
+            closed: false,
+            runs: 0,
+            started: 0,
+            retried: 0,
+        };
+        Self { options, state: Mutex::new(state), started: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a slot, or the permission to start a process, if one is available without waiting.
+    pub(super) fn place_at_once(self: &Arc<Self>, wanted: &PoolRequest) -> Option<Allocation> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let ticket = state.scheduler.wait(want_of(wanted, SlotUser::Run));
+        let (tell, mut turn) = oneshot::channel();
+        state.turns.insert(ticket, tell);
+        let left = self.act(&mut state);
+        if state.turns.remove(&ticket).is_some() {
+            state.scheduler.give_up(ticket);
+        }
+        drop(state);
+        drop(left);
+        turn.try_recv().ok()
+    }
+
+    /// Waits for a slot or the permission to start a process. Dropping the future leaves the queue.
+    pub(super) async fn place(self: &Arc<Self>, wanted: &PoolRequest, guest: SlotUser) -> Allocation {
+        let want = want_of(wanted, guest);
+        let (ticket, turn) = {
+            let mut state = self.lock();
+            if state.closed {
+                return Allocation::Refused(CLOSED);
+            }
+            let ticket = state.scheduler.wait(want);
+            let (tell, turn) = oneshot::channel();
+            state.turns.insert(ticket, tell);
+            let left = self.act(&mut state);
+            let too_many =
+                state.turns.contains_key(&ticket) && state.scheduler.queued() > self.options.max_queue;
+            if too_many {
+                state.scheduler.give_up(ticket);
+                state.turns.remove(&ticket);
+            }
+            drop(state);
+            drop(left);
+            if too_many {
+                return Allocation::Refused(FULL);
+            }
+            (ticket, turn)
+        };
+        let _queued = Queued { lanes: self, ticket };
+        turn.await.unwrap_or(Allocation::Refused(CLOSED))
+    }
+
+    /// Carries out the decisions of the scheduler. The caller must drop the returned values after it releases the lock.
+    #[must_use]
+    fn act(self: &Arc<Self>, state: &mut State) -> Vec<Left> {
+        for (id, warm) in &state.agents {
+            if warm.live.state().closed {
+                state.scheduler.retire(*id);
+            }
+        }
+        let mut left = Vec::new();
+        for decision in state.scheduler.decide(Instant::now()) {
+            let (ticket, grant) = match decision {
+                SchedulerAction::LetGo(id) => {
+                    left.extend(state.let_go(id).map(Left::Live));
+                    continue;
+                }
+                SchedulerAction::Start { ticket, key } => {
+                    (ticket, Allocation::Start(StartPermit { lanes: Arc::clone(self), key, used: false }))
+                }
+                SchedulerAction::Sit { ticket, entry, spare } => {
+                    let Some(warm) = state.agents.get_mut(&entry) else { continue };
+                    warm.used = true;
+                    let (live, opening) = (Arc::clone(&warm.live), spare.is_none());
+                    let place = Slot { lanes: Arc::clone(self), id: entry, live, spare, opening };
+                    (ticket, Allocation::Place(place))
+                }
+            };
+            let unwanted = match state.turns.remove(&ticket) {
+                Some(turn) => turn.send(grant).err(),
+                None => Some(grant),
+            };
+            // The receiver is gone. The grant is returned after the lock is released.
+            left.extend(unwanted.map(Left::Grant));
+        }
+        left
+    }
+
+    /// Counts a run that starts on a process.
+    pub(super) fn counts_run(&self) {
+        self.lock().runs += 1;
+    }
+
+    /// Counts a retry.
+    pub(super) fn counts_retry(&self) {
+        self.lock().retried += 1;
+    }
+
+    /// Returns the number of open sessions that are available for runs like this one.
+    pub(super) fn spares(&self, wanted: &PoolRequest) -> usize {
+        let want = SlotRequest { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
+        self.lock().scheduler.spares(want)
+    }
+
+    /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
+    pub(super) fn tidy(self: &Arc<Self>) {
+        let used: Vec<(EntryId, u32)> = {
+            let mut state = self.lock();
+            let used = |(id, warm): (&EntryId, &mut Warm)| {
+                std::mem::take(&mut warm.used).then_some((*id, warm.live.pid?))
+            };
+            state.agents.iter_mut().filter_map(used).collect()
+        };
+        let weights: Vec<_> =
+            used.into_iter().filter_map(|(id, pid)| Some((id, process::memory_of(pid)?))).collect();
+        let mut state = self.lock();
+        for (id, bytes) in weights {
+            state.scheduler.weighs(id, bytes);
+        }
+        let left = self.act(&mut state);
+        drop(state);
+        drop(left);
+    }
+
+    pub(super) fn status(&self) -> PoolStatus {
+        let mut status = {
+            let state = self.lock();
+            let processes = state.scheduler.entries().iter().filter_map(|entry| {
+                let warm = state.agents.get(&entry.id)?;
+                Some(ProcessStatus {
+                    agent: warm.agent.to_owned(),
+                    version: warm.version.clone(),
+                    pid: warm.live.pid,
+                    ready: warm.live.state().ready,
+                    active: entry.active,
+                    sessions: entry.sessions,
+                    age_ms: u64::try_from(entry.born.elapsed().as_millis()).unwrap_or(u64::MAX),
+                    memory: None,
+                })
+            });
+            PoolStatus {
+                processes: processes.collect(),
+                queued: state.scheduler.queued(),
+                runs: state.runs,
+                started: state.started,
+                retried: state.retried,
+                recycled: state.scheduler.recycled,
+            }
+        };
+        for process in &mut status.processes {
+            process.memory = process.pid.and_then(process::memory_of);
+        }
+        status
+    }
+
+    /// Retires all agents when their runs have ended, and waits until they have exited.
+    pub(super) async fn close(&self) {
+        let idle = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.scheduler.close();
+            state.turns.clear();
+            let all: Vec<EntryId> = state.agents.keys().copied().collect();
+            all.into_iter().filter_map(|id| state.let_go(id)).collect::<Vec<_>>()
+        };
+        drop(idle);
+        loop {
+            let started = self.started.notified();
+            if self.lock().scheduler.starting() == 0 {
+                break;
+            }
+            started.await;
+        }
+        let going = self.lock().going.clone();
+        for mut process in going {
+            // The event loop holds the sender until it ends.
+            while process.changed().await.is_ok() {}
+        }
+    }
+}
+
+impl State {
+    /// Removes a process from the pool. If it has no other owner, it ends when the returned handle is dropped.
+    fn let_go(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
+        let live = self.agents.remove(&id)?.live;
+        self.going.retain(|process| process.has_changed().is_ok());
+        self.going.push(live.watch());
+        Some(live)
+    }
+}
+
+fn want_of(wanted: &PoolRequest, guest: SlotUser) -> SlotRequest {
+    // Opening a session does not use one that is already open.
+    let session = wanted.session.filter(|_| guest == SlotUser::Run);
+    SlotRequest { key: wanted.fit.key, session, shares: wanted.fit.shares }
+}
+
+/// What is dropped after the lock is released.
+enum Left {
+    #[expect(dead_code, reason = "it is dropped, and that gives it back")]
+    Grant(Allocation),
+    #[expect(dead_code, reason = "it is dropped, and that lets the process go")]
+    Live(Arc<ProcessHandle>),
+}
+
+/// A run in the queue. Dropping it leaves the queue.
+struct Queued<'a> {
+    lanes: &'a PoolState,
+    ticket: Ticket,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lanes.lock();
+        if state.turns.remove(&self.ticket).is_some() {
+            state.scheduler.give_up(self.ticket);
+        }
+    }
+}
+
+impl StartPermit {
+    /// Adds the started process to the pool and returns a slot on it; `None` if the pool was closed in the meantime.
+    pub(super) fn started(mut self, live: ProcessHandle, wanted: &PoolRequest) -> Option<Slot> {
+        self.used = true;
+        let live = Arc::new(live);
+        let mut state = self.lanes.lock();
+        if state.closed {
+            state.scheduler.failed(self.key);
+            state.going.push(live.watch());
+            drop(state);
+            self.lanes.started.notify_waiters();
+            return None;
+        }
+        state.started += 1;
+        let id = state.scheduler.up(self.key, wanted.fit.shares, Instant::now());
+        let warm = Warm {
+            live: Arc::clone(&live),
+            agent: wanted.asked.agent.info().id,
+            version: wanted.asked.program.version.map(|v| v.to_string()),
+            used: true,
+        };
+        state.agents.insert(id, warm);
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
+        Some(Slot { lanes: Arc::clone(&self.lanes), id, live, spare: None, opening: true })
+    }
+}
+
+impl Drop for StartPermit {
+    fn drop(&mut self) {
+        if self.used {
+            return;
+        }
+        let mut state = self.lanes.lock();
+        state.scheduler.failed(self.key);
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
+        self.lanes.started.notify_waiters();
+    }
+}
+
+impl Slot {
+    /// Records that the session of this slot is open.
+    pub(super) fn opened(&mut self) {
+        if std::mem::take(&mut self.opening) {
+            let mut state = self.lanes.lock();
+            state.scheduler.opened(self.id);
+            let left = self.lanes.act(&mut state);
+            drop(state);
+            drop(left);
+        }
+    }
+
+    /// Returns whether the session of this slot is open.
+    pub(super) fn is_opened(&self) -> bool {
+        !self.opening
+    }
+
+    /// Retires the process: it accepts no more runs.
+    pub(super) fn retire(&self) {
+        self.lanes.lock().scheduler.retire(self.id);
+    }
+
+    /// Keeps an open session for a later run.
+    pub(super) fn keep_spare(&self, session: PoolKey, name: String) {
+        self.lanes.lock().scheduler.keep_spare(self.id, session, name);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.lanes.lock();
+        state.scheduler.leave(self.id, self.opening, Instant::now());
+        let left = self.lanes.act(&mut state);
+        drop(state);
+        drop(left);
+    }
+}

@@ -1,0 +1,252 @@
+//! Finds an agent's program on this machine with a few hundred file-system lookups. Starts no process.
+
+pub use agentline_core::detect::{Candidate, CheckedPath};
+
+use crate::{cache::cache_dir, fs::disk_fs::DiskFs};
+use agentline_core::{
+    Agent, Problem, Program, Version,
+    detect::{Search, find, find_tool},
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The caller's environment, home and directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostEnv {
+    /// The environment variables.
+    pub env: BTreeMap<String, String>,
+    /// The home directory of the user.
+    pub home: PathBuf,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The directory of the configuration file. `node_modules/.bin` is searched from there upward, unless the path is
+    /// empty.
+    pub project: PathBuf,
+    /// The configured program, which takes precedence over the agent's variable.
+    pub configured: Option<PathBuf>,
+    /// The cache directory of agentline.
+    pub cache: PathBuf,
+}
+
+impl HostEnv {
+    /// Creates the description of a caller, with the cache directory that the environment names.
+    #[must_use]
+    pub fn new(env: BTreeMap<String, String>, home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
+        let (home, cwd) = (home.into(), cwd.into());
+        let cache = cwd.join(cache_dir(&env, &home));
+        Self { env, home, project: cwd.clone(), cwd, configured: None, cache }
+    }
+
+    /// Returns the search parameters for this caller.
+    pub(crate) fn search(&self) -> Search<'_> {
+        let mut search = Search::new(&self.env, &self.home, &self.cwd);
+        search.project = &self.project;
+        search.cache = Some(&self.cache);
+        search.configured = self.configured.as_deref();
+        search
+    }
+}
+
+/// The result of searching for one agent.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Detection {
+    /// The id of the agent.
+    pub agent: &'static str,
+    /// How the agent is started, if it was found.
+    pub program: Option<Program>,
+    /// The version of the agent, if it could be read.
+    pub version: Option<Version>,
+    /// Whether this version of agentline can drive the agent.
+    pub supported: bool,
+    /// The path of Node.js, if it was found.
+    pub node: Option<PathBuf>,
+    /// All places that were searched, in order.
+    pub looked: Vec<CheckedPath>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+    /// Problems that prevent the agent from starting.
+    pub problems: Vec<Problem>,
+}
+
+impl Detection {
+    /// Returns the program if it is in `node_modules` of the workspace or of a directory above it, except the home
+    /// directory.
+    pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
+        let found = self.looked.iter().find(|looked| looked.found)?;
+        if found.place != Candidate::NodeModules {
+            return None;
+        }
+        let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let project = resolve(found.path.ancestors().nth(3)?);
+        (project != resolve(home) && workspace.starts_with(project)).then_some(&*found.path)
+    }
+}
+
+/// Searches for an agent's program outside the project, because the project's own program must not be started.
+pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: HostEnv, refused: &Path) -> Detection {
+    let mut detection = detect(agent, &HostEnv { project: PathBuf::new(), ..here });
+    if detection.program.is_none() {
+        let info = agent.info();
+        let message = format!(
+            "{} was found in the workspace alone (`{}`), which is not trusted",
+            info.title,
+            refused.display()
+        );
+        let hint = format!(
+            "type `npm install -g {}`, or run `agentline trust` in the workspace to start its own programs",
+            info.package
+        );
+        detection.problems = vec![Problem::new(info.id, message).hint(hint)];
+    }
+    detection
+}
+
+/// Searches for an agent's program.
+#[must_use]
+pub fn detect(agent: &dyn Agent, here: &HostEnv) -> Detection {
+    let info = agent.info();
+    let search = here.search();
+    let found = find(info, &search, &DiskFs);
+    let node = find_tool("node", &search, &DiskFs);
+    let version = found.program.as_ref().and_then(|p| p.version);
+    let supported = info.surfaces.iter().any(|s| agent.abilities(*s, version).works);
+    let mut problems: Vec<Problem> = found.problem.into_iter().collect();
+    let mut notes = Vec::new();
+    match &found.program {
+        None if problems.is_empty() => {
+            let hint =
+                format!("type `npm install -g {}`, or name it with `{}`", info.package, info.path_variable);
+            problems.push(Problem::new(info.id, format!("{} was not found", info.title)).hint(hint));
+        }
+        None => {}
+        Some(program) => {
+            if node.is_none() && needs_node(program) {
+                let hint = format!("install Node.js {} or newer and put `node` on PATH", info.min_node);
+                problems.push(
+                    Problem::new("node", format!("{} needs Node.js, which was not found", info.title))
+                        .hint(hint),
+                );
+            }
+            notes.extend(version_note(version, info.pinned));
+        }
+    }
+    Detection {
+        agent: info.id,
+        program: found.program,
+        version,
+        supported,
+        node,
+        looked: found.looked,
+        notes,
+        problems,
+    }
+}
+
+/// Returns whether the first line of the program names Node.js as its interpreter.
+fn needs_node(program: &Program) -> bool {
+    let mut head = [0_u8; 64];
+    let read = crate::fs::regular_file::open_regular(&program.path, u64::MAX)
+        .and_then(|mut f| std::io::Read::read(&mut f, &mut head));
+    let first = head[..read.unwrap_or(0)].split(|b| *b == b'\n').next().unwrap_or_default();
+    first.starts_with(b"#!") && first.windows(4).any(|w| w == b"node")
+}
+
+fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
+    let Some(version) = version else {
+        return Some("its version could not be read".into());
+    };
+    let tested = Version::parse(pinned)?;
+    match version.cmp(&tested) {
+        std::cmp::Ordering::Less => Some(format!("older than {pinned}, the version that we test with")),
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => Some(format!("newer than {pinned}, the version that we test with")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostEnv, detect};
+    use agentline_core::{Version, agents, detect::Candidate};
+    use std::{collections::BTreeMap, fs, path::Path, time::Instant};
+
+    fn here(root: &Path, path: &str) -> HostEnv {
+        let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
+        HostEnv::new(env, root.join("home"), root.join("work"))
+    }
+
+    #[cfg(unix)]
+    fn install(folder: &Path, version: &str) {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let package = folder.join("lib/node_modules/@google/gemini-cli");
+        fs::create_dir_all(package.join("bundle")).unwrap();
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        let json = format!(r#"{{"name":"@google/gemini-cli","version":"{version}"}}"#);
+        fs::write(package.join("package.json"), json).unwrap();
+        for file in [package.join("bundle/gemini.js"), folder.join("bin/node")] {
+            fs::write(&file, "#!/usr/bin/env node\n").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink("../lib/node_modules/@google/gemini-cli/bundle/gemini.js", folder.join("bin/gemini"))
+            .unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn finds_a_program_on_the_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = agents::find("gemini").unwrap();
+        install(&root.path().join("home/.nvm/versions/node/v20.9.0"), "0.50.0");
+        install(&root.path().join("home/.nvm/versions/node/v22.1.0"), "0.61.0");
+        let found = detect(agent, &here(root.path(), "/nonexistent"));
+        let program = found.program.unwrap();
+        assert_eq!(program.version, Some(Version(0, 61, 0)));
+        assert!(program.path.ends_with("v22.1.0/bin/node") && program.args.len() == 1, "{program:?}");
+        assert!(
+            found.problems.is_empty() && found.notes.is_empty() && found.supported,
+            "{:?}",
+            found.problems
+        );
+        let versions: Vec<_> =
+            found.looked.iter().filter(|l| l.found).map(|l| l.note.clone().unwrap()).collect();
+        assert_eq!(versions, ["0.61.0", "0.50.0"]);
+
+        let bin = root.path().join("home/.nvm/versions/node/v20.9.0/bin");
+        let found = detect(agent, &here(root.path(), bin.to_str().unwrap()));
+        assert_eq!((found.looked[0].place, found.looked[0].found), (Candidate::Path, true));
+        assert_eq!(found.program.unwrap().path, bin.join("gemini"));
+        assert!(found.notes[0].contains("older than 0.61.0"));
+    }
+
+    #[test]
+    fn nothing_here_is_one_problem_with_a_way_out() {
+        let root = tempfile::tempdir().unwrap();
+        let here = here(root.path(), "/nonexistent");
+        let mut found = detect(agents::find("gemini").unwrap(), &here);
+        // The test machine may have a program in a directory that does not depend on the home directory.
+        found.looked.retain(|l| l.found);
+        if found.looked.is_empty() {
+            assert_eq!(found.program, None);
+            assert!(found.problems[0].hint.as_deref().unwrap().contains("npm install -g @google/gemini-cli"));
+        }
+    }
+
+    #[test]
+    fn is_quick() {
+        let root = tempfile::tempdir().unwrap();
+        let path: Vec<String> = (0..40).map(|i| format!("/nonexistent/{i}")).collect();
+        let here = here(root.path(), &path.join(":"));
+        let agent = agents::find("gemini").unwrap();
+        let best = (0..10).map(|_| {
+            let start = Instant::now();
+            assert_eq!(detect(agent, &here).agent, "gemini");
+            start.elapsed()
+        });
+        let best = best.min().unwrap();
+        assert!(best.as_millis() < 50, "{best:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Caches the location of agent programs for a short time, so that runs on warm agents and cached runs do not search
+//! the disk.
+
+use crate::{
+    agentline::Inner,
+    resolve::detect::{Detection, HostEnv},
+    workspace::snapshot::stamp::FileStamp,
+};
+use agentline_core::{Agent, Program};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How long an entry is valid while its program is unchanged. After that, a program in a preferred place is found.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// The maximum number of entries. Each combination of agent, environment and directories is one entry.
+const MOST: usize = 16;
+
+/// A cache of recent detections.
+#[derive(Debug, Default)]
+pub(crate) struct DetectCache {
+    known: Mutex<VecDeque<Find>>,
+}
+
+#[derive(Debug)]
+struct Find {
+    when: Instant,
+    agent: &'static str,
+    here: HostEnv,
+    configured: Option<PathBuf>,
+    /// The stamps of the program's files. An update changes them.
+    files: Vec<Option<FileStamp>>,
+    detection: Arc<Detection>,
+}
+
+/// Returns the stamps of the program and of the script that it runs. A stamp includes the identity of the file, because
+/// npm gives all files the same time and an agent's program may be a one-line script that never changes.
+fn files_of(program: &Program) -> Vec<Option<FileStamp>> {
+    let paths = std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new));
+    paths.map(FileStamp::of_path).collect()
+}
+
+impl DetectCache {
+    /// Returns where the agent's program is for this caller. Blocks if it has to search.
+    pub(crate) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
+        let id = agent.info().id;
+        let configured = inner.programs.get(id);
+        {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|find| find.when.elapsed() < BELIEVED);
+            let same = |find: &&Find| {
+                find.agent == id && find.configured.as_ref() == configured && find.here == inner.here
+            };
+            if let Some(at) = known.iter().position(|find| same(&find)) {
+                let is_same =
+                    known[at].detection.program.as_ref().map(files_of).as_ref() == Some(&known[at].files);
+                if is_same {
+                    return Arc::clone(&known[at].detection);
+                }
+                known.remove(at);
+            }
+        }
+        let detection = Arc::new(inner.detect(agent));
+        if let Some(program) = &detection.program {
+            let find = Find {
+                when: Instant::now(),
+                agent: id,
+                here: inner.here.clone(),
+                configured: configured.cloned(),
+                files: files_of(program),
+                detection: Arc::clone(&detection),
+            };
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.truncate(MOST - 1);
+            known.push_front(find);
+        }
+        detection
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::agentline::Agentline;
+    use agentline_core::agents;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn a_find_is_believed_until_its_program_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        let write = |text: &str| {
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("#!/bin/sh\n");
+        let here = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
+        let agentline = |cwd: &str| Agentline::new(here(cwd)).program("gemini", &program);
+        let agent = agents::find("gemini").unwrap();
+        let finds = DetectCache::default();
+        let find = |cwd: &str| finds.detect(agentline(cwd).inner(), agent);
+        let first = find("one");
+        assert!(first.program.is_some());
+        assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");
+        assert!(!Arc::ptr_eq(&first, &find("two")), "another caller may find another program");
+        write("#!/bin/sh\n# newer\n");
+        let second = find("one");
+        assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&second, &find("one")));
+        fs::remove_file(&program).unwrap();
+        assert!(find("one").program.is_none());
+    }
+}

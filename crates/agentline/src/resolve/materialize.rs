@@ -1,0 +1,96 @@
+//! Carries out a launch: creates the private directory, its files and links.
+
+use crate::{error::Error, fs::private_dir};
+use agentline_core::Launch;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Creates all files, links and directories of a launch.
+pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
+    for folder in &launch.folders {
+        private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    }
+    for file in &launch.files {
+        if let Some(parent) = file.path.parent() {
+            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+        }
+        private_dir::write_new(&file.path, &file.content).map_err(Error::io("write", &file.path))?;
+    }
+    for (at, to) in &launch.links {
+        if let Some(parent) = at.parent() {
+            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+        }
+        link(to, at).map_err(Error::io("link", at))?;
+    }
+    for file in launch.files.iter().filter(|file| is_read_only(launch, &file.path)) {
+        private_dir::set_mode(&file.path, 0o400).map_err(Error::io("protect", &file.path))?;
+    }
+    for folder in read_only_folders(launch) {
+        private_dir::set_mode(folder, 0o500).map_err(Error::io("protect", folder))?;
+    }
+    Ok(())
+}
+
+/// Returns whether the agent only reads this path.
+pub(crate) fn is_read_only(launch: &Launch, path: &Path) -> bool {
+    launch.read_only.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Returns all directories of the launch that the agent only reads.
+pub(crate) fn read_only_folders(launch: &Launch) -> impl Iterator<Item = &PathBuf> {
+    let inner = launch.folders.iter().filter(|folder| !launch.read_only.contains(folder));
+    launch.read_only.iter().chain(inner.filter(|folder| is_read_only(launch, folder)))
+}
+
+/// Copies files back to the user that the agent has written in place of links.
+pub(crate) fn bring_back(files: &[(PathBuf, PathBuf)]) {
+    for (ours, theirs) in files {
+        if fs::symlink_metadata(ours).is_ok_and(|found| found.is_file()) {
+            // The rename makes the copy atomic. On failure, the user's file stays unchanged.
+            let beside = theirs.with_extension("agentline-new");
+            if fs::copy(ours, &beside).and_then(|_| fs::rename(&beside, theirs)).is_err() {
+                let _ = fs::remove_file(&beside);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn link(to: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(to, at)
+}
+
+/// Creates a link. On Windows few users may create links, so a file is copied if linking fails. Not tested.
+#[cfg(windows)]
+fn link(to: &Path, at: &Path) -> std::io::Result<()> {
+    if to.is_dir() {
+        std::os::windows::fs::symlink_dir(to, at)
+    } else {
+        std::os::windows::fs::symlink_file(to, at).or_else(|_| fs::copy(to, at).map(|_| ()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn only_what_replaced_a_link_is_brought_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["linked", "replaced"] {
+            fs::write(at(&format!("user-{name}")), "old").unwrap();
+            link(&at(&format!("user-{name}")), &at(name)).unwrap();
+        }
+        fs::write(at("new"), "new").unwrap();
+        fs::rename(at("new"), at("replaced")).unwrap();
+        let pair = |name: &str| (at(name), at(&format!("user-{name}")));
+        bring_back(&[pair("linked"), pair("replaced"), pair("missing")]);
+        let read = |name: &str| fs::read_to_string(at(&format!("user-{name}"))).unwrap();
+        assert_eq!((read("linked").as_str(), read("replaced").as_str()), ("old", "new"));
+        assert!(!at("user-missing").exists());
+    }
+}

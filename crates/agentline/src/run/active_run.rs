@@ -1,0 +1,119 @@
+//! One run on a live process: the state that the loop needs to drive and end it.
+
+use crate::{
+    process::ProcessSnapshot,
+    run::{channel::RunSender, services::ToolServer, session_follower::Follower},
+    workspace::WorkspaceBefore,
+};
+use agentline_core::{
+    DiskReport, ExitReason, Failure, FailureKind, HostRequest, HostResponse, Notice, Outcome,
+    PermissionDecision, Record, TurnSpec, Verdict,
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// A future with the response to a request of the agent, and notices for the caller.
+pub(crate) type RequestAnswer = Pin<Box<dyn Future<Output = (Vec<Notice>, HostResponse)> + Send>>;
+
+/// Handles the agent's requests for one run.
+pub(crate) type RequestAnswers = Arc<dyn Fn(HostRequest) -> RequestAnswer + Send + Sync>;
+
+/// A run that is submitted to a live process.
+pub(crate) struct Submission {
+    pub(crate) order: TurnSpec,
+    pub(crate) active_run: ActiveRun,
+}
+
+/// The state of one run that the core does not have.
+pub(crate) struct ActiveRun {
+    pub(crate) link: RunSender,
+    /// Notices to emit before any other event.
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) follower: Follower,
+    /// The initial state of the workspace.
+    pub(crate) before: Option<WorkspaceBefore>,
+    pub(crate) answers: RequestAnswers,
+    /// Lines from the tools that the host serves.
+    pub(crate) sides: Option<UnboundedReceiver<String>>,
+    /// The tool server of this run, which is closed with it.
+    pub(crate) closing: Option<ToolServer>,
+    /// Secrets to redact from all output while this run is active.
+    pub(crate) secrets: Vec<String>,
+    /// When the outcome is reported to the caller.
+    pub(crate) tell: CompletionTiming,
+    /// Values that must live as long as the run.
+    pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
+    /// Whether its session is open.
+    pub(crate) started: bool,
+    /// Whether it only opens a session for other runs.
+    pub(crate) only_opens: bool,
+    /// The processes that existed before the prompt.
+    pub(crate) processes: Option<ProcessSnapshot>,
+    /// Events that wait for room in the channel.
+    pub(crate) pending: Vec<Record>,
+}
+
+/// When the outcome of a run is reported to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompletionTiming {
+    /// Immediately, because the process continues to serve other runs.
+    AtOnce,
+    /// When the process and everything it started are gone, because it served only this run.
+    WhenGone,
+}
+
+/// The reason why a dead process accepts no runs, for late submissions.
+pub(crate) type ProcessGone = Arc<OnceLock<Failure>>;
+
+/// Rejects a run whose process was gone before the run could begin.
+pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
+    let unknown = || Failure::new(FailureKind::Crashed, "the agent was gone already");
+    let failure = why.cloned().unwrap_or_else(unknown);
+    let outcome = Outcome::not_begun(&late.order.who, Verdict::Failed, failure);
+    late.active_run.link.finish(outcome);
+}
+
+/// Returns the failure for runs submitted to a process that exited this way.
+pub(crate) fn gone_by(exit: ExitReason) -> Failure {
+    let how = match exit {
+        ExitReason::Code(code) => format!("it had exited with code {code}"),
+        ExitReason::Signal(signal) => format!("signal {signal} had ended it"),
+        _ => "it had been killed".to_owned(),
+    };
+    Failure::new(FailureKind::Crashed, format!("the agent was gone already: {how}"))
+}
+
+/// Returns a handler that accepts every answer and refuses every other request.
+pub(crate) fn nobody() -> RequestAnswers {
+    Arc::new(|ask| {
+        let answer = match ask {
+            HostRequest::Review { .. } => HostResponse::Accept { value: None },
+            HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => {
+                HostResponse::Error("files are not served".into())
+            }
+            _ => HostResponse::Ruled(PermissionDecision::deny("agentline", "nobody is there to be asked")),
+        };
+        Box::pin(std::future::ready((Vec::new(), answer)))
+    })
+}
+
+/// Returns the default response for a request whose handler failed.
+pub(crate) fn lost_answer(ask: &HostRequest) -> HostResponse {
+    const LOST: &str = "whoever was asked failed";
+    match ask {
+        HostRequest::Settle { .. } => {
+            let mut disk = DiskReport::default();
+            disk.unknown = true;
+            HostResponse::Settled(disk)
+        }
+        HostRequest::Review { .. } => {
+            HostResponse::Reject(Failure::new(FailureKind::Tool, "the check of the answer failed itself"))
+        }
+        HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => HostResponse::Error(LOST.into()),
+        _ => HostResponse::Ruled(PermissionDecision::deny("agentline", LOST)),
+    }
+}

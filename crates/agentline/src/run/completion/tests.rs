@@ -1,0 +1,148 @@
+//! Tests of checks that pass, fail, print a lot, hang, and leave processes running.
+#![cfg(unix)]
+
+use crate::run::completion::*;
+use std::time::Instant;
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn command(line: &str) -> CompletionCheck {
+    let env = [("PATH", "/usr/bin:/bin"), ("MINE", "of the caller")];
+    let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    CompletionCheck::command(line, env, Supervisor::None)
+}
+
+async fn told(line: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    match command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap() {
+        CheckResult::Continue(why) => why,
+        CheckResult::Done => "done".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_done_when_it_succeeds_and_tells_its_end_when_not() {
+    assert_eq!(told("true").await, "done");
+    assert_eq!(told("exit 3").await, "`exit 3` ended with exit code 3. It printed nothing.");
+    let both = told("echo out; echo err >&2; false").await;
+    assert!(both.contains("exit code 1. The end of what it printed:\n"), "{both}");
+    assert!(both.contains("out") && both.contains("err"), "{both}");
+    assert!(told("kill -9 $$").await.contains("was ended by signal 9"));
+    assert!(told("no-such-program-anywhere").await.contains("exit code 127"));
+}
+
+#[tokio::test]
+async fn a_command_has_the_workspace_the_callers_environment_and_no_input() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("made-by-the-agent"), "").unwrap();
+    let line = "test -e made-by-the-agent && test \"$MINE\" = 'of the caller' && test -z \"$HOME\" && test -z \"$(cat)\"";
+    let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
+    assert_eq!(checked, CheckResult::Done);
+}
+
+#[tokio::test]
+async fn of_much_output_the_end_is_told() {
+    let text = told("i=0; while [ $i -lt 20000 ]; do echo \"line $i é\"; i=$((i+1)); done; printf '\\033[1m\\000last\\377'; false").await;
+    assert!(
+        text.len() < TAIL + 200 && text.ends_with("[1mlast\u{fffd}"),
+        "{} {}",
+        text.len(),
+        &text[text.len() - 40..]
+    );
+    let (_, shown) = text.split_once("printed:\n").unwrap();
+    assert!(shown.starts_with("…\nline 1"), "{}", &shown[..40]);
+    let one_line = told("head -c 100000 /dev/zero | tr '\\0' x; false").await;
+    assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());
+}
+
+/// Returns a check whose command creates a file unless it is ended, with its input.
+fn lingering(dir: &TempDir) -> (CompletionCheck, CheckInput) {
+    let line = "echo $$ > started; (sleep 6; echo late > survived) & wait";
+    (command(line), CheckInput::new("", dir.path()))
+}
+
+async fn started(dir: &TempDir) -> u32 {
+    loop {
+        let pid = std::fs::read_to_string(dir.path().join("started")).ok();
+        if let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()) {
+            return pid;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn nothing_survives(dir: &TempDir) {
+    tokio::time::sleep(Duration::from_millis(6500)).await;
+    assert!(!dir.path().join("survived").exists());
+}
+
+#[tokio::test]
+async fn when_the_time_is_over_the_command_is_ended_with_all_that_it_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let (checker, input) = lingering(&dir);
+    let begun = Instant::now();
+    let failure = checker.check(input, Duration::from_millis(500)).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert_eq!(failure.kind, FailureKind::TimeoutRun);
+    assert!(failure.message.contains("echo $$ > started"), "{}", failure.message);
+    nothing_survives(&dir).await;
+}
+
+#[tokio::test]
+async fn whoever_lets_go_of_a_check_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (checker, input) = lingering(&dir);
+    tokio::select! {
+        _ = checker.check(input, LONG) => unreachable!("it takes three seconds"),
+        _ = started(&dir) => {}
+    }
+    nothing_survives(&dir).await;
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_in_the_background_ends_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "(sleep 6; echo late > survived) >/dev/null 2>&1 &";
+    let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
+    assert_eq!(checked, CheckResult::Done);
+    nothing_survives(&dir).await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_is_a_failure() {
+    let failure = command("true").check(CheckInput::new("", "/no/such/folder"), LONG).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Spawn);
+    assert!(failure.message.contains("`true` could not be started"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn functions_see_the_answer_and_may_panic_or_hang() {
+    let mut input = CheckInput::new("the text", "/ws");
+    input.value = Some(serde_json::json!({"n": 1}));
+    let checker = CompletionCheck::new(|input: CheckInput| async move {
+        assert_eq!(input.workspace, std::path::Path::new("/ws"));
+        match input.value {
+            Some(value) if value["n"] == 1 => CheckResult::Continue(format!("not {}", input.text)),
+            _ => CheckResult::Done,
+        }
+    });
+    let checked = checker.check(input, LONG).await.unwrap();
+    assert_eq!(checked, CheckResult::Continue("not the text".into()));
+    assert_eq!(checker.check(CheckInput::new("", "/ws"), LONG).await.unwrap(), CheckResult::Done);
+
+    let panics = CompletionCheck::new(|input: CheckInput| {
+        assert!(!input.text.is_empty(), "there is no text");
+        async { CheckResult::Done }
+    });
+    let failure = panics.check(CheckInput::default(), LONG).await.unwrap_err();
+    assert_eq!(
+        (failure.kind, &*failure.message),
+        (FailureKind::Tool, "the check panicked: there is no text")
+    );
+
+    let hangs = CompletionCheck::new(|_| std::future::pending());
+    let failure = hangs.check(CheckInput::default(), Duration::from_millis(20)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::TimeoutRun);
+    assert_eq!(format!("{hangs:?} {:?}", command("x")), "Checker(the check) Checker(the check `x`)");
+}

@@ -1,0 +1,604 @@
+//! The event loop of a process: passes every input to the connection and carries out what the connection returns.
+
+use crate::{
+    process::{Process, ProcessEvent, Signal, StdStream, Sweeper, temp_dir::ProcessTemp},
+    resolve::{integrity::Integrity, materialize},
+    run::{
+        abandoned_session::AbandonedSession,
+        active_run::{ActiveRun, CompletionTiming, ProcessGone, Submission, gone_by, lost_answer, refuse},
+        channel::Wakeup,
+        live_process::{ProcessLoad, SpawnedProcess},
+        tape_file::TapeFile,
+        told::{into_core, line, stream},
+        watchdog::LoopWatch,
+    },
+    workspace::WorkspaceBefore,
+};
+use agentline_core::{
+    Connection, ConnectionOutput, DiskReport, Event, Failure, HostRequest, HostRequestId, HostResponse,
+    Input, InputKind, LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep,
+    SideChannel, Stream,
+};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
+    task::{AbortHandle, Id, JoinError, JoinSet},
+};
+
+/// How long to wait before checking again whether a slow consumer has made room.
+const SLOW_CONSUMER: Duration = Duration::from_millis(50);
+/// How many events of one run may be pending before its slow consumer blocks the other runs of the process.
+const MOST_PENDING: usize = 50_000;
+/// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn; a run that ends
+/// sooner reads it once, when it settles.
+const PACE: Duration = Duration::from_millis(100);
+
+/// The time limit for the cleanup after a process.
+const CLEARING: Duration = Duration::from_secs(30);
+
+/// How long after closing its stdout an agent may take to exit before it counts as silent.
+const MUTE: Duration = Duration::from_millis(300);
+
+/// A line of the host's own tools, with its run.
+type SideLine = (RunId, String);
+
+/// The state of the loop.
+struct Driver {
+    connection: Connection,
+    process: Process,
+    watch: LoopWatch,
+    /// Ends the processes that a run left behind, if the agent's process outlives its runs.
+    sweeper: Option<Sweeper>,
+    integrity: Arc<Integrity>,
+    secrets: Vec<String>,
+    /// The secrets that are currently redacted.
+    hidden: BTreeSet<String>,
+    tape: Option<TapeFile>,
+    begun: Instant,
+    wakeup: Wakeup,
+    active_runs: BTreeMap<RunId, ActiveRun>,
+    /// Finished runs whose outcome is reported when the process has exited.
+    held: Vec<(ActiveRun, Box<Outcome>)>,
+    last_run: u32,
+    /// Outputs of the connection that are still to be carried out.
+    wanted: Vec<ConnectionOutput>,
+    outputs: Vec<ConnectionOutput>,
+    asks: Asks,
+    sides: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
+    state: watch::Sender<ProcessLoad>,
+    gone: ProcessGone,
+    next_look: Instant,
+    /// Sessions that may turn out to be unused.
+    abandoned: Vec<AbandonedSession>,
+    temp: ProcessTemp,
+}
+
+/// Requests of the agent that are being answered.
+#[derive(Default)]
+struct Asks {
+    tasks: JoinSet<(Vec<Notice>, HostResponse)>,
+    open: HashMap<Id, Open>,
+}
+
+struct Open {
+    run: RunId,
+    ask: HostRequestId,
+    /// The answer if the task panics or is cancelled.
+    otherwise: HostResponse,
+    task: AbortHandle,
+}
+
+/// Drives a process to its end.
+pub(crate) async fn drive(live: SpawnedProcess) {
+    let SpawnedProcess {
+        process,
+        connection,
+        secrets,
+        tape,
+        max_line,
+        begun,
+        private,
+        integrity,
+        copy_back,
+        mut submission,
+        wakeup,
+        state,
+        gone,
+        lives_on,
+        abandoned,
+        temp,
+    } = live;
+    let sweeper = lives_on.then(|| process.sweeper());
+    let mut drive = Driver {
+        connection,
+        watch: LoopWatch::new(process.killer()),
+        process,
+        sweeper,
+        integrity,
+        hidden: secrets.iter().cloned().collect(),
+        secrets,
+        tape,
+        begun,
+        wakeup,
+        active_runs: BTreeMap::new(),
+        held: Vec::new(),
+        last_run: 0,
+        wanted: Vec::new(),
+        outputs: Vec::new(),
+        asks: Asks::default(),
+        sides: unbounded_channel(),
+        state,
+        gone: ProcessGone::clone(&gone),
+        next_look: begun,
+        abandoned: abandoned.into_iter().collect(),
+        temp,
+    };
+    let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
+    let mut bytes = Vec::new();
+    let (mut exited, mut open) = (false, true);
+    let mut mute: Option<Instant> = None;
+
+    drive.feed(InputKind::Up);
+    drive.act();
+    // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
+    match submission.recv().await {
+        Some(first) => drive.board(first),
+        None => {
+            open = false;
+            drive.feed(InputKind::Retire);
+        }
+    }
+    drive.act();
+
+    while !(drive.connection.gone() && drive.active_runs.is_empty()) {
+        let blocked = drive.is_blocked();
+        drive.watch.turned(drive.next_wake());
+        let wakeup = drive.wakeup.clone();
+        tokio::select! {
+            biased;
+            () = wakeup.notified() => drive.look_at_links(),
+            answered = drive.asks.tasks.join_next_with_id(), if !drive.asks.tasks.is_empty() => {
+                if let Some(answered) = answered {
+                    drive.answered(answered);
+                }
+            }
+            next = submission.recv(), if open => match next {
+                Some(next) => drive.board(next),
+                None => {
+                    open = false;
+                    drive.feed(InputKind::Retire);
+                }
+            },
+            Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.tool_line(run, line),
+            () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
+            happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
+                // End of stdout: usually the agent is about to exit.
+                ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + MUTE),
+                ProcessEvent::Bytes(from) => {
+                    drive.lines(&mut splitters[usize::from(from == StdStream::Err)], from, &bytes);
+                    bytes.clear();
+                }
+                ProcessEvent::Exit(exit) => {
+                    exited = true;
+                    for (splitter, from) in splitters.iter_mut().zip([StdStream::Out, StdStream::Err]) {
+                        drive.last_line(splitter, from);
+                    }
+                    let exit = into_core(exit);
+                    let _ = gone.set(drive.connection.broken().unwrap_or_else(|| gone_by(exit)));
+                    drive.feed(InputKind::Exit(exit));
+                }
+            },
+            () = tokio::time::sleep_until(mute.unwrap_or(drive.begun).into()), if mute.is_some() && !exited => {
+                mute = None;
+                drive.feed(InputKind::Mute);
+            }
+            () = until(drive.begun, drive.connection.deadline(), blocked) => {
+                // While a consumer is slow, unread output counts as activity of the agent.
+                if blocked && drive.process.unread() {
+                    drive.feed(InputKind::Pulse { stream: Stream::Stdout });
+                } else {
+                    drive.feed(InputKind::Tick);
+                }
+            }
+        }
+        drive.act();
+        drive.tell_state();
+    }
+    drive.state.send_modify(|state| state.closed = true);
+    drive.watch.turned(Some(Instant::now() + CLEARING));
+    // Refuse runs that were submitted too late.
+    submission.close();
+    while let Ok(late) = submission.try_recv() {
+        refuse(late, gone.get());
+    }
+    let Driver { process, tape, held, abandoned, temp, watch: _watch, mut connection, .. } = drive;
+    // End the process tree before the cleanup and before the outcomes are reported.
+    drop(process);
+    let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
+    materialize::bring_back(&copy_back);
+    for (active_run, _) in &held {
+        clear_away(active_run);
+    }
+    abandoned.iter().for_each(AbandonedSession::clear_away);
+    temp.clear_away();
+    drop(private);
+    for (mut active_run, mut outcome) in held {
+        close_sides(&mut active_run).await;
+        if !taped {
+            outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
+        }
+        active_run.link.finish(*outcome);
+    }
+}
+
+/// Removes files of the run that would harm the user's sessions.
+fn clear_away(active_run: &ActiveRun) {
+    for file in active_run.follower.leftovers() {
+        // The file may be gone already.
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// Stops the servers of the run.
+async fn close_sides(active_run: &mut ActiveRun) {
+    active_run.keep.clear();
+    if let Some(sides) = active_run.closing.take() {
+        sides.close().await;
+    }
+}
+
+impl Driver {
+    fn now(&self) -> Millis {
+        Millis::try_from(self.begun.elapsed().as_millis()).unwrap_or(Millis::MAX)
+    }
+
+    fn feed(&mut self, what: InputKind<'_>) {
+        let at = self.now();
+        self.take(&Input { at, what });
+    }
+
+    /// Writes an input to the tape, then passes it to the connection.
+    fn take(&mut self, input: &Input<'_>) {
+        if let Some(tape) = &mut self.tape {
+            tape.input(input);
+        }
+        self.connection.take(input, &mut self.outputs);
+        for output in self.outputs.drain(..) {
+            match output {
+                ConnectionOutput::Event(run, record) => {
+                    if let Some(active_run) = self.active_runs.get_mut(&run) {
+                        if matches!(record.event, Event::Started(_)) {
+                            // Processes that exist before the prompt belong to the agent, not to this run.
+                            active_run.processes = self.sweeper.as_ref().map(Sweeper::processes);
+                            active_run.started = true;
+                            self.integrity.settle();
+                        }
+                        active_run.pending.push(record);
+                    }
+                }
+                other => self.wanted.push(other),
+            }
+        }
+    }
+
+    /// Adds a run to the process.
+    fn board(&mut self, submission: Submission) {
+        if !self.connection.vacant() {
+            let why = self.connection.broken();
+            return refuse(submission, why.as_ref().or(self.gone.get()));
+        }
+        if let Some(change) = self.integrity.change() {
+            refuse(submission, Some(self.gone.get_or_init(|| Failure::tampered(&change))));
+            return self.feed(InputKind::Retire);
+        }
+        let Submission { order, mut active_run } = submission;
+        self.last_run += 1;
+        let run = RunId(self.last_run);
+        if let Some(mut lines) = active_run.sides.take() {
+            let sides = self.sides.0.clone();
+            tokio::spawn(async move {
+                while let Some(line) = lines.recv().await {
+                    if sides.send((run, line)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        if !order.hosted.is_empty() {
+            let (sides, time) = (self.sides.0.clone(), Duration::from_millis(order.clocks.startup));
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                let line =
+                    serde_json::json!({"unlisted": format!("the agent did not list them within {time:?}")});
+                let _ = sides.send((run, line.to_string()));
+            });
+        }
+        if let SessionTarget::Open(session) = &order.session {
+            // Content that the session had before does not belong to this run.
+            active_run.follower.remember(session);
+        }
+        let notices = std::mem::take(&mut active_run.notices);
+        let clocks = &order.clocks;
+        let time = clocks.deadline.unwrap_or(clocks.run).min(clocks.run.saturating_sub(clocks.spent));
+        self.watch.add(&order.who, later(Instant::now(), time), active_run.link.finisher());
+        self.active_runs.insert(run, active_run);
+        self.hide();
+        if let Some(tape) = &mut self.tape {
+            // The tokens of a run's servers are created after the tape.
+            tape.hide(Redactor::new(
+                self.secrets
+                    .iter()
+                    .chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets)),
+            ));
+        }
+        self.feed(InputKind::Prompt { run, order: Box::new(order) });
+        for notice in notices {
+            self.feed(InputKind::Notice { run, notice });
+        }
+        // A cancellation that arrived before the run was added has already used up its wake-up.
+        self.look_at_links();
+    }
+
+    /// Updates the set of redacted secrets.
+    fn hide(&mut self) {
+        let all =
+            self.secrets.iter().chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets));
+        let all: BTreeSet<String> = all.cloned().collect();
+        if all != self.hidden {
+            self.connection.set_redactor(Redactor::new(&all));
+            self.hidden = all;
+        }
+    }
+
+    fn tell_state(&self) {
+        let (active_runs, served, closed) =
+            (self.active_runs.len(), self.last_run, !self.connection.vacant());
+        let opening = self.active_runs.values().filter(|active_run| !active_run.started).count();
+        self.state.send_if_modified(|state| {
+            let next = (active_runs, opening, served, closed);
+            let before = (state.active_runs, state.opening, state.served, state.closed);
+            (state.active_runs, state.opening, state.served, state.closed) = next;
+            before != next
+        });
+    }
+
+    /// Returns when the next timer of the connection expires.
+    fn next_wake(&self) -> Option<Instant> {
+        self.connection.deadline().map(|ms| later(self.begun, ms))
+    }
+
+    /// Returns whether a slow consumer prevents reading more of the agent's output.
+    fn is_blocked(&self) -> bool {
+        let alone = self.active_runs.len() == 1;
+        self.active_runs.values().any(|active_run| {
+            !active_run.pending.is_empty() && (alone || active_run.pending.len() > MOST_PENDING)
+        })
+    }
+
+    /// Cancels the runs whose handle requests it. `hand_out` serves the consumers that made room.
+    fn look_at_links(&mut self) {
+        let stops: Vec<(RunId, i32)> = self
+            .active_runs
+            .iter()
+            .filter_map(|(run, active_run)| Some((*run, active_run.link.stop()?)))
+            .collect();
+        for (run, signal) in stops {
+            self.feed(InputKind::Cancel { run, signal });
+        }
+    }
+
+    fn hand_out(&mut self) {
+        for active_run in self.active_runs.values_mut() {
+            if !active_run.pending.is_empty() && !active_run.link.is_full() {
+                active_run.link.send(std::mem::take(&mut active_run.pending));
+            }
+        }
+    }
+
+    /// Splits bytes of one stream into lines and passes them to the connection.
+    fn lines(&mut self, splitter: &mut LineSplitter, from: StdStream, bytes: &[u8]) {
+        let at = self.now();
+        let stream = stream(from);
+        let before = splitter.partial();
+        let mut whole = false;
+        splitter.push(bytes, |piece| {
+            whole = true;
+            self.take(&Input { at, what: line(stream, piece) });
+        });
+        if !whole && splitter.partial() > before {
+            self.feed(InputKind::Pulse { stream });
+        }
+    }
+
+    fn last_line(&mut self, splitter: &mut LineSplitter, from: StdStream) {
+        let at = self.now();
+        splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
+    }
+
+    /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as
+    /// warnings.
+    fn tool_line(&mut self, run: RunId, line: String) {
+        if self.sweeper.is_some() {
+            return self.side_line(run, SideChannel::ToolHost, line);
+        }
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if let (Some(server), Some(error)) = (told["server"].as_str(), told["error"].as_str()) {
+            let message = format!("the MCP server `{server}` does not work: {error}");
+            self.feed(InputKind::Notice { run, notice: Notice::new("mcp_server", message) });
+        }
+    }
+
+    fn side_line(&mut self, run: RunId, side: SideChannel, text: String) {
+        self.feed(InputKind::Line { stream: Stream::Side(run, side), text: Cow::Owned(text) });
+    }
+
+    fn follows(&self) -> bool {
+        self.active_runs.values().any(|active_run| active_run.follower.is_on())
+    }
+
+    fn look_at_files(&mut self) {
+        self.next_look = Instant::now() + PACE;
+        let mut found = Vec::new();
+        for (run, active_run) in &mut self.active_runs {
+            found.extend(active_run.follower.look_now().into_iter().map(|line| (*run, line)));
+        }
+        for (run, line) in found {
+            self.side_line(run, SideChannel::SessionFile, line);
+        }
+    }
+
+    /// Carries out the outputs of the connection and hands out pending events.
+    fn act(&mut self) {
+        while !self.wanted.is_empty() {
+            for output in std::mem::take(&mut self.wanted) {
+                self.do_one(output);
+            }
+        }
+        self.hand_out();
+    }
+
+    fn do_one(&mut self, output: ConnectionOutput) {
+        match output {
+            ConnectionOutput::Frame(frame) => {
+                let at = self.now();
+                if let Some(tape) = &mut self.tape {
+                    tape.frame(at, &frame);
+                }
+                self.process.write(frame.into_bytes());
+            }
+            ConnectionOutput::Close(rung) => match rung {
+                ShutdownStep::CloseStdin => self.process.close_stdin(),
+                ShutdownStep::Interrupt => self.process.signal(Signal::Interrupt),
+                ShutdownStep::Terminate => self.process.signal(Signal::Terminate),
+                _ => self.process.signal(Signal::KillTree),
+            },
+            ConnectionOutput::Follow(run, SideChannel::SessionFile, session) => {
+                if !self.follows() {
+                    // The file contains nothing of the run yet.
+                    self.next_look = Instant::now() + PACE;
+                }
+                if let Some(active_run) = self.active_runs.get_mut(&run) {
+                    active_run.follower.start(&session);
+                }
+            }
+            ConnectionOutput::Ask(run, ask, HostRequest::Settle { reported }) => {
+                self.settle(run, ask, reported)
+            }
+            ConnectionOutput::Ask(run, ask, question) => {
+                let Some(active_run) = self.active_runs.get(&run) else { return };
+                let otherwise = lost_answer(&question);
+                let task = self.asks.tasks.spawn((active_run.answers)(question));
+                self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
+            }
+            ConnectionOutput::Withdraw(ask) => {
+                for open in self.asks.open.values().filter(|open| open.ask == ask) {
+                    open.task.abort();
+                }
+            }
+            ConnectionOutput::Ready => self.state.send_modify(|state| state.ready = true),
+            ConnectionOutput::Done(run, outcome) => self.done(run, outcome),
+            _ => {}
+        }
+    }
+
+    /// Reads the session file to its end, then compares the workspace.
+    fn settle(&mut self, run: RunId, ask: HostRequestId, reported: Vec<String>) {
+        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
+        let before = active_run.before.take();
+        // With several runs on the process, a stray process cannot be attributed; such runs start none.
+        let alone = self.active_runs.len() == 1;
+        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
+        let strays = self.sweeper.clone().zip(active_run.processes.take()).filter(|_| alone);
+        for line in active_run.follower.drain() {
+            self.side_line(run, SideChannel::SessionFile, line);
+        }
+        // Checking here that there is nothing to do is cheaper than a blocking task. Processes that the run left behind
+        // may still be writing.
+        if reported.is_empty()
+            && strays.as_ref().is_none_or(|(sweeper, processes)| sweeper.is_clean(processes))
+            && before.as_ref().is_none_or(WorkspaceBefore::is_small_and_unchanged)
+        {
+            let mut disk = before.map_or_else(DiskReport::default, WorkspaceBefore::unchanged);
+            disk.tampered = self.integrity.change();
+            return self.feed(InputKind::Answer { ask, answer: HostResponse::Settled(disk) });
+        }
+        let integrity = Arc::clone(&self.integrity);
+        let look = move || {
+            if let Some((sweeper, processes)) = strays {
+                sweeper.sweep(&processes);
+            }
+            let mut disk = before.map_or_else(DiskReport::default, |before| before.compare(&reported));
+            disk.tampered = integrity.change();
+            (Vec::new(), HostResponse::Settled(disk))
+        };
+        let task = self.asks.tasks.spawn_blocking(look);
+        let otherwise = lost_answer(&HostRequest::Settle { reported: Vec::new() });
+        self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
+    }
+
+    fn answered(&mut self, answered: Result<(Id, (Vec<Notice>, HostResponse)), JoinError>) {
+        let (id, answer) = match answered {
+            Ok((id, answer)) => (id, Some(answer)),
+            Err(lost) => (lost.id(), None),
+        };
+        let Some(open) = self.asks.open.remove(&id) else { return };
+        let (notices, answer) = answer.unwrap_or_else(|| (Vec::new(), open.otherwise));
+        for notice in notices {
+            self.feed(InputKind::Notice { run: open.run, notice });
+        }
+        self.feed(InputKind::Answer { ask: open.ask, answer });
+    }
+
+    /// Finishes a run: hands out its last events and reports its outcome.
+    fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
+        let Some(mut active_run) = self.active_runs.remove(&run) else { return };
+        self.temp.explain_full(&mut outcome);
+        self.state.send_modify(|state| state.spent.add(&outcome));
+        // The last events are sent even if the consumer has no room.
+        if !active_run.pending.is_empty() {
+            active_run.link.send(std::mem::take(&mut active_run.pending));
+        }
+        self.hide();
+        if let Some(session) = outcome.session_id.as_deref().filter(|_| active_run.only_opens) {
+            self.abandoned.push(active_run.follower.abandoned(session));
+        }
+        match active_run.tell {
+            CompletionTiming::WhenGone => self.held.push((active_run, outcome)),
+            CompletionTiming::AtOnce => {
+                active_run.keep.clear();
+                clear_away(&active_run);
+                if active_run.closing.is_none() {
+                    return active_run.link.finish(*outcome);
+                }
+                tokio::spawn(async move {
+                    close_sides(&mut active_run).await;
+                    active_run.link.finish(*outcome);
+                });
+            }
+        }
+    }
+}
+
+/// Returns the time `ms` after `moment`, or in a hundred years on overflow.
+fn later(moment: Instant, ms: Millis) -> Instant {
+    let time = Duration::from_millis(ms);
+    moment.checked_add(time).unwrap_or_else(|| moment + Duration::from_secs(100 * 366 * 86_400))
+}
+
+/// Waits for the next deadline, or briefly if a consumer is slow.
+async fn until(begun: Instant, deadline: Option<Millis>, blocked: bool) {
+    let deadline = deadline.map(|ms| later(begun, ms));
+    let soon = blocked.then(|| Instant::now() + SLOW_CONSUMER);
+    match deadline.into_iter().chain(soon).min() {
+        Some(when) => tokio::time::sleep_until(when.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,184 @@
+//! A handle of a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
+
+use crate::{
+    agentline::Inner,
+    fs::private_dir::PrivateDir,
+    process::{Process, SpawnError, temp_dir::ProcessTemp},
+    resolve::{PreparedProcess, PreparedRun, integrity::Integrity},
+    run::{
+        Launched, Run,
+        abandoned_session::AbandonedSession,
+        active_run::{CompletionTiming, ProcessGone, Submission, refuse},
+        channel::{RunReceiver, Wakeup, link},
+        driver::drive,
+        session_follower::AgentHome,
+        tape_file::TapeFile,
+    },
+};
+use agentline_core::{Connection, Redactor, UsageTotals};
+use std::{path::PathBuf, sync::Arc, time::Instant};
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender},
+        watch,
+    },
+    task::JoinHandle,
+};
+
+/// A live process before its event loop starts.
+pub(crate) struct SpawnedProcess {
+    pub(crate) process: Process,
+    pub(crate) connection: Connection,
+    /// Secrets that are redacted in the output of every run.
+    pub(crate) secrets: Vec<String>,
+    pub(crate) tape: Option<TapeFile>,
+    pub(crate) max_line: usize,
+    pub(crate) begun: Instant,
+    /// Directories that are removed after the process: its private directory, and its temporary workspace if it has
+    /// one.
+    pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
+    /// The state of the files that enforce the policy.
+    pub(crate) integrity: Arc<Integrity>,
+    /// Files to copy from the private directory back to the user's home.
+    pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
+    /// Submitted runs. When all senders are dropped, the process is retired.
+    pub(crate) submission: UnboundedReceiver<Submission>,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) state: watch::Sender<ProcessLoad>,
+    pub(crate) gone: ProcessGone,
+    /// Whether the process outlives its runs.
+    pub(crate) lives_on: bool,
+    /// A session that the agent opens by itself when it starts.
+    pub(crate) abandoned: Option<AbandonedSession>,
+    pub(crate) temp: ProcessTemp,
+}
+
+/// The state of a live process, for choosing one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ProcessLoad {
+    /// Whether the agent has answered.
+    pub(crate) ready: bool,
+    /// Whether the process accepts no more runs.
+    pub(crate) closed: bool,
+    /// The number of runs on the process.
+    pub(crate) active_runs: usize,
+    /// The number of runs whose session is still being opened.
+    pub(crate) opening: usize,
+    /// The number of runs so far.
+    pub(crate) served: u32,
+    /// The reported usage of all runs together.
+    pub(crate) spent: UsageTotals,
+}
+
+/// A handle of a live agent process. Dropping it retires the process, which exits when its runs have ended.
+#[derive(Debug)]
+pub(crate) struct ProcessHandle {
+    board: UnboundedSender<Submission>,
+    wakeup: Wakeup,
+    state: watch::Receiver<ProcessLoad>,
+    gone: ProcessGone,
+    task: JoinHandle<()>,
+    launched: Launched,
+    redactor: Redactor,
+    /// The home directory that the agent sees.
+    pub(crate) agent_home: Arc<AgentHome>,
+    /// The state of the files that enforce the policy.
+    integrity: Arc<Integrity>,
+    /// The process id of the agent.
+    pub(crate) pid: Option<u32>,
+}
+
+impl ProcessHandle {
+    /// Starts a process. `mark` identifies everything that it starts.
+    pub(crate) fn start(
+        inner: &Inner,
+        start: PreparedProcess,
+        mark: &str,
+        begun: Instant,
+    ) -> Result<Self, SpawnError> {
+        Self::start_by(Wakeup::default(), inner, start, mark, begun)
+    }
+
+    /// Starts a process like [`start`](Self::start), for a run that already has its channel.
+    pub(crate) fn start_by(
+        wakeup: Wakeup,
+        inner: &Inner,
+        start: PreparedProcess,
+        mark: &str,
+        begun: Instant,
+    ) -> Result<Self, SpawnError> {
+        let (board, submission) = tokio::sync::mpsc::unbounded_channel();
+        let redactor = Redactor::new(&start.launch.secrets);
+        let launched = Launched::of(&start.launch, &redactor);
+        let agent_home = AgentHome::new(start.launch.agent_home.clone());
+        let live = inner.go_live(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
+        let state = live.state.subscribe();
+        let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
+        let integrity = Arc::clone(&live.integrity);
+        Ok(Self {
+            board,
+            wakeup,
+            state,
+            gone,
+            task: tokio::spawn(drive(live)),
+            launched,
+            redactor,
+            agent_home,
+            integrity,
+            pid,
+        })
+    }
+
+    /// Submits a run. If the process has exited in the meantime, the outcome reports it.
+    pub(crate) fn run(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> Run {
+        let run_id = prepared_run.order.who.run_id.clone();
+        Run::new(run_id, self.board(prepared_run, tell), self.launched.clone())
+            .redacted(self.redactor.clone())
+    }
+
+    /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
+    pub(crate) fn board(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> RunReceiver {
+        let (driven, held) = link(Wakeup::clone(&self.wakeup));
+        self.take(prepared_run.board(driven, tell));
+        held
+    }
+
+    /// Submits a run whose channel already wakes this process's loop.
+    pub(crate) fn take(&self, submission: Submission) {
+        if let Err(gone) = self.board.send(submission) {
+            refuse(gone.0, self.gone.get());
+        }
+    }
+
+    /// Returns whether all files that enforce the policy are intact. Blocks briefly.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.integrity.change().is_none()
+    }
+
+    /// Returns the current state of the process.
+    pub(crate) fn state(&self) -> ProcessLoad {
+        self.state.borrow().clone()
+    }
+
+    /// Returns a receiver of the state, which is updated until the loop ends.
+    pub(crate) fn watch(&self) -> watch::Receiver<ProcessLoad> {
+        self.state.clone()
+    }
+
+    /// Waits until the state matches or the process is closed, and returns the state.
+    pub(crate) async fn wait_for(&self, mut so: impl FnMut(&ProcessLoad) -> bool) -> ProcessLoad {
+        let mut state = self.state.clone();
+        match state.wait_for(|now| now.closed || so(now)).await {
+            Ok(now) => now.clone(),
+            Err(_) => ProcessLoad { closed: true, ..ProcessLoad::default() },
+        }
+    }
+
+    /// Retires the process and waits until it has exited.
+    pub(crate) async fn close(self) {
+        let Self { board, task, .. } = self;
+        drop(board);
+        // A loop that panicked has ended its process.
+        let _ = task.await;
+    }
+}

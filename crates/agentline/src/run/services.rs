@@ -1,0 +1,292 @@
+//! The services of a run: the tools it serves, the handler of the agent's requests, and the checks of its answers.
+
+use crate::{
+    agentline::Inner,
+    error::Error,
+    resolve::{ResolvedRun, attachments::read_attachments},
+    run::{
+        active_run::{self, RequestAnswers},
+        completion::CompletionCheck,
+        options::RunOptions,
+        requests::RequestHandler,
+        validate::Validator,
+    },
+    schema::{STRUCTURED_OUTPUT, Schema},
+    tools::{RunningTools, ToolOffer},
+};
+use agentline_core::{HostRequest, HostResponse, McpServer, Problems, Surface, TurnSpec};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
+    task::JoinHandle,
+};
+
+/// The maximum time limit of a run, so that computing its end cannot overflow.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// The services of a run.
+pub(crate) struct RunServices {
+    pub(crate) answers: RequestAnswers,
+    pub(crate) sides: Option<ToolServer>,
+    /// Whether the tools are served for this run only and end with it.
+    pub(crate) serves_alone: bool,
+}
+
+/// The tools that are served for a run.
+pub(crate) enum ServedTools {
+    /// Tools that are served from now on.
+    Now(Option<RunningTools>),
+    /// The tools that the session was opened with, and whether they include the one that submits the structured value.
+    Already { sides: Option<ToolServer>, hands_in: bool },
+}
+
+impl RunServices {
+    /// Returns services that serve no tools and answer no requests.
+    pub(crate) fn none() -> Self {
+        Self { answers: active_run::nobody(), sides: None, serves_alone: true }
+    }
+}
+
+/// The tools and relayed servers of a run or session, and the channel of their lines. They are served while this value
+/// exists.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolServer {
+    inner: Arc<ToolServerInner>,
+}
+
+#[derive(Debug)]
+struct ToolServerInner {
+    to: Arc<Mutex<To>>,
+    secret: String,
+    give_up: Arc<Notify>,
+    close: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The receiver of the lines: a run, or a buffer until there is one.
+#[derive(Debug, Default)]
+struct To {
+    run: Option<UnboundedSender<String>>,
+    kept: Vec<String>,
+}
+
+impl To {
+    fn take(&mut self, line: String) {
+        let unsent = match &self.run {
+            Some(run) => run.send(line).err().map(|unsent| unsent.0),
+            None => Some(line),
+        };
+        self.kept.extend(unsent);
+    }
+}
+
+impl ToolServer {
+    fn new(mut serving: RunningTools) -> Self {
+        let to = Arc::<Mutex<To>>::default();
+        let (give_up, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let secret = serving.token().to_owned();
+        let (from, given_up, closed) = (Arc::clone(&to), Arc::clone(&give_up), Arc::clone(&close));
+        let task = tokio::spawn(async move {
+            loop {
+                let lines = tokio::select! {
+                    lines = serving.next() => lines,
+                    () = given_up.notified() => {
+                        serving.cancel_calls();
+                        continue;
+                    }
+                    () = closed.notified() => return serving.close().await,
+                };
+                let mut to = from.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.into_iter().for_each(|line| to.take(line));
+            }
+        });
+        let task = Mutex::new(Some(task));
+        Self { inner: Arc::new(ToolServerInner { to, secret, give_up, close, task }) }
+    }
+
+    /// Returns all undelivered and future lines for one run.
+    pub(crate) fn listen(&self) -> UnboundedReceiver<String> {
+        let (send, receive) = unbounded_channel();
+        let mut to = self.inner.to.lock().unwrap_or_else(PoisonError::into_inner);
+        to.run = Some(send);
+        for line in std::mem::take(&mut to.kept) {
+            to.take(line);
+        }
+        receive
+    }
+
+    /// Returns the token, which must be redacted.
+    pub(crate) fn secret(&self) -> &str {
+        &self.inner.secret
+    }
+
+    /// Stops serving and waits until the processes of relayed servers have exited.
+    pub(crate) async fn close(&self) {
+        self.inner.close.notify_one();
+        let task = self.inner.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A task that panicked has already dropped its servers.
+            let _ = task.await;
+        }
+    }
+
+    /// Returns a guard that cancels pending tool calls when it is dropped. An agent whose run is cancelled abandons
+    /// them without notice.
+    pub(crate) fn calls(&self) -> RunToolCalls {
+        RunToolCalls(self.clone())
+    }
+}
+
+impl Drop for ToolServerInner {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            task.abort();
+        }
+    }
+}
+
+/// A guard for the tool calls of one run.
+pub(crate) struct RunToolCalls(ToolServer);
+
+impl Drop for RunToolCalls {
+    fn drop(&mut self) {
+        self.0.inner.give_up.notify_one();
+    }
+}
+
+impl Inner {
+    /// Serves the caller's tools, the tool for the structured value, and relays of other servers. Must be called inside
+    /// a runtime.
+    pub(crate) fn serve(
+        &self,
+        asked: &ResolvedRun,
+        options: &RunOptions,
+        foreign: &BTreeMap<String, McpServer>,
+    ) -> Result<Option<RunningTools>, Error> {
+        let live = asked.plan.surface == Surface::Acp;
+        let schema = options.schema.as_ref().filter(|_| live);
+        let host = options.tools.clone().filter(|_| live);
+        if schema.is_none() && host.is_none() && foreign.is_empty() {
+            return Ok(None);
+        }
+        let env: BTreeMap<OsString, OsString> =
+            self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut offer = ToolOffer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+        offer = offer.isolation(self.isolation);
+        offer = offer.added_arguments(asked.agent.added_arguments());
+        for (name, server) in foreign {
+            offer = offer.server(name, server.clone());
+        }
+        if let Some(schema) = schema {
+            offer = offer.structured(schema.structured());
+        }
+        host.unwrap_or_default().serve(offer).map(Some)
+    }
+
+    /// Builds the services of a run and completes its order. Blocks.
+    pub(crate) fn services(
+        &self,
+        asked: &ResolvedRun,
+        options: &RunOptions,
+        served: ServedTools,
+        order: &mut TurnSpec,
+    ) -> Result<RunServices, Error> {
+        let request = &asked.plan.request;
+        order.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
+        let is_open = matches!(served, ServedTools::Already { .. });
+        let (sides, hands_in) = match served {
+            ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
+            ServedTools::Already { sides, hands_in } => (sides, hands_in),
+        };
+        if asked.plan.surface != Surface::Acp {
+            return Ok(RunServices { sides, ..RunServices::none() });
+        }
+        let mut answerer = RequestHandler::in_resolved(request, &asked.cwd)?;
+        if let Some(permission_handler) = &options.permission_handler {
+            answerer = answerer.permission_handler(permission_handler.clone());
+        }
+        let has_tools =
+            options.schema.is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
+        if has_tools {
+            let host = options.tools.clone().unwrap_or_default();
+            answerer = answerer.own_server(host.name());
+            order.hosted = host.tool_names();
+        }
+        if is_open {
+            // The tools were listed when the session was opened.
+            order.hosted.clear();
+        }
+        let mut reviewer = Validator::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
+        if let Some(schema) = &options.schema {
+            if !is_open {
+                order.hosted.push(STRUCTURED_OUTPUT.to_owned());
+            }
+            order.prompt = format!("{}\n\n{}", order.prompt, schema.instruction(hands_in));
+            reviewer = reviewer.schema(schema.clone(), hands_in);
+        }
+        let by_command = || {
+            request
+                .until
+                .as_ref()
+                .map(|line| CompletionCheck::command(line, self.here.env.clone(), self.supervisor.clone()))
+        };
+        if let Some(checker) = options.until.clone().or_else(by_command) {
+            reviewer = reviewer.until(checker);
+        }
+        order.review = reviewer.is_needed();
+        let now = Instant::now();
+        let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
+        Ok(RunServices { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
+    }
+
+    /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
+    /// to the request. Blocks.
+    pub(crate) fn with_schema(
+        &self,
+        asked: &mut ResolvedRun,
+        options: &RunOptions,
+    ) -> Result<RunOptions, Error> {
+        let mut options = options.clone();
+        if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
+            options.schema = Some(Schema::from_file(&self.here.cwd.join(path))?);
+        }
+        let host = options.tools.clone().unwrap_or_default();
+        let mut own = host.tool_names();
+        own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
+        if !own.is_empty() {
+            Problems(host.mistaken(asked.plan.request.mcp_servers.keys())).into_result()?;
+        }
+        asked.plan.request.own_tools =
+            own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
+        Ok(options)
+    }
+}
+
+fn answers(answerer: RequestHandler, reviewer: Validator, end: Instant) -> RequestAnswers {
+    let reviewer = Arc::new(tokio::sync::Mutex::new(reviewer));
+    Arc::new(move |ask| {
+        let (answerer, reviewer) = (answerer.clone(), Arc::clone(&reviewer));
+        Box::pin(async move {
+            if let HostRequest::Review { text, value } = ask {
+                let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+                let reviewed = reviewer.lock().await.review(&text, value.as_deref(), left).await;
+                return (reviewed.notices, reviewed.answer);
+            }
+            let answered = answerer.answer(ask).await;
+            // A refusal of any kind of request is reported as a decision.
+            let answer = match (answered.is_denial(), answered.ruling) {
+                (true, Some(ruling)) => HostResponse::Ruled(ruling),
+                _ => answered.answer,
+            };
+            (Vec::new(), answer)
+        })
+    })
+}

@@ -1,0 +1,351 @@
+//! Follows the session file that an agent writes during a run.
+
+use crate::{
+    fs::{disk_fs::DiskFs, regular_file::open_regular},
+    run::{
+        abandoned_session::AbandonedSession,
+        session_cleanup::{CleanFolder, changed, hold_session_file, remove_empty_duplicates},
+    },
+};
+use agentline_core::{Agent, LineSplitter, Millis, SessionFilePattern, SplitItem};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// How many reads pass between two listings of the directory: an agent may open a second file for a session.
+const LOOKS_PER_LISTING: u32 = 10;
+/// The maximum number of workspaces whose session directories are cached for each agent home.
+const MOST_FOLDERS: usize = 64;
+/// The initial size of the read buffer in bytes.
+const READ: usize = 16 << 10;
+/// The maximum length of a line in bytes; longer lines are ignored.
+const LINE_CAP: usize = 256 << 20;
+
+/// The home directory that an agent sees.
+#[derive(Debug)]
+pub(crate) struct AgentHome {
+    pub(crate) path: PathBuf,
+    /// The session directory of each workspace, as last found.
+    folders: Mutex<BTreeMap<PathBuf, SessionFolder>>,
+}
+
+/// The session directory of a workspace.
+#[derive(Debug)]
+struct SessionFolder {
+    path: PathBuf,
+    clean: Option<CleanFolder>,
+}
+
+impl AgentHome {
+    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { path, folders: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, SessionFolder>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the session directory of a workspace, as last found.
+    fn sessions_of(&self, cwd: &Path) -> Option<PathBuf> {
+        self.lock().get(cwd).map(|folder| folder.path.clone())
+    }
+
+    /// Removes the files that killed runs left among the sessions of a workspace. Blocks.
+    pub(crate) fn clean_sessions(&self, agent: &dyn Agent, cwd: &Path) {
+        let Some(path) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) else { return };
+        let known = self.lock().get(cwd).and_then(|folder| folder.clean);
+        if known.is_some_and(|clean| clean.is_still_so(&path)) {
+            return;
+        }
+        let before = changed(&path);
+        let was_clean = remove_empty_duplicates(agent, &path);
+        if let Some(folder) = self.lock().get_mut(cwd) {
+            folder.clean = before.filter(|_| was_clean).map(CleanFolder::new);
+        }
+    }
+
+    /// Records that a run has created this session file.
+    fn add_session(&self, cwd: &Path, file: &File) {
+        if let Some(SessionFolder { path, clean: Some(clean) }) = self.lock().get_mut(cwd) {
+            clean.add_own(path, file);
+        }
+    }
+
+    /// Finds the session directory of a workspace.
+    fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
+        let found = agent.session_folder(&self.path, cwd, &DiskFs);
+        let mut all = self.lock();
+        all.remove(cwd);
+        if let Some(path) = found.clone() {
+            if all.len() >= MOST_FOLDERS {
+                all.clear();
+            }
+            all.insert(cwd.to_owned(), SessionFolder { path, clean: None });
+        }
+        found
+    }
+}
+
+/// Reads the new lines of one session.
+pub(crate) struct Follower {
+    agent: &'static dyn Agent,
+    home: Arc<AgentHome>,
+    cwd: PathBuf,
+    session: Option<String>,
+    /// When a new session was first reported; `None` for a stored session.
+    begun: Option<SystemTime>,
+    is_stored: bool,
+    spot: Option<SessionFilePattern>,
+    /// The files that existed before the run, with their sizes. Only later content belongs to the run.
+    before: BTreeMap<PathBuf, u64>,
+    files: BTreeMap<PathBuf, Followed>,
+    /// Locks that prevent other runs from cleaning up this session while it is in use.
+    held: Vec<File>,
+    looks: u32,
+}
+
+struct Followed {
+    file: File,
+    splitter: LineSplitter,
+}
+
+impl Follower {
+    pub(crate) fn new(agent: &'static dyn Agent, home: &Arc<AgentHome>, cwd: &Path) -> Self {
+        Self {
+            agent,
+            home: Arc::clone(home),
+            cwd: cwd.to_owned(),
+            session: None,
+            begun: None,
+            is_stored: false,
+            spot: None,
+            before: BTreeMap::new(),
+            files: BTreeMap::new(),
+            held: Vec::new(),
+            looks: 0,
+        }
+    }
+
+    /// Records the content of a stored session before a run resumes it.
+    pub(crate) fn remember(&mut self, session: &str) {
+        self.is_stored = true;
+        self.find_spot(session);
+        for path in self.listing() {
+            let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+            self.held.extend(hold_session_file(&path));
+            self.before.insert(path, size);
+        }
+    }
+
+    pub(crate) fn start(&mut self, session: &str) {
+        if self.session.is_none() {
+            self.session = Some(session.to_owned());
+            self.begun = (!self.is_stored).then(SystemTime::now);
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Returns the lines that were written since the last read.
+    pub(crate) fn look_now(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.look(&mut lines);
+        lines
+    }
+
+    /// Returns all remaining lines, including an unterminated last line.
+    pub(crate) fn drain(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.looks = 0;
+        self.look(&mut lines);
+        for followed in self.files.values_mut() {
+            followed.splitter.finish(|piece| keep(piece, &mut lines));
+        }
+        lines
+    }
+
+    /// Returns the files that the run left behind and that would harm the user's data.
+    pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
+        let before: Vec<PathBuf> = self.before.keys().cloned().collect();
+        self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskFs)).unwrap_or_default()
+    }
+
+    /// Describes a session of this workspace, for removal if it turns out to be unused.
+    pub(crate) fn abandoned(&self, session: &str) -> AbandonedSession {
+        let (home, cwd) = (self.home.path.clone(), self.cwd.clone());
+        AbandonedSession { agent: self.agent, home, cwd, session: session.to_owned() }
+    }
+
+    fn find_spot(&mut self, session: &str) {
+        if self.spot.is_none() {
+            let folder = self.home.find_sessions_of(self.agent, &self.cwd);
+            self.spot = folder.map(|folder| self.agent.session_file_pattern(folder, session));
+        }
+    }
+
+    /// Returns the only file that the session can have, if its name is known.
+    fn only_file(&self) -> Option<PathBuf> {
+        let spot = self.spot.as_ref()?;
+        let name = |at: SystemTime| {
+            let at = at.duration_since(UNIX_EPOCH).ok()?.as_millis();
+            self.agent.session_file_made(spot, Millis::try_from(at).ok()?)
+        };
+        // The name depends on the creation time. It is certain only if every time since the start gives the same name.
+        let name = name(self.begun?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
+        Some(spot.folder.join(name))
+    }
+
+    fn listing(&self) -> Vec<PathBuf> {
+        let Some(spot) = &self.spot else { return Vec::new() };
+        // Filter by name first: the directory may contain hundreds of other sessions.
+        let is_of_it = |name: &OsString| name.as_encoded_bytes().ends_with(spot.suffix.as_bytes());
+        let entries = std::fs::read_dir(&spot.folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name()).filter(is_of_it);
+        let mut files: Vec<PathBuf> = names.map(|name| spot.folder.join(name)).collect();
+        files.sort();
+        files
+    }
+
+    /// Opens the files of the session that are not open yet.
+    fn open_new(&mut self) {
+        if let Some(only) = self.only_file() {
+            if self.files.contains_key(&only) {
+                return;
+            }
+            if let Some(followed) = open(&only, 0) {
+                self.home.add_session(&self.cwd, &followed.file);
+                self.files.insert(only, followed);
+                return;
+            }
+        }
+        for path in self.listing() {
+            if !self.files.contains_key(&path)
+                && let Some(followed) = open(&path, self.before.get(&path).copied().unwrap_or(0))
+            {
+                self.files.insert(path, followed);
+            }
+        }
+    }
+
+    fn look(&mut self, lines: &mut Vec<String>) {
+        let Some(session) = self.session.clone() else { return };
+        if self.looks.is_multiple_of(LOOKS_PER_LISTING) || self.files.is_empty() {
+            let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
+            let is_remembered = known.is_some();
+            if let Some(folder) = known {
+                self.spot = Some(self.agent.session_file_pattern(folder, &session));
+            }
+            self.open_new();
+            if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
+                // The file does not exist yet, or its directory has changed.
+                self.spot = None;
+                self.find_spot(&session);
+                self.open_new();
+            }
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let mut bytes = Vec::new();
+        for followed in self.files.values_mut() {
+            bytes.clear();
+            read_on(&mut followed.file, &mut bytes);
+            followed.splitter.push(&bytes, |piece| keep(piece, lines));
+        }
+    }
+}
+
+fn open(path: &Path, from: u64) -> Option<Followed> {
+    let mut file = open_regular(path, u64::MAX).ok()?;
+    if from > 0 {
+        file.seek(SeekFrom::Start(from)).ok()?;
+    }
+    Some(Followed { file, splitter: LineSplitter::new(LINE_CAP) })
+}
+
+/// Reads to the current end of the file. After an error, the next call continues.
+fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
+    let mut read = 0;
+    loop {
+        bytes.resize((2 * read).max(READ), 0);
+        match file.read(&mut bytes[read..]) {
+            Ok(more) => {
+                read += more;
+                // A regular file fills the buffer unless the end is reached.
+                if more == 0 || read < bytes.len() {
+                    break;
+                }
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    bytes.truncate(read);
+}
+
+fn keep(piece: SplitItem<'_>, lines: &mut Vec<String>) {
+    if let SplitItem::Line(text) = piece
+        && !text.trim().is_empty()
+    {
+        lines.push(text.into_owned());
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use agentline_core::agents;
+    use std::fs;
+
+    #[test]
+    fn sessions_of_our_own_do_not_make_a_folder_worth_listing() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join(".gemini/tmp/ws");
+        let at =
+            |minute: &str, id: &str| project.join(format!("chats/session-2026-01-01T00-{minute}-{id}.jsonl"));
+        let header = r#"{"sessionId":"aaaa1111-1","kind":"main"}"#;
+        fs::create_dir_all(project.join("chats")).unwrap();
+        fs::write(project.join(".project_root"), "/ws").unwrap();
+        fs::write(at("00", "aaaa1111"), format!("{header}\n{{\"id\":\"1\",\"type\":\"user\"}}\n")).unwrap();
+        let (agent, home) = (agents::find("gemini").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let duplicate = at("09", "aaaa1111");
+        let leave_duplicate = || fs::write(&duplicate, format!("{header}\n")).unwrap();
+        let clean = || home.clean_sessions(agent, Path::new("/ws"));
+        // File-system timestamps have a resolution of a few milliseconds.
+        let settle = || std::thread::sleep(std::time::Duration::from_millis(50));
+
+        leave_duplicate();
+        clean();
+        assert!(!duplicate.exists(), "at the first look");
+        clean();
+        settle();
+        let own = File::create(at("10", "bbbb2222")).unwrap();
+        home.add_session(Path::new("/ws"), &own);
+        settle();
+        let made = changed(&project.join("chats")).unwrap();
+        leave_duplicate();
+        assert_ne!(changed(&project.join("chats")), Some(made));
+        clean();
+        assert!(!duplicate.exists(), "after a session of ours");
+
+        clean();
+        let made = changed(&project.join("chats")).unwrap();
+        leave_duplicate();
+        File::open(project.join("chats")).unwrap().set_modified(made).unwrap();
+        clean();
+        assert!(duplicate.exists(), "the folder has the same time, so it is not listed");
+        settle();
+        home.add_session(Path::new("/ws"), &own);
+        leave_duplicate();
+        File::create(at("11", "cccc3333")).unwrap();
+        home.add_session(Path::new("/ws"), &own);
+        clean();
+        assert!(!duplicate.exists(), "what came last is not ours");
+    }
+}

@@ -1,0 +1,217 @@
+//! Validates an agent's answer at the end of a turn against the schema and the completion check.
+//!
+//! If the answer fails, the agent is re-prompted, within limits, as part of the same run.
+
+use crate::{
+    Schema,
+    run::completion::{CheckInput, CheckResult, CompletionCheck},
+    schema::{
+        STRUCTURED_OUTPUT,
+        limit::{CheckTimeout, check_within},
+        listed, shortened,
+    },
+};
+use agentline_core::{Failure, FailureKind, HostResponse, Notice, json_candidates};
+use serde_json::Value;
+use std::{path::PathBuf, time::Duration};
+
+/// The maximum length of a rejected answer in a failure message.
+const LONGEST_TEXT: usize = 2000;
+/// The maximum length of a check's reason in a failure message.
+const LONGEST_REASON: usize = 2000;
+/// The maximum length of a notice.
+const LONGEST_NOTICE: usize = 300;
+
+/// Validates the answers of one run.
+#[derive(Debug)]
+pub struct Validator {
+    workspace: PathBuf,
+    schema: Option<Schema>,
+    by_tool: bool,
+    until: Option<CompletionCheck>,
+    repair_turns: u32,
+    max_rounds: u32,
+    repairs: u32,
+    rounds: u32,
+}
+
+/// The result of one review.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Validation {
+    /// The answer for the run: accept, reject or re-prompt.
+    pub answer: HostResponse,
+    /// Notices for the caller: `repair` or `round` for each re-prompt.
+    pub notices: Vec<Notice>,
+}
+
+impl Validator {
+    /// Creates a reviewer for this workspace that accepts every answer.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: workspace.into(),
+            schema: None,
+            by_tool: false,
+            until: None,
+            repair_turns: 2,
+            max_rounds: 10,
+            repairs: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Requires a value that matches this schema. `by_tool` means that the agent has the tool to submit it.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema, by_tool: bool) -> Self {
+        (self.schema, self.by_tool) = (Some(schema), by_tool);
+        self
+    }
+
+    /// Requires that this check passes.
+    #[must_use]
+    pub fn until(mut self, checker: CompletionCheck) -> Self {
+        self.until = Some(checker);
+        self
+    }
+
+    /// Sets how often the agent is re-prompted in the whole run: after an invalid value, and after a failed check.
+    #[must_use]
+    pub const fn limits(mut self, repair_turns: u32, max_rounds: u32) -> Self {
+        (self.repair_turns, self.max_rounds) = (repair_turns, max_rounds);
+        self
+    }
+
+    /// Returns whether there is anything to validate.
+    #[must_use]
+    pub const fn is_needed(&self) -> bool {
+        self.schema.is_some() || self.until.is_some()
+    }
+
+    /// Validates one answer: its text, and the JSON input of the tool call if there was one.
+    ///
+    /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
+    /// check and abandons the thread of a schema check.
+    pub async fn review(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
+        let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
+        let value = match &self.schema {
+            None => handed_in,
+            Some(schema) => {
+                let (checked, answer) = (schema.clone(), text.to_owned());
+                let fits = move || fitting(&checked, &answer, handed_in.as_ref());
+                match check_within(left, fits).await {
+                    Ok(Ok(value)) => Some(value),
+                    Ok(Err(wrong)) => return self.repair(schema.clone(), text, &wrong),
+                    Err(timeout) => return unchecked(timeout, left),
+                }
+            }
+        };
+        let Some(checker) = self.until.clone() else { return accepted(value) };
+        let mut input = CheckInput::new(text, &self.workspace);
+        input.value.clone_from(&value);
+        match checker.check(input, left).await {
+            Ok(CheckResult::Done) => accepted(value),
+            Ok(CheckResult::Continue(why)) => self.round(&checker, &why),
+            Err(failure) => Validation { answer: HostResponse::Reject(failure), notices: Vec::new() },
+        }
+    }
+
+    /// Re-prompts the agent with the errors in its value.
+    fn repair(&mut self, schema: Schema, text: &str, wrong: &[String]) -> Validation {
+        if self.repairs >= self.repair_turns {
+            let after = match self.repairs {
+                0 => String::new(),
+                n => format!(" after {n} repair turns"),
+            };
+            let begins = match text.trim() {
+                "" => "there is no text".into(),
+                text => format!("the text begins: {}", shortened(text, LONGEST_TEXT)),
+            };
+            let message =
+                format!("the answer does not fit the schema{after}: {}; {begins}", wrong.join("; "));
+            let answer = HostResponse::Reject(Failure::new(FailureKind::InvalidOutput, message));
+            return Validation { answer, notices: Vec::new() };
+        }
+        self.repairs += 1;
+        let how = if self.by_tool {
+            format!(
+                "Call the tool `{STRUCTURED_OUTPUT}` with the corrected, complete answer, of this JSON Schema"
+            )
+        } else {
+            "Answer again with the corrected, complete JSON value and nothing else, of this JSON Schema"
+                .into()
+        };
+        let prompt = format!(
+            "Your answer does not fit what was asked for:\n{}\n\n{how}:\n{}",
+            listed(wrong),
+            schema.gist()
+        );
+        let told = format!(
+            "the answer did not fit the schema, so the agent was sent on (repair {} of {}): {}",
+            self.repairs,
+            self.repair_turns,
+            shortened(&wrong.join("; "), LONGEST_NOTICE)
+        );
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("repair", told)] }
+    }
+
+    /// Re-prompts the agent with the reason from the check.
+    fn round(&mut self, checker: &CompletionCheck, why: &str) -> Validation {
+        if self.rounds >= self.max_rounds {
+            let message = format!(
+                "{checker} still failed after {} rounds: {}",
+                self.rounds,
+                shortened(why, LONGEST_REASON)
+            );
+            let answer = HostResponse::Reject(Failure::new(FailureKind::MaxRounds, message));
+            return Validation { answer, notices: Vec::new() };
+        }
+        self.rounds += 1;
+        let mut prompt = format!("The task is not complete yet. {why}\n\nGo on until it is.");
+        if self.schema.is_some() {
+            prompt.push_str(" Then hand in the whole answer again, as before.");
+        }
+        let told = format!(
+            "{checker} failed, so the agent was sent on (round {} of {})",
+            self.rounds, self.max_rounds
+        );
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("round", told)] }
+    }
+}
+
+/// Rejects an answer because the schema check timed out: the time of the run or of a single check was over.
+fn unchecked(timeout: CheckTimeout, left: Duration) -> Validation {
+    let kind = if left <= timeout.0 { FailureKind::TimeoutRun } else { FailureKind::InvalidOutput };
+    let failure = Failure::new(kind, timeout.to_string())
+        .hint("simplify the schema: `anyOf`, `oneOf` and `$ref` that nest multiply the work of a check");
+    Validation { answer: HostResponse::Reject(failure), notices: Vec::new() }
+}
+
+fn accepted(value: Option<Value>) -> Validation {
+    let value = value.map(|value| value.to_string());
+    Validation { answer: HostResponse::Accept { value }, notices: Vec::new() }
+}
+
+/// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
+fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
+    let by_tool = handed_in.map(|input| schema.take(input));
+    if let Some(Ok(value)) = by_tool {
+        return Ok(value);
+    }
+    let candidates = json_candidates(text);
+    let bare = candidates.iter().find(|candidate| schema.check(candidate).is_ok()).cloned();
+    // A model may write the input of the tool as text, or plain text where the schema accepts a string.
+    let wrapped = || candidates.iter().find_map(|candidate| schema.take(candidate).ok());
+    let words = || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
+    if let Some(value) = bare.or_else(wrapped).or_else(words) {
+        return Ok(value);
+    }
+    match (by_tool, candidates.first()) {
+        (Some(Err(wrong)), _) => Err(wrong),
+        (_, Some(candidate)) => Err(schema.check(candidate).err().unwrap_or_default()),
+        _ => Err(vec!["there is no JSON value in the answer".into()]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Caches the snapshots of small workspaces, so that an unchanged workspace is not walked again.
+
+use std::collections::VecDeque;
+use std::env::{home_dir, var_os};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::fs::{caching_fs::CachingFs, fingerprint::Fingerprint};
+use crate::workspace::snapshot::{SMALL, Snapshot, SnapshotOptions};
+
+/// The maximum number of cached workspaces.
+const MOST: usize = 16;
+
+/// The cache of recent snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotMemo {
+    known: Mutex<VecDeque<Arc<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    snapshot: Snapshot,
+    /// The files from which the ignore rules were read.
+    rules: Fingerprint,
+}
+
+impl SnapshotMemo {
+    /// Takes a snapshot like [`Snapshot::take`] of a workspace whose links are resolved. Blocks.
+    pub(crate) fn take(&self, root: &Path, options: &SnapshotOptions) -> Snapshot {
+        let began = SystemTime::now();
+        let known = self.lock().iter().find(|known| known.snapshot.root == root).cloned();
+        if let Some(known) = known {
+            if known.rules.is_still_so() && known.snapshot.is_small_and_still_true() {
+                return known.snapshot.taken_at(began);
+            }
+            self.lock().retain(|other| !Arc::ptr_eq(other, &known));
+        }
+        let look = CachingFs::default();
+        let snapshot = Snapshot::take(root, options);
+        if snapshot.root == root
+            && snapshot.is_settled()
+            && snapshot.can_note_rules(&look)
+            && let Some(rules) = look.seen()
+        {
+            let mut all = self.lock();
+            all.truncate(MOST - 1);
+            all.push_front(Arc::new(Known { snapshot: snapshot.taken_at(snapshot.began), rules }));
+        }
+        snapshot
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Known>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Snapshot {
+    /// Returns whether the snapshot is small and its times show every later change. Times do not show changes right
+    /// after they were set.
+    pub(super) fn is_settled(&self) -> bool {
+        let mut all = self.folders.iter().chain(&self.entries);
+        cfg!(unix)
+            && !self.folders.is_empty()
+            && self.folders.len() + self.entries.len() <= SMALL
+            && self.complete()
+            && all.all(|entry| !entry.stamp.is_racy(self.began))
+    }
+
+    /// Returns a copy of this snapshot with another start time.
+    fn taken_at(&self, began: SystemTime) -> Self {
+        Self {
+            root: self.root.clone(),
+            began,
+            entries: self.entries.clone(),
+            paths: self.paths.clone(),
+            contents: Arc::clone(&self.contents),
+            folders: self.folders.clone(),
+            skipped: self.skipped,
+            truncated: self.truncated,
+        }
+    }
+
+    /// Records all files from which the ignore rules of the workspace are read, and returns whether they are known. A
+    /// file that changed since the snapshot began is too new to be cached.
+    fn can_note_rules(&self, look: &CachingFs) -> bool {
+        let inside = self.folders.iter().map(|folder| self.on_disk(self.path(folder)));
+        for folder in self.root.ancestors().map(Path::to_owned).chain(inside) {
+            let git = folder.join(".git");
+            look.note_presence(&git);
+            if git.is_file() {
+                // The other files of a linked work tree are elsewhere.
+                return false;
+            }
+            look.note(&git.join("info/exclude"));
+            look.note(&folder.join(".gitignore"));
+            // A repository of another kind also ends the scope of rules.
+            look.note_presence(&folder.join(".jj"));
+        }
+        git_settings().iter().for_each(|file| look.note(file));
+        crate::workspace::snapshot::rules::user_excludes().iter().for_each(|file| look.note(file));
+        true
+    }
+}
+
+/// Returns the git configuration files that may name the user's excludes file.
+pub(super) fn git_settings() -> Vec<PathBuf> {
+    let named = |name: &str| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = home_dir();
+    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    let config = named("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
+    let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
+    let all = [
+        named("GIT_CONFIG_GLOBAL"),
+        below_home(".gitconfig"),
+        config.map(|c| c.join("git/config")),
+        Some(system),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::workspace::snapshot::ChangeKind;
+    use std::{fs, time::Duration};
+
+    /// Waits until times show later changes.
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_walked_again_and_what_has_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let options = SnapshotOptions::default();
+        let snapshots = SnapshotMemo::default();
+        let is_known = || !snapshots.lock().is_empty();
+        let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+        let changes = |before: &Snapshot| -> Vec<(String, ChangeKind)> {
+            let after = before.take_again(&options);
+            before.compare(&after, &[]).into_iter().map(|change| (change.path, change.kind)).collect()
+        };
+        write("a.txt", "one\n");
+        snapshots.take(&root, &options);
+        assert!(!is_known(), "its times are too young");
+        settle();
+        let first = snapshots.take(&root, &options);
+        assert!(is_known());
+        let again = snapshots.take(&root, &options);
+        assert!(Arc::ptr_eq(&first.contents, &again.contents) && again.began > first.began);
+        assert_eq!(changes(&again), []);
+        // The content is that of the time at which the snapshot was reused.
+        write("a.txt", "two\n");
+        write("b.txt", "new\n");
+        assert_eq!(
+            changes(&again),
+            [("a.txt".into(), ChangeKind::Modified), ("b.txt".into(), ChangeKind::Created)]
+        );
+        assert_eq!(again.compare(&again.take_again(&options), &[])[0].removed, Some(1));
+        assert_eq!(snapshots.take(&root, &options).file_count(), 2);
+        assert!(!is_known());
+        // Rules count too, even those of a file that they ignore themselves.
+        fs::create_dir(root.join("sub")).unwrap();
+        write("sub/.gitignore", "*\n");
+        settle();
+        assert_eq!(snapshots.take(&root, &options).file_count(), 2);
+        assert!(is_known());
+        write("sub/.gitignore", "c*\n");
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3);
+        settle();
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3);
+        assert!(is_known());
+        write(".gitignore", "b.txt\n");
+        assert_eq!(snapshots.take(&root, &options).file_count(), 3, "and .gitignore instead of b.txt");
+        // Rules above the workspace count if it is in a repository.
+        settle();
+        let inner = root.join("sub");
+        snapshots.take(&inner, &options);
+        assert!(is_known());
+        fs::create_dir_all(root.join(".git/info")).unwrap();
+        write("sub/x.log", "");
+        write(".gitignore", "*.log\n");
+        assert_eq!(snapshots.take(&inner, &options).file_count(), 1, "only its own rules");
+        settle();
+        snapshots.take(&inner, &options);
+        assert!(is_known());
+        write(".gitignore", "");
+        assert_eq!(snapshots.take(&inner, &options).file_count(), 2);
+    }
+}

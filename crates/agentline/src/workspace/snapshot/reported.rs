@@ -1,0 +1,111 @@
+//! Checks paths that a tool reported and that the snapshots do not cover because they are ignored or outside.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::workspace::snapshot::stamp::{self, is_since};
+use crate::workspace::snapshot::{ChangeKind, Evidence};
+
+/// The location of a reported path after the links among its directories are resolved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ReportedPath {
+    /// In the workspace: the bytes of the relative path, with `/`.
+    Inside(Vec<u8>),
+    /// Elsewhere: the absolute path.
+    Outside(PathBuf),
+}
+
+impl ReportedPath {
+    /// Resolves the directories of a path. The last component is not resolved, because a link is a file of its own.
+    pub(super) fn of(root: &Path, path: &Path) -> Self {
+        let path = without_dots(&root.join(path));
+        let mut existing = path.parent().unwrap_or(&path);
+        let mut rest: Vec<OsString> = path.file_name().map(OsString::from).into_iter().collect();
+        let folder = loop {
+            if let Ok(folder) = existing.canonicalize() {
+                break folder;
+            }
+            let (Some(name), Some(parent)) = (existing.file_name(), existing.parent()) else {
+                break existing.to_path_buf();
+            };
+            rest.push(name.to_os_string());
+            existing = parent;
+        };
+        let resolved: PathBuf =
+            std::iter::once(folder.into_os_string()).chain(rest.into_iter().rev()).collect();
+        match resolved.strip_prefix(root) {
+            Ok(inside) => {
+                let mut bytes = Vec::new();
+                stamp::push_path_bytes(inside.as_os_str(), &mut bytes);
+                Self::Inside(bytes)
+            }
+            Err(_) => Self::Outside(resolved),
+        }
+    }
+
+    pub(super) fn spelled(&self) -> String {
+        match self {
+            Self::Inside(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Self::Outside(path) => path.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Removes `.` and `..` lexically, as agents do before they pass a path to a tool.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// Returns the change since `began` that a file's own times show.
+pub(super) fn by_times(about: &Metadata, began: SystemTime) -> Option<ChangeKind> {
+    // Not every file system stores creation times; without them, a new file is reported as modified.
+    if about.created().is_ok_and(|born| is_since(born, began)) {
+        return Some(ChangeKind::Created);
+    }
+    about.modified().is_ok_and(|written| is_since(written, began)).then_some(ChangeKind::Modified)
+}
+
+/// Returns the change of a path whose earlier state is unknown.
+pub(super) fn look(path: &Path, began: SystemTime) -> Option<(ChangeKind, Evidence)> {
+    match path.symlink_metadata() {
+        Ok(about) if about.is_dir() => None,
+        Ok(about) => {
+            let own = by_times(&about, began);
+            let kind = if about.is_symlink() { own.or_else(|| through_link(path, began)) } else { own };
+            Some((kind?, Evidence::Times))
+        }
+        Err(why) if is_gone(&why) => {
+            folder_changed(path, began).then_some((ChangeKind::Deleted, Evidence::Missing))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Returns the change of a link's target, because a tool that writes to a link writes to its target.
+pub(super) fn through_link(link: &Path, began: SystemTime) -> Option<ChangeKind> {
+    let about = fs::metadata(link).ok().filter(Metadata::is_file)?;
+    by_times(&about, began)
+}
+
+/// Returns whether an error means that the path does not exist.
+pub(super) fn is_gone(why: &std::io::Error) -> bool {
+    matches!(why.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
+/// Returns whether the nearest existing directory was modified. Otherwise nothing was deleted from it.
+fn folder_changed(path: &Path, began: SystemTime) -> bool {
+    let nearest = path.ancestors().skip(1).find_map(|folder| folder.metadata().ok());
+    nearest.and_then(|about| about.modified().ok()).is_some_and(|written| is_since(written, began))
+}

@@ -1,0 +1,366 @@
+//! Walks a workspace by git's ignore rules and records its files.
+
+use std::fs::DirEntry;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use crate::workspace::snapshot::rules::{IgnoreRules, RuleFiles};
+use crate::workspace::snapshot::stamp::{self, FileStamp};
+use crate::workspace::snapshot::{Entry, Snapshot, SnapshotOptions};
+
+/// The number of files and directories after which more threads are started.
+const FEW: usize = 300;
+
+/// Records names, sizes and times.
+pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Instant>) -> Snapshot {
+    let began = SystemTime::now();
+    let mut snapshot = Snapshot {
+        root: root.to_path_buf(),
+        began,
+        entries: Vec::new(),
+        paths: Vec::new(),
+        contents: Arc::default(),
+        folders: Vec::new(),
+        skipped: 0,
+        truncated: false,
+    };
+    let Ok(root) = root.canonicalize() else {
+        snapshot.skipped = 1;
+        return snapshot;
+    };
+    let walk = Walk {
+        root: &root,
+        options,
+        deadline,
+        recorded: AtomicUsize::new(0),
+        skipped: AtomicU64::new(0),
+        truncated: AtomicBool::new(false),
+        lost_folder: AtomicBool::new(false),
+        parts: Mutex::default(),
+        queue: Queue::default(),
+    };
+    walk.run();
+    snapshot.skipped = walk.skipped.into_inner();
+    snapshot.truncated = walk.truncated.into_inner();
+    let lost_folder = walk.lost_folder.into_inner();
+    snapshot.join(walk.parts.into_inner().unwrap_or_else(PoisonError::into_inner));
+    if lost_folder {
+        snapshot.folders.clear();
+    }
+    snapshot.root = root;
+    snapshot
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    options: &'a SnapshotOptions,
+    deadline: Option<Instant>,
+    recorded: AtomicUsize,
+    skipped: AtomicU64,
+    truncated: AtomicBool,
+    /// Whether a directory could not be recorded.
+    lost_folder: AtomicBool,
+    parts: Mutex<Vec<Part>>,
+    queue: Queue,
+}
+
+/// The entries that one thread has recorded.
+#[derive(Default)]
+struct Part {
+    entries: Vec<Entry>,
+    paths: Vec<u8>,
+    folders: Vec<Entry>,
+}
+
+/// Records entries on one thread and adds them to the walk on drop.
+struct Recorder<'a> {
+    walk: &'a Walk<'a>,
+    part: Part,
+    /// Whether directories are recorded too.
+    folders: bool,
+    /// The number of entries that this thread has seen.
+    seen: usize,
+}
+
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
+        let part = std::mem::take(&mut self.part);
+        self.walk.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+}
+
+/// Directories that were found but not walked yet.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: Vec<Dir>,
+    /// The number of threads that are walking a directory and may find more.
+    busy: usize,
+    /// Whether a limit was reached.
+    is_over: bool,
+}
+
+/// A directory and the rules that apply to its content from above.
+struct Dir {
+    path: PathBuf,
+    rules: IgnoreRules,
+}
+
+/// Whether to continue a walk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Continue,
+    Quit,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next directory, or `None` if all are walked or a limit was reached. Blocks while other threads may
+    /// find more.
+    fn next(&self) -> Option<Dir> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if let Some(dir) = state.waiting.pop() {
+                state.busy += 1;
+                return Some(dir);
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Marks a directory as walked and adds the directories found in it.
+    fn done(&self, found: &mut Vec<Dir>, step: Step) {
+        let mut state = self.lock();
+        state.waiting.append(found);
+        state.busy = state.busy.saturating_sub(1);
+        state.is_over |= step == Step::Quit;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl Walk<'_> {
+    fn run(&self) {
+        let root = Dir { path: self.root.to_path_buf(), rules: IgnoreRules::above(self.root) };
+        self.queue.lock().waiting.push(root);
+        // Most workspaces are small, and starting threads takes longer than walking them.
+        let few = if self.options.threads == 1 { usize::MAX } else { FEW };
+        let mut recorder = Recorder { walk: self, part: Part::default(), folders: true, seen: 0 };
+        recorder.walk_on(few);
+        if self.is_walked() {
+            return;
+        }
+        recorder.folders = false;
+        self.lost_folder.store(true, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 1..self.options.threads {
+                let helper = || {
+                    let part = Part::default();
+                    Recorder { walk: self, part, folders: false, seen: 0 }.walk_on(usize::MAX);
+                };
+                // If no thread can be started, this one walks alone.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, helper);
+            }
+            recorder.walk_on(usize::MAX);
+        });
+    }
+
+    fn is_walked(&self) -> bool {
+        let state = self.queue.lock();
+        state.is_over || state.waiting.is_empty()
+    }
+
+    /// Returns whether a directory is on another file system. Only checked from `/`, to skip those such as `/proc`.
+    fn is_elsewhere(&self, dir: &DirEntry) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let device = |found: std::fs::Metadata| found.dev();
+            self.root.parent().is_none()
+                && dir.metadata().map(device).ok() != self.root.symlink_metadata().map(device).ok()
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = dir;
+            false
+        }
+    }
+}
+
+impl Recorder<'_> {
+    /// Walks directories until none is left, a limit is reached, or this many entries were seen.
+    fn walk_on(&mut self, most: usize) {
+        let mut found = Vec::new();
+        while self.seen < most
+            && let Some(dir) = self.walk.queue.next()
+        {
+            let step = self.walk_dir(&dir, &mut found);
+            self.walk.queue.done(&mut found, step);
+        }
+    }
+
+    fn walk_dir(&mut self, dir: &Dir, found: &mut Vec<Dir>) -> Step {
+        if self.folders {
+            self.folder(&dir.path);
+        }
+        let entries = match std::fs::read_dir(&dir.path) {
+            Ok(entries) => entries,
+            Err(why) => {
+                self.skip(&why);
+                return Step::Continue;
+            }
+        };
+        let mut files = RuleFiles::default();
+        let mut listed = Vec::new();
+        for entry in entries {
+            if self.is_late() {
+                return Step::Quit;
+            }
+            match entry {
+                Ok(entry) => {
+                    files.note(&entry.file_name());
+                    listed.push(entry);
+                }
+                Err(why) => self.skip(&why),
+            }
+        }
+        let rules = dir.rules.enter(&dir.path, files);
+        for entry in listed {
+            if self.take(&entry, &rules, found) == Step::Quit {
+                return Step::Quit;
+            }
+        }
+        Step::Continue
+    }
+
+    fn take(&mut self, entry: &DirEntry, rules: &IgnoreRules, found: &mut Vec<Dir>) -> Step {
+        self.seen += 1;
+        if self.is_late() {
+            return Step::Quit;
+        }
+        if entry.file_name() == ".git" {
+            return Step::Continue;
+        }
+        let path = entry.path();
+        let is_dir = match entry.file_type() {
+            Ok(kind) => kind.is_dir(),
+            Err(why) => {
+                self.skip(&why);
+                return Step::Continue;
+            }
+        };
+        if rules.is_ignored(&path, is_dir) {
+            return Step::Continue;
+        }
+        if is_dir {
+            if !self.walk.is_elsewhere(entry) {
+                found.push(Dir { path, rules: rules.clone() });
+            }
+            return Step::Continue;
+        }
+        match entry.metadata() {
+            Ok(about) => match FileStamp::of(&about) {
+                Some(stamp) => self.record(&path, stamp),
+                None => Step::Continue,
+            },
+            Err(why) => {
+                self.skip(&why);
+                Step::Continue
+            }
+        }
+    }
+
+    /// Returns whether the deadline has passed.
+    fn is_late(&self) -> bool {
+        let is_late = self.walk.deadline.is_some_and(|deadline| Instant::now() > deadline);
+        if is_late {
+            self.walk.truncated.store(true, Ordering::Relaxed);
+        }
+        is_late
+    }
+
+    fn record(&mut self, path: &Path, stamp: FileStamp) -> Step {
+        let before = self.part.paths.len();
+        let room = self.walk.recorded.fetch_add(1, Ordering::Relaxed) < self.walk.options.max_files;
+        match self.entry(path, stamp).filter(|_| room) {
+            Some(entry) => {
+                self.part.entries.push(entry);
+                Step::Continue
+            }
+            None => {
+                self.part.paths.truncate(before);
+                self.walk.truncated.store(true, Ordering::Relaxed);
+                Step::Quit
+            }
+        }
+    }
+
+    /// Records a directory before it is walked, so that a concurrent change is visible in its time afterwards.
+    fn folder(&mut self, folder: &Path) {
+        let about = folder.symlink_metadata();
+        match about.ok().and_then(|about| self.entry(folder, FileStamp::of_any(&about))) {
+            Some(entry) => self.part.folders.push(entry),
+            None => self.walk.lost_folder.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Stores the path and returns its entry, or `None` if the offsets overflow.
+    fn entry(&mut self, path: &Path, stamp: FileStamp) -> Option<Entry> {
+        let before = self.part.paths.len();
+        if let Ok(inside) = path.strip_prefix(self.walk.root) {
+            stamp::push_path_bytes(inside.as_os_str(), &mut self.part.paths);
+        }
+        let (offset, len) =
+            (u32::try_from(before).ok()?, u32::try_from(self.part.paths.len() - before).ok()?);
+        Some(Entry { offset, len, stamp })
+    }
+
+    /// Counts an unreadable file. A file that vanished during the walk is not counted.
+    fn skip(&self, why: &io::Error) {
+        if why.kind() != io::ErrorKind::NotFound {
+            self.walk.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Snapshot {
+    fn join(&mut self, parts: Vec<Part>) {
+        self.entries.reserve_exact(parts.iter().map(|part| part.entries.len()).sum());
+        self.paths.reserve_exact(parts.iter().map(|part| part.paths.len()).sum());
+        for part in parts {
+            let Ok(shift) = u32::try_from(self.paths.len()) else {
+                self.truncated = true;
+                break;
+            };
+            let fits =
+                |entry: &Entry| entry.offset.checked_add(shift).map(|offset| Entry { offset, ..*entry });
+            let shifted = part.entries.iter().map_while(fits);
+            let known = self.entries.len();
+            self.entries.extend(shifted);
+            self.truncated |= self.entries.len() - known < part.entries.len();
+            // There are directories only if one thread recorded everything, so no offset needs to be shifted.
+            self.folders.extend(part.folders);
+            self.paths.extend_from_slice(&part.paths);
+        }
+        let Self { entries, paths, .. } = self;
+        let path = |entry: &Entry| &paths[entry.offset as usize..][..entry.len as usize];
+        entries.sort_unstable_by(|one, other| path(one).cmp(path(other)));
+    }
+}
