@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     process::{Isolation, Supervisor},
     resolve::{
+        StartFailure,
         detect::{Detection, HostEnv},
         not_ready_in_time, not_started, preparation_time, stopped_before,
     },
@@ -183,10 +184,9 @@ impl Agentline {
             self.blocking_within(preparation_time(&asked), move |inner| inner.make_ready(request, &options));
         let mut ready = match prepared.await {
             None => return Ok(Run::over(not_ready_in_time(&asked))),
-            Some(ready) => match ready? {
-                Ok(ready) => *ready,
-                Err(outcome) => return Ok(Run::over(*outcome)),
-            },
+            Some(Ok(ready)) => *ready,
+            Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
+            Some(Err(StartFailure::Error(error))) => return Err(error),
         };
         ready.prepared_run.order.clocks.spent =
             Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);

@@ -17,7 +17,7 @@ use crate::{
     agentline::Agentline,
     cache::{self, Lookup},
     error::Error,
-    resolve::{detect_cache::DetectCache, not_ready_in_time, preparation_time},
+    resolve::{StartFailure, detect_cache::DetectCache, not_ready_in_time, preparation_time},
     run::{
         Run,
         channel::{Wakeup, link},
@@ -212,18 +212,18 @@ impl Pool {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(wanted.map(|wanted| run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted))))
+            Ok(run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted)))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
-            Ok(Ok(begun)) => begun,
-            Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
+            Ok(begun) => begun,
+            Err(StartFailure::Over(outcome)) => return Ok(Run::over(*outcome)),
             // A request that a live agent cannot serve may work on another surface. If not, that attempt reports the
             // problems.
-            Err(Error::Usage(_)) if request.surface.is_none() => {
+            Err(StartFailure::Error(Error::Usage(_))) if request.surface.is_none() => {
                 return agentline.make(request, options).await;
             }
-            Err(error) => return Err(error),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         let wakeup = Wakeup::default();
         let (driven, held) = link(Wakeup::clone(&wakeup));
@@ -274,8 +274,12 @@ impl Pool {
             .blocking(move |inner| {
                 key::prepare(inner, &known.finds, &known.launches, request, &RunOptions::default())
             })
-            .await?;
-        let Ok(wanted) = prepared else { return Ok(0) };
+            .await;
+        let wanted = match prepared {
+            Ok(wanted) => wanted,
+            Err(StartFailure::Over(_)) => return Ok(0),
+            Err(StartFailure::Error(error)) => return Err(error),
+        };
         Ok(run_task::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 

@@ -128,7 +128,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
-    pub(crate) fn must_wait(&mut self) -> Result<Duration, StartFailure> {
+    pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
         let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
         let clocks = &self.prepared_run.order.clocks;
@@ -164,8 +164,26 @@ pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
-/// The outcome of a valid request whose run could not start.
-pub(crate) type StartFailure = Box<Outcome>;
+/// Why a run could not be prepared.
+#[derive(Debug)]
+pub(crate) enum StartFailure {
+    /// The request is valid, and this is the outcome of its run.
+    Over(Box<Outcome>),
+    /// The request is invalid, or the machine failed.
+    Error(Error),
+}
+
+impl StartFailure {
+    fn over(who: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
+        Self::Over(Box::new(Outcome::not_begun(who, verdict, failure)))
+    }
+}
+
+impl<E: Into<Error>> From<E> for StartFailure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
 
 impl Inner {
     pub(crate) fn detect(&self, agent: &dyn Agent) -> Detection {
@@ -179,11 +197,8 @@ impl Inner {
         &self,
         request: RunRequest,
         options: &RunOptions,
-    ) -> Result<Result<Box<Ready>, StartFailure>, Error> {
-        let mut asked = match self.ask(request)? {
-            Ok(asked) => asked,
-            Err(outcome) => return Ok(Err(outcome)),
-        };
+    ) -> Result<Box<Ready>, StartFailure> {
+        let mut asked = self.ask(request)?;
         let options = &self.with_schema(&mut asked, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
@@ -205,11 +220,10 @@ impl Inner {
                 self.prepared_run(&asked, &start.launch, &home, options, ServedTools::Now(served))?;
             Ok(Box::new(Ready { start, prepared_run }))
         });
-        match ready {
-            Ok(ready) => Ok(Ok(ready)),
-            Err(Error::Usage(problems)) => Err(Error::Usage(problems)),
-            Err(error) => Ok(Err(Box::new(self.not_prepared(&asked.who, &error)))),
-        }
+        ready.map_err(|error| match error {
+            Error::Usage(_) => StartFailure::Error(error),
+            error => StartFailure::Over(Box::new(self.not_prepared(&asked.who, &error))),
+        })
     }
 
     /// Prepares a run for a process that is already running with this agent home. Blocks.
@@ -219,20 +233,17 @@ impl Inner {
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         sides: Option<ToolServer>,
-    ) -> Result<Result<Box<PreparedRun>, StartFailure>, Error> {
-        let mut asked = match self.ask(request)? {
-            Ok(asked) => asked,
-            Err(outcome) => return Ok(Err(outcome)),
-        };
+    ) -> Result<Box<PreparedRun>, StartFailure> {
+        let mut asked = self.ask(request)?;
         // A value is submitted with the tool that the session was opened with, otherwise as text.
         let served = ServedTools::Already { sides, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut asked, options)?;
         let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
-        Ok(Ok(Box::new(self.prepared_run(&asked, &launch, agent_home, &options, served)?)))
+        Ok(Box::new(self.prepared_run(&asked, &launch, agent_home, &options, served)?))
     }
 
     /// Checks the request and finds the agent. Blocks.
-    pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<ResolvedRun, StartFailure>, Error> {
+    pub(crate) fn ask(&self, request: RunRequest) -> Result<ResolvedRun, StartFailure> {
         self.ask_with(request, |agent| Arc::new(self.detect(agent)))
     }
 
@@ -241,7 +252,7 @@ impl Inner {
         &self,
         request: RunRequest,
         detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
-    ) -> Result<Result<ResolvedRun, StartFailure>, Error> {
+    ) -> Result<ResolvedRun, StartFailure> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
@@ -257,17 +268,17 @@ impl Inner {
         let mut who = self.who(agent, &plan, &cwd);
         who.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::TimedOut, late))));
+            return Err(StartFailure::over(&who, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
             let failure = not_installed(agent, &detection.problems);
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
+            return Err(StartFailure::over(&who, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));
         if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::Failed, refused))));
+            return Err(StartFailure::over(&who, Verdict::Failed, refused));
         }
-        Ok(Ok(ResolvedRun { agent, plan, program, cwd, who, temporary }))
+        Ok(ResolvedRun { agent, plan, program, cwd, who, temporary })
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.

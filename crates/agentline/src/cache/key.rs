@@ -97,9 +97,9 @@ pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions)
         return KeyResult::Not { reason: reason.into(), warn: false };
     }
     let asked = match inner.ask_with(request, |agent| inner.memory.finds.detect(inner, agent)) {
-        Ok(Ok(asked)) => asked,
+        Ok(asked) => asked,
         // The run fails before it starts.
-        Ok(Err(_)) | Err(_) => return KeyResult::Unclear,
+        Err(_) => return KeyResult::Unclear,
     };
     match with_launch(inner, asked, options, wish.impure) {
         Ok(answer) => answer,

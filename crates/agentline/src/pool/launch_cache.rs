@@ -177,7 +177,7 @@ mod tests {
             let here = HostEnv::new(env, dir.path(), dir.path());
             let agentline = Agentline::new(here).program("gemini", &program);
             let request = request.surface(Surface::Acp);
-            let mut asked = agentline.inner().ask(request.clone()).unwrap().unwrap();
+            let mut asked = agentline.inner().ask(request.clone()).unwrap();
             let (fit, words) = launches.find(agentline.inner(), &mut asked).unwrap();
             assert_eq!(asked.plan.request.prompt, request.prompt, "it is put back");
             assert!(fit.launch.stdin.is_empty());
@@ -208,7 +208,7 @@ mod tests {
         wrong.include_directories = vec!["missing".into()];
         let agentline =
             Agentline::new(HostEnv::new([].into(), dir.path(), dir.path())).program("gemini", &program);
-        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap().unwrap();
+        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap();
         let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
         let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["prompt_file", "include_directories"]);

@@ -3,7 +3,7 @@
 use crate::{
     agentline::{Agentline, Inner},
     error::Error,
-    resolve::{not_ready_in_time, not_started, preparation_time},
+    resolve::{StartFailure, not_ready_in_time, not_started, preparation_time},
     run::{
         Run, active_run::CompletionTiming, live_process::ProcessHandle, options::RunOptions,
         services::ToolServer,
@@ -93,9 +93,10 @@ impl Agentline {
         let time = preparation_time(&opening);
         let prepared = self.blocking_within(time, move |inner| inner.make_ready(opening, &given)).await;
         let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
-        let mut ready = match prepared? {
+        let mut ready = match prepared {
             Ok(ready) => *ready,
-            Err(outcome) => return Err(Error::NotOpened(outcome)),
+            Err(StartFailure::Over(outcome)) => return Err(Error::NotOpened(outcome)),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
         let mut prepared_run = ready.prepared_run;
@@ -214,7 +215,7 @@ impl Session {
         let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
             return Ok(Run::over(not_ready_in_time(&asked)));
         };
-        let run = match made? {
+        let run = match made {
             Ok(mut prepared_run) => {
                 prepared_run.order.session = SessionTarget::Open(self.id.clone());
                 if same_servers {
@@ -226,7 +227,8 @@ impl Session {
                 self.live.wait_for(|state| state.served > before.served).await;
                 run
             }
-            Err(outcome) => Run::over(*outcome),
+            Err(StartFailure::Over(outcome)) => Run::over(*outcome),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         Ok(run.with_notices(notices))
     }
