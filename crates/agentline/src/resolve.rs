@@ -35,8 +35,8 @@ use crate::{
 };
 use agentline_core::{
     Agent, Connection, Failure, FailureKind, Launch, LaunchContext, NewFile, Notice, Outcome, Plan, Problem,
-    Problems, Program, PromptText, Redactor, RunInfo, RunRequest, SessionTarget, Surface, TAPE_SCHEMA,
-    TapeHeader, Timeouts, Trust, TurnSpec, Verdict,
+    Problems, Program, PromptText, Redactor, RunInfo, RunRequest, SessionTarget, TAPE_SCHEMA, TapeHeader,
+    Timeouts, Trust, TurnSpec, Verdict,
 };
 use std::{
     path::{Path, PathBuf},
@@ -202,7 +202,7 @@ impl Inner {
         let options = &self.with_schema(&mut asked, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
-        if asked.plan.surface != Surface::Acp {
+        if !asked.plan.surface.is_live() {
             served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
         }
         let mut secrets = Vec::new();
@@ -212,7 +212,7 @@ impl Inner {
             asked.plan.request.mcp_servers = serving.servers().clone();
         }
         let ready = self.start(&asked, secrets).and_then(|start| {
-            if asked.plan.surface == Surface::Acp {
+            if asked.plan.surface.is_live() {
                 served = self.serve(&asked, options, &start.launch.servers)?;
             }
             let home = AgentHome::new(start.launch.agent_home.clone());
@@ -390,7 +390,7 @@ impl Inner {
         );
         let mut order = self.order(asked, launch);
         if let ServedTools::Now(Some(serving)) = &served
-            && asked.plan.surface == Surface::Acp
+            && asked.plan.surface.is_live()
         {
             order.servers.clone_from(serving.servers());
         }
@@ -467,7 +467,7 @@ impl Inner {
             wakeup,
             state: tokio::sync::watch::Sender::default(),
             gone: crate::run::active_run::ProcessGone::default(),
-            lives_on: launch.talk.surface == Surface::Acp,
+            lives_on: launch.talk.surface.is_live(),
         })
     }
 
@@ -564,7 +564,7 @@ impl Inner {
 
     fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
         let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
-        if launch.talk.surface == Surface::Acp {
+        if launch.talk.surface.is_live() {
             // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
             // file.
             spawn.stdout = StdoutMode::Pipe;

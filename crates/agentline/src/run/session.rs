@@ -67,10 +67,9 @@ impl Agentline {
     ) -> Result<Session, Error> {
         let begun = Instant::now();
         request.needs_live = true;
-        if request.surface.is_none() {
-            request.surface = Some(Surface::Acp);
-        }
-        if request.surface != Some(Surface::Acp) {
+        let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
+        request.surface = request.surface.or_else(|| agent.live_surface());
+        if !request.surface.is_some_and(Surface::is_live) {
             let problem = Problem::new("surface", "a conversation needs an agent that stays alive");
             return Err(Problems::from(problem.hint("leave `surface` out, or set it to `acp`")).into());
         }
@@ -197,7 +196,7 @@ impl Session {
         Problems(agent.unenforced_in_session(&self.request, &request)).into_result()?;
         let _turn = self.turn.lock().await;
         let before = self.live.wait_for(|state| state.active_runs == 0).await;
-        request.surface = Some(Surface::Acp);
+        request.surface = self.request.surface;
         // The session is already open; only a new process would load a stored one.
         request.resume = None;
         request.session_id = None;

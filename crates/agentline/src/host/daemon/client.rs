@@ -130,7 +130,7 @@ impl Client {
     /// # Errors
     /// Fails like [`Agentline::run`], and if the connection is lost before the run has started.
     pub async fn run(self, agentline: &Agentline, mut request: RunRequest) -> Result<Run, Error> {
-        if !crate::pool::serves(&request) {
+        if crate::pool::warm(agentline, &request).is_none() {
             return agentline.run(request).await;
         }
         let notices = std::mem::take(&mut request.notices);
