@@ -16,8 +16,9 @@ use crate::pool::state::PoolState;
 use crate::{
     agentline::Agentline,
     cache::{self, Lookup},
+    detect::cache::DetectCache,
     error::Error,
-    resolve::{StartFailure, detect_cache::DetectCache, not_ready_in_time, preparation_time},
+    resolve::{StartFailure, not_ready_in_time, preparation_time},
     run::{
         Run,
         channel::{Wakeup, link},

@@ -53,7 +53,7 @@ impl Provider {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
         let given = Layer::map("configuration", config).home(agentline.here().home.clone());
-        let mut config = crate::resolve::settings::build(&[Layer::map("provider", defaults), given])?;
+        let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.equip(&config);

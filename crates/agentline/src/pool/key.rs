@@ -3,15 +3,13 @@
 use crate::pool::launch_cache::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
+    detect::cache::DetectCache,
     fs::digest::Digester,
-    resolve::{ResolvedRun, StartFailure, attachments::read_attachments, detect_cache::DetectCache},
+    resolve::{ResolvedRun, StartFailure, attachments::read_attachments},
     run::options::RunOptions,
 };
 use agentline_core::{Isolation, Launch, PromptText, RunRequest};
 use std::{fmt::Write as _, sync::Arc};
-
-/// A placeholder for the private directory of a process that may not exist yet.
-pub(crate) const PRIVATE: &str = "/agentline-private";
 
 /// The request of a run to the pool.
 pub(super) struct PoolRequest {
@@ -44,7 +42,7 @@ pub(super) fn prepare(
     request: RunRequest,
     options: &RunOptions,
 ) -> Result<Box<PoolRequest>, StartFailure> {
-    let mut asked = inner.ask_with(request, |agent| finds.detect(inner, agent))?;
+    let mut asked = inner.ask_with(request, |agent| inner.detect_cached(finds, agent))?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
     read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
     let options = inner.with_schema(&mut asked, options)?;

@@ -3,9 +3,10 @@
 use crate::host::daemon::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
+    detect::HostEnv,
     error::Error,
     fs::bounded_lines::BoundedLines,
-    resolve::{detect::HostEnv, not_ready_in_time, preparation_time, stopped_before},
+    resolve::{not_ready_in_time, preparation_time, stopped_before},
     run::{
         Run,
         channel::{RunSender, Wakeup, link},
