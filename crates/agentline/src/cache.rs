@@ -37,8 +37,8 @@ use store::CacheStore;
 /// A cache directory.
 ///
 /// ```no_run
-/// use agentline::{Agentline, CacheWish, cache::Cache};
-/// let cache = Cache::of(&Agentline::from_env()?, &CacheWish::on());
+/// use agentline::{Agentline, CachePolicy, cache::Cache};
+/// let cache = Cache::of(&Agentline::from_env()?, &CachePolicy::on());
 /// println!("{} outcomes in {}", cache.stats().entries, cache.folder().display());
 /// cache.clear()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

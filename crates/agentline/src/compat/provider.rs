@@ -5,11 +5,11 @@
 //! tables.
 //!
 //! ```no_run
-//! use agentline::{Agentline, Provider, provider::Context};
+//! use agentline::{Agentline, Provider, provider::CallContext};
 //! let config = serde_json::json!({"model": "gemini-2.5-pro", "timeout": 300});
 //! let provider = Provider::new(Agentline::from_env()?, config.as_object().cloned().unwrap_or_default())?;
 //! provider.validate()?;
-//! let context = Context::default().project_root("/srv/project");
+//! let context = CallContext::default().project_root("/srv/project");
 //! let result = provider.generate("Write the missing tests.", &context, None)?;
 //! println!("{}", serde_json::to_string(&result)?); // {"response":"…","files":{"tests/sum.rs":null}}
 //! # Ok::<(), Box<dyn std::error::Error>>(())
