@@ -92,7 +92,10 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(60, 10)));
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(40, 10)));
-    assert_eq!(book.disagreements(), ["`output_tokens`: the agent's total says 30, its models together 20"]);
+    assert_eq!(
+        book.disagreements(),
+        ["`output_tokens`: the agent's total reports 30, the sum of its models reports 20"]
+    );
     // One source counts as thoughts what the other counts as answer tokens.
     book.take(TokenCount::new(
         UsageSource::Stream,
