@@ -292,7 +292,7 @@ fn compare(a: &str, left: &Tokens, b: &str, right: &Tokens, found: &mut Vec<Stri
             && one != other
             && !(name == "output_tokens" && same_output)
         {
-            found.push(format!("`{name}`: {a} reports {one}, {b} reports {other}"));
+            found.push(format!("`{name}`: {one} in {a}, {other} in {b}"));
         }
     }
 }

@@ -358,7 +358,7 @@ impl Acp {
         let late = std::mem::take(&mut turn.replayed);
         if late > 0 && matches!(turn.order.session, SessionTarget::Open(_)) {
             // These updates belong to an earlier run, not to the answer to this prompt.
-            let text = format!("ignored {late} updates that arrived before the prompt");
+            let text = format!("{late} updates that arrived before the prompt were ignored");
             say.event(run, Event::warning("late_update", text));
         }
         turn.step = Step::Going;

@@ -74,7 +74,7 @@ fn a_method_in_the_settings_beats_every_variable() {
 fn what_is_missing_is_said_where_the_method_is_chosen() {
     let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
     let note = entries[0].note.as_deref().unwrap();
-    assert!(note.contains("chooses `vertex-ai`, but nothing"), "{note}");
+    assert!(note.contains("selects `vertex-ai`, but no credential"), "{note}");
     assert!(entries[0].fix.as_deref().unwrap().contains("`GOOGLE_CLOUD_LOCATION`"));
     let key = entries.iter().find(|s| s.source == "`GEMINI_API_KEY`").unwrap();
     assert_eq!(key.note.as_deref(), Some("not used: the selected method is `vertex-ai`"));

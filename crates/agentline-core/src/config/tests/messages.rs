@@ -74,11 +74,11 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"allow": ["Read", 3]}),
-            "`allow.1`: allow.1 must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+            "`allow.1`: allow.1 must be a string, got: int (`3` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"model": 3}),
-            "`model`: model must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+            "`model`: model must be a string, got: int (`3` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"model": " "}),
@@ -126,7 +126,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"sandbox": ["vm"]}),
-            "`sandbox`: sandbox must be text, got: list (`[\"vm\"]` from configuration)\n  hint: put it in quotes",
+            "`sandbox`: sandbox must be a string, got: list (`[\"vm\"]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"mcp_servers": ["x"]}),
@@ -150,11 +150,11 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"env": {"A": ["hunter22"]}}),
-            "`env.A`: env.A must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+            "`env.A`: env.A must be a string, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"apiKey": ["hunter22"]}),
-            "`apiKey`: apiKey must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+            "`apiKey`: apiKey must be a string, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"agents": {"gemini": "x"}}),
@@ -162,7 +162,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"agents": {"gemini": {"program": 1}}}),
-            "`agents.gemini.program`: agents.gemini.program must be text, got: int (`1` from configuration)\n  hint: put it in quotes",
+            "`agents.gemini.program`: agents.gemini.program must be a string, got: int (`1` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"prices": {"models": {"m": {"input": 1}}}}),

@@ -126,7 +126,7 @@ fn all_problems_are_told_at_once_each_with_its_key() {
     let error = refused(json!({"agent": "nope"}));
     assert!(error.message.contains("unknown agent `nope`"), "{error}");
     let other = Provider::by_id("gemini-cli", agentline(), json!({"agent": 5}).as_object().cloned().unwrap());
-    assert_eq!(other.unwrap_err().message, "agent must be text, got: int");
+    assert_eq!(other.unwrap_err().message, "agent must be a string, got: int");
 }
 
 #[test]
