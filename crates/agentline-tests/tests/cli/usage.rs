@@ -113,7 +113,7 @@ fn yolo_and_a_mode_must_agree() {
 fn each_message_names_the_flag_and_the_way_out() {
     refused(
         &["run", "hi", "-a", "gemni"],
-        "error: `agent`: unknown agent `gemni`\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
+        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
     );
     refused(
         &["run", "hi", "--timeout", "soon"],

@@ -107,7 +107,7 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
 
     let (code, _, err) = user.types(&["run", "-a", "miner", "hi"]);
     assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("unknown agent `miner`") && err.contains("did you mean `mine`?"), "{err}");
+    assert!(err.contains("`miner` is not a known agent") && err.contains("did you mean `mine`?"), "{err}");
     assert!(err.contains("opencode") && err.contains("lost"), "{err}");
     let outcome = user.runs(&["-a", "lost", "hi"]);
     assert_eq!(outcome["verdict"], "not_installed", "{outcome}");
