@@ -72,8 +72,8 @@ pub fn find_among(
         let names: Vec<&str> =
             agents.flat_map(|a| [a.info().id].into_iter().chain(a.info().aliases.iter().copied())).collect();
         let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
-        Problem::new("agent", format!("`{name}` is not an agent that we know")).hint(format!(
-            "{}known: {}",
+        Problem::new("agent", format!("`{name}` is not a known agent")).hint(format!(
+            "{}known agents: {}",
             meant.unwrap_or_default(),
             names.join(", ")
         ))

@@ -312,7 +312,7 @@ impl Config {
             let name = format!("agents.{id}.command");
             let origin = self.origins.get(&name).map_or("configuration", String::as_str);
             let message =
-                format!("`{name}` is not used, because we know how `{id}` is started (from {origin}); name its `program`");
+                format!("`{name}` has no effect, because `{id}` is a built-in agent (from {origin}); set its `program` instead");
             Notice::new("no_effect", message)
         })
         .collect()
@@ -328,8 +328,8 @@ impl Config {
         match ranks.get(&name).cmp(&ranks.get("agent_bin")) {
             Ordering::Greater => return,
             Ordering::Equal if settings.program.as_ref() != Some(&program) => findings.problems.push(
-                Problem::new("agent_bin", format!("`agent_bin` and `{name}` say different things"))
-                    .hint("keep one of the two: they set the same thing")
+                Problem::new("agent_bin", format!("`agent_bin` and `{name}` have different values"))
+                    .hint("remove one of them: both set the same option")
                     .source(origin.clone()),
             ),
             _ => {}

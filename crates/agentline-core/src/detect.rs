@@ -100,7 +100,7 @@ pub struct DetectResult {
 pub fn find(info: &AgentInfo, search: &Search<'_>, look: &dyn FileSystem) -> DetectResult {
     let finder = Finder { info, search, look };
     if let Some(named) = search.configured {
-        return finder.named(Candidate::Configured, named, "program", "leave `program` and `agent_bin` out");
+        return finder.named(Candidate::Configured, named, "program", "remove `program` and `agent_bin`");
     }
     let variable = search.env.get(info.path_variable).filter(|v| !v.is_empty());
     if let Some(named) = variable {
@@ -172,18 +172,15 @@ impl Finder<'_> {
             let what = match found.looked.iter().find_map(|l| l.note.clone()) {
                 Some(note) => format!("`{}`: {note}", path.display()),
                 None if bare && place == Candidate::Configured => {
-                    format!("`{}` is not a file and not on PATH", named.display())
+                    format!("`{}` was not found on PATH", named.display())
                 }
-                None => format!("`{}` is not there", path.display()),
+                None => format!("`{}` does not exist", path.display()),
             };
             let hint = match self.info.package {
                 // Only the configuration describes this agent.
-                "" => format!("correct `command` of `[agents.{}]` in your configuration", self.info.id),
+                "" => format!("fix `command` of `[agents.{}]` in your configuration", self.info.id),
                 _ => {
-                    format!(
-                        "name an existing {} program, or {way_out} to have it searched for",
-                        self.info.title
-                    )
+                    format!("name an existing {} program, or {way_out} to search for it", self.info.title)
                 }
             };
             found.problem = Some(Problem::new(key, what).hint(hint));
@@ -229,12 +226,12 @@ impl Finder<'_> {
         }
         let shell_shim = self.search.os == Os::Windows && !has_extension(path, STARTED_BY_WINDOWS);
         if shell_shim {
-            return Err("a shell script that Windows cannot start".into());
+            return Err("is a shell script, which Windows cannot start".into());
         }
         if self.is_stub(&real) {
             return Err("is only a stub: the install script of its package was not run".into());
         }
-        if runnable { Ok(Some(plain(path))) } else { Err("is not a file that may be started".into()) }
+        if runnable { Ok(Some(plain(path))) } else { Err("is not an executable file".into()) }
     }
 
     /// Returns whether the file is a placeholder that the package's install script should have replaced.

@@ -58,7 +58,7 @@ impl Policy {
         };
         match (native_decision, &decision) {
             (NativeDecision::Asks, PolicyDecision::Ask(_)) => {
-                Explanation { note: Some("refused where nobody is there to be asked".into()), ..told }
+                Explanation { note: Some("denied if no user can be asked".into()), ..told }
             }
             (NativeDecision::Asks, _) => told,
             (NativeDecision::Runs(why), PolicyDecision::Allow(_)) => {
@@ -79,7 +79,7 @@ impl Policy {
                 Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(told, "deny") }
             }
             (NativeDecision::Unknown, _) => {
-                let note = Some("as far as the agent asks, which is not known".into());
+                let note = Some("applies only if the agent asks, which agentline cannot predict".into());
                 let can_ask = agent.abilities(surface, None).asks_permission;
                 Explanation { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..told }
             }

@@ -188,7 +188,7 @@ impl Failure {
     #[must_use]
     pub fn tampered(change: &str) -> Self {
         Self::new(FailureKind::Settings, format!("the agent's settings changed while it ran: {change}"))
-            .hint("find out which tool call did that: rules may not have been in force since")
+            .hint("find the tool call that changed them: rules may not have been enforced since then")
     }
 
     /// Sets the hint.

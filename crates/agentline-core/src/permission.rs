@@ -27,7 +27,7 @@ impl Rule {
     /// Returns a [`Problem`] if the text is not a valid rule.
     pub fn parse(key: &str, text: &str) -> Result<Self, Problem> {
         let wrong = |what: &str| {
-            Err(Problem::new(key, format!("`{text}` is not a rule: {what}"))
+            Err(Problem::new(key, format!("`{text}` is not a valid rule: {what}"))
                 .hint("write a tool, or a tool and a pattern: `WebFetch`, `Write(src/**)`, `Bash(git *)`"))
         };
         let text = text.trim();
@@ -38,16 +38,16 @@ impl Rule {
             None => (text, None),
             Some((tool, rest)) => match rest.strip_suffix(')') {
                 Some(pattern) => (tool, Some(pattern.trim())),
-                None => return wrong("its bracket is not closed"),
+                None => return wrong("the parenthesis is not closed"),
             },
         };
         let tool = tool.trim();
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | ' ');
         if tool.is_empty() || !tool.chars().all(is_name) {
-            return wrong("it does not begin with the name of a tool");
+            return wrong("it does not start with the name of a tool");
         }
         if pattern.is_some_and(|p| p.contains('\0')) {
-            return wrong("its pattern holds a NUL byte");
+            return wrong("the pattern contains a NUL byte");
         }
         // `Bash()`, `Bash(*)` and `Write(**)` are equivalent to the bare tool name.
         let pattern = pattern.filter(|p| !matches!(*p, "" | "*" | "**"));

@@ -109,8 +109,7 @@ mod tests {
         let error = |outcome: &Outcome| promptfoo_view(outcome)["error"].as_str().unwrap().to_owned();
         let reported = failed(FailureKind::UnknownModel, Verdict::Failed, "no such model");
         assert_eq!(error(&reported), "unknown_model: no such model");
-        let mut crashed =
-            failed(FailureKind::NoResult, Verdict::Failed, "the agent ended without its final word");
+        let mut crashed = failed(FailureKind::NoResult, Verdict::Failed, "the agent exited without a result");
         crashed.agent_exit_code = Some(3);
         crashed.stderr_tail = "boom".into();
         assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: boom");

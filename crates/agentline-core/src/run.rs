@@ -431,7 +431,7 @@ impl RunState {
     pub(crate) fn over_limit(&self) -> Option<StopReason> {
         let limits = &self.order.limits;
         let stop = |limit, what: &str, used: String, most: String| {
-            Some(StopReason::Limit(limit, format!("{what} {used} is over the limit of {most}")))
+            Some(StopReason::Limit(limit, format!("{what} limit of {most} reached: {used} used")))
         };
         if let Some(most) = limits.max_turns.filter(|m| self.turns > *m) {
             return stop(Limit::Turns, "turn", self.turns.to_string(), most.to_string());
@@ -494,7 +494,7 @@ impl RunState {
         }
         if self.bill().is_some_and(|(charge, _)| charge.estimated) {
             let text =
-                "long prompts cost more, and how long each one was is not known: `cost_usd` is an estimate";
+                "`cost_usd` is an estimate: long prompts cost more, and the length of each prompt is unknown";
             doubts.push(Notice::new("cost_estimated", text));
         }
         doubts
@@ -514,8 +514,8 @@ impl RunState {
         if let Some(failure) =
             failure.as_mut().filter(|f| holds_no_value && f.kind == FailureKind::InvalidOutput)
         {
-            failure.message = "there is no JSON value in the answer".into();
-            failure.hint = Some("look at `text`, and ask for JSON and nothing else".into());
+            failure.message = "the answer contains no JSON value".into();
+            failure.hint = Some("check `text`, and ask for JSON only".into());
         }
         if let (Some(failure), Some(most)) = (&mut failure, self.order.limits.max_turns)
             && failure.kind == crate::FailureKind::AgentTurns
@@ -524,7 +524,7 @@ impl RunState {
             // The agent received our limit and enforced it.
             *failure = crate::Failure::new(
                 crate::FailureKind::MaxTurns,
-                format!("the agent was stopped after turn {}, at the limit of {most}", self.turns),
+                format!("turn limit of {most} reached: the agent stopped after turn {}", self.turns),
             );
         }
         let tail = self.stderr.trim_end().to_owned();
@@ -534,7 +534,7 @@ impl RunState {
                 f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, who.sign_in_hint.as_deref()));
                 // The missing result may have been in an unreadable line.
                 if self.unreadable > 0 && matches!(f.kind, FailureKind::Empty | FailureKind::NoResult) {
-                    f.message.push_str(&format!("; lines that could not be read: {}", self.unreadable));
+                    f.message.push_str(&format!("; unreadable lines: {}", self.unreadable));
                 }
                 RunError::new(f, tail.clone())
             });

@@ -267,7 +267,7 @@ impl SessionUsage {
             }
             Some(sum) if total.cost_source == Some(CostSource::Agent) && differ(sum, said) => {
                 let text = format!(
-                    "the agent says that the session cost ${said:.4}, and its answers together ${sum:.4}"
+                    "the agent reports a session cost of ${said:.4}, but its answers add up to ${sum:.4}"
                 );
                 self.warnings.push(Notice::new("usage_disagrees", text));
             }

@@ -86,7 +86,7 @@ impl TapeHeader {
             })?;
         if header.schema != TAPE_SCHEMA {
             let message = format!("has the format `{}`; this version reads `{TAPE_SCHEMA}`", header.schema);
-            return Err(Problem::new("TAPE", message).hint("record it again, or use a newer agentline"));
+            return Err(Problem::new("TAPE", message).hint("record it again, or update agentline"));
         }
         Ok(header)
     }

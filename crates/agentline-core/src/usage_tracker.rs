@@ -277,7 +277,7 @@ impl UsageTracker {
             && run.input.is_some()
             && run.input == models.input
         {
-            compare("the agent's total", run, "its models together", &models, &mut found);
+            compare("the agent's total", run, "the sum of its models", &models, &mut found);
         }
         found
     }
@@ -292,7 +292,7 @@ fn compare(a: &str, left: &Tokens, b: &str, right: &Tokens, found: &mut Vec<Stri
             && one != other
             && !(name == "output_tokens" && same_output)
         {
-            found.push(format!("`{name}`: {a} says {one}, {b} {other}"));
+            found.push(format!("`{name}`: {one} in {a}, {other} in {b}"));
         }
     }
 }

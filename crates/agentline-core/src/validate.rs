@@ -7,7 +7,7 @@ use std::time::Duration;
 fn check(request: &RunRequest) -> Result<(), Problems> {
     let mut problems = Vec::new();
     if request.prompt.contains('\0') {
-        problems.push(Problem::new("prompt", "holds a NUL byte, which no agent accepts").hint("remove it"));
+        problems.push(Problem::new("prompt", "contains a NUL byte").hint("remove it"));
     }
     if request.prompt.trim().is_empty() && request.prompt_file.is_none() {
         problems.push(
@@ -23,7 +23,7 @@ fn check(request: &RunRequest) -> Result<(), Problems> {
             problems.push(
                 Problem::new(key, format!("{key} must not begin with `-`"))
                     .value(value.clone())
-                    .hint("write the name or id alone"),
+                    .hint("write only the name or id"),
             );
         }
     }
@@ -37,29 +37,29 @@ fn check(request: &RunRequest) -> Result<(), Problems> {
         if clock == Duration::ZERO {
             problems.push(
                 Problem::new(key, format!("{key} must be > 0"))
-                    .hint("write seconds, or a time such as `10m`"),
+                    .hint("write seconds, or a duration such as `10m`"),
             );
         }
     }
     if request.deadline.is_some_and(|when| !(0.0..=crate::request::LAST_MOMENT).contains(&when)) {
         problems.push(
-            Problem::new("deadline", "must be a moment between the years 1970 and 9999")
-                .hint("write seconds since 1970, or leave it out for no deadline"),
+            Problem::new("deadline", "must be a point in time between the years 1970 and 9999")
+                .hint("write seconds since 1970, or remove it for no deadline"),
         );
     }
     if request.resume.is_some() && request.session_id.is_some() {
         problems.push(
-            Problem::new("session_id", "cannot be chosen together with `resume`")
-                .hint("leave one of the two out: a resumed session keeps its id"),
+            Problem::new("session_id", "cannot be used together with `resume`")
+                .hint("remove one of them: a resumed session keeps its id"),
         );
     }
     if request.limits.max_cost.is_some_and(|c| !c.is_finite() || c < 0.0) {
-        problems.push(Problem::new("max_cost", "must be a number of US dollars, 0 or more"));
+        problems.push(Problem::new("max_cost", "must be an amount in US dollars, 0 or more"));
     }
     for name in request.env.keys() {
         if name.is_empty() || name.contains(['=', '\0']) {
             problems.push(
-                Problem::new("env", format!("`{name}` is not a variable's name"))
+                Problem::new("env", format!("`{name}` is not a valid variable name"))
                     .hint("write `--env NAME=VALUE`"),
             );
         }
@@ -94,9 +94,9 @@ impl Plan {
             problems.push(
                 Problem::new(
                     "prompt",
-                    format!("is {} bytes long; {} takes at most {most}", request.prompt.len(), info.title),
+                    format!("is {} bytes long; {} accepts at most {most}", request.prompt.len(), info.title),
                 )
-                .hint("shorten it, or put the text into a file in the workspace and name the file"),
+                .hint("shorten it, or move the text to a file in the workspace and refer to the file"),
             );
         }
         let surface = match request.surface {
@@ -111,7 +111,7 @@ impl Plan {
                     .map(|s| s.name())
                     .collect();
                 problems.push(
-                    Problem::new("surface", format!("`{surface}` does not work with {} here", info.title))
+                    Problem::new("surface", format!("`{surface}` is not supported by {}", info.title))
                         .hint(format!("use one of: auto, {}", known.join(", "))),
                 );
                 None

@@ -147,7 +147,7 @@ pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
             let by = if *signal == 15 { "SIGTERM" } else { "SIGINT" };
             return (
                 Verdict::Cancelled,
-                Some(Failure::new(FailureKind::Cancelled, format!("stopped by the caller ({by})"))),
+                Some(Failure::new(FailureKind::Cancelled, format!("cancelled by the caller ({by})"))),
             );
         }
         Some(StopReason::Limit(limit, why)) => {
@@ -179,13 +179,13 @@ pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
             Verdict::Empty if seen.denied > 0 => Some(
                 Failure::new(
                     FailureKind::Empty,
-                    "the agent finished without an answer after a tool was refused",
+                    "the agent finished without an answer after a tool was denied",
                 )
                 .hint(crate::hint::PERMIT),
             ),
             Verdict::Empty => Some(Failure::new(FailureKind::Empty, "the agent finished without an answer")),
             Verdict::InvalidOutput => {
-                Some(Failure::new(FailureKind::InvalidOutput, "the value does not fit the schema"))
+                Some(Failure::new(FailureKind::InvalidOutput, "the value does not match the schema"))
             }
             _ => None,
         };
@@ -230,23 +230,21 @@ fn most_telling(seen: &RunFacts) -> Failure {
         (Some(own), Some(hint)) => own.or_more_telling(hint),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) if seen.end.is_some() => {
-            Failure::new(FailureKind::ApiError, "the agent said that it failed, but not why")
+            Failure::new(FailureKind::ApiError, "the agent reported a failure without a reason")
         }
         (None, None) if seen.is_lost => Failure::new(
             FailureKind::Crashed,
-            "lost the agent: its supervisor was killed, and the agent was killed with it",
+            "lost the agent: its supervisor was killed, which also killed the agent",
         ),
         (None, None) => match (seen.signal, seen.exit) {
             (Some(signal), _) => {
-                Failure::new(FailureKind::Crashed, format!("the agent was ended by signal {signal}"))
+                Failure::new(FailureKind::Crashed, format!("the agent was killed by signal {signal}"))
             }
             (None, Some(code)) => Failure::new(
                 FailureKind::NoResult,
-                format!(
-                    "the agent ended without its final word (exit code {code}); its output may be cut off"
-                ),
+                format!("the agent exited without a result (exit code {code}); its output may be truncated"),
             ),
-            (None, None) => Failure::new(FailureKind::NoResult, "the agent ended without its final word"),
+            (None, None) => Failure::new(FailureKind::NoResult, "the agent exited without a result"),
         },
     }
 }

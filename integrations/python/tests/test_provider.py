@@ -210,7 +210,7 @@ def test_exit_codes_are_told_apart(stage: Stage, code: int, kind: str, start: st
 def test_any_other_exit_is_told_with_its_code_and_standard_error(stage: Stage) -> None:
     assert error_of(stage.script("echo boom >&2; exit 3")).message == "Gemini CLI failed (exit 3): boom"
     silent = error_of(stage.script("exit 0")).message
-    assert silent.startswith("Gemini CLI failed (exit 0): the agent ended without its final word")
+    assert silent.startswith("Gemini CLI failed (exit 0): the agent exited without a result")
 
 
 def test_refused_tools_are_told_beside_the_answer(stage: Stage) -> None:

@@ -56,23 +56,23 @@ impl Acp {
 fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
     let (kind, text) = match stop {
         "end_turn" => return None,
-        "max_turn_requests" => (FailureKind::AgentTurns, "the agent reached its own limit of turns"),
+        "max_turn_requests" => (FailureKind::AgentTurns, "the agent reached its own turn limit"),
         "max_tokens" if turn.spoke => {
-            (FailureKind::ApiError, "the answer broke off at the model's limit of tokens")
+            (FailureKind::ApiError, "the answer was truncated at the model's token limit")
         }
-        "max_tokens" => (FailureKind::Empty, "the model's limit of tokens was reached before it answered"),
-        "refusal" => (FailureKind::Blocked, "the model refused to go on"),
-        "cancelled" if turn.stopping => (FailureKind::Cancelled, "the agent stopped as it was told to"),
+        "max_tokens" => (FailureKind::Empty, "the model reached its token limit before it answered"),
+        "refusal" => (FailureKind::Blocked, "the model refused to continue"),
+        "cancelled" if turn.stopping => (FailureKind::Cancelled, "the agent stopped on request"),
         "cancelled" if turn.tools.any_refused() => {
-            let text = "the agent gave up the whole turn because a tool was refused";
+            let text = "the agent ended the turn because a tool was denied";
             return Some(Failure::new(FailureKind::NoResult, text).hint(crate::hint::PERMIT));
         }
         "cancelled" => {
-            (FailureKind::NoResult, "the agent ended the turn as cancelled, which nobody asked for")
+            (FailureKind::NoResult, "the agent reported the turn as cancelled without a request to cancel it")
         }
-        "" => (FailureKind::NoResult, "the agent ended the turn without saying why"),
+        "" => (FailureKind::NoResult, "the agent ended the turn without a stop reason"),
         other => {
-            let text = format!("the agent ended the turn for a reason that we do not know: `{other}`");
+            let text = format!("the agent ended the turn with an unknown stop reason: `{other}`");
             return Some(Failure::new(FailureKind::NoResult, text));
         }
     };
@@ -93,7 +93,7 @@ impl PromptUsage {
         let Some(told) = told.filter(|t| *t != Tokens::default()) else { return };
         if profile.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
             let text =
-                "the agent tells the tokens of its last request alone, so those of this run are not known";
+                "the agent reports only the tokens of its last request, so the usage of this run is unknown";
             say.event(run, Event::warning("usage_unknown", text));
         }
         if self.unknown {

@@ -115,7 +115,9 @@ pub(crate) fn not_taken(order: &TurnSpec, takes: PromptCapabilities) -> Option<S
             "audio" => (takes.audio, "audio"),
             _ => (takes.embedded, "embedded files"),
         };
-        (!taken).then(|| format!("`attachments`: the agent takes no {what}, so {} cannot be sent", file.uri))
+        (!taken).then(|| {
+            format!("`attachments`: the agent does not accept {what}, so {} cannot be sent", file.uri)
+        })
     })
 }
 

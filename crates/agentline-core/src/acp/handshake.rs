@@ -71,9 +71,9 @@ impl Acp {
         // supported here.
         if let Some(other) = result.protocol.0.filter(|version| *version != PROTOCOL) {
             let text = format!(
-                "the agent speaks version {other} of the Agent Client Protocol, and we speak version {PROTOCOL}"
+                "the agent uses version {other} of the Agent Client Protocol, but agentline supports only version {PROTOCOL}"
             );
-            let hint = "use a version of the agent that speaks it, or another `--surface`";
+            let hint = "install a version of the agent that supports it, or pass another `--surface`";
             return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), say);
         }
         let version = result.info.version.map(Str::own);
@@ -109,13 +109,13 @@ impl Acp {
                 let failure = self.profile.failure(&error);
                 let failure = Failure {
                     kind: FailureKind::NotAuthenticated,
-                    message: format!("the sign-in was refused: {}", failure.message),
+                    message: format!("the sign-in was rejected: {}", failure.message),
                     ..failure
                 };
                 let failure = if known.is_empty() {
                     failure
                 } else {
-                    failure.hint(format!("the agent knows: {known}"))
+                    failure.hint(format!("use one of the agent's sign-in methods: {known}"))
                 };
                 self.give_up(failure, say);
             }

@@ -25,7 +25,7 @@ impl Acp {
         if !line.server.is_empty()
             && let Some(error) = line.error
         {
-            let text = format!("the MCP server `{}` could not be used: {}", &*line.server, &*error);
+            let text = format!("the MCP server `{}` is unavailable: {}", &*line.server, &*error);
             say.event(run, Event::warning("mcp_server", text));
         }
         let waits = turn.step == Step::Listing;

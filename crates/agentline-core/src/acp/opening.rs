@@ -56,7 +56,7 @@ impl Acp {
             }
             SessionTarget::Load(_) => {
                 let failure =
-                    Failure::new(FailureKind::Input, "the agent cannot go on with a stored session over ACP");
+                    Failure::new(FailureKind::Input, "the agent cannot load a stored session over ACP");
                 self.fail(run, Some(failure), say);
             }
         }
@@ -70,14 +70,14 @@ impl Acp {
         };
         if self.is_taken(id, run) {
             // A second prompt in the same session would cancel the first.
-            let text = format!("another run is at work in the session {id}");
+            let text = format!("another run is active in the session {id}");
             return self.fail(run, Some(Failure::new(FailureKind::Input, text)), say);
         }
         let wanted = self.turns.get(&run).map(|turn| turn.order.servers.clone()).unwrap_or_default();
         let others = !wanted.is_empty() && wanted != session.servers;
         self.enter(run, id.to_owned(), say);
         if others {
-            let text = "an open session keeps the MCP servers that it was opened with; those of this run were left out";
+            let text = "an open session keeps its MCP servers; the MCP servers of this run are ignored";
             say.event(run, Event::warning("mcp_server", text));
         }
         self.set_mode(run, say);
@@ -124,13 +124,13 @@ impl Acp {
         };
         let loaded = turn.session.clone();
         let Some(id) = loaded.clone().or_else(|| session::id_of(result)) else {
-            let text = "the agent opened a session without saying its id";
+            let text = "the agent opened a session without returning its id";
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
         };
         let servers = turn.order.servers.clone();
         if loaded.is_none() && self.is_taken(&id, run) {
             // Updates of the two sessions could not be told apart.
-            let text = format!("the agent gave a new session the id of another that is in use: {id}");
+            let text = format!("the agent returned the id of an active session for a new session: {id}");
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
         }
         let session = self.sessions.entry(id.clone()).or_default();
@@ -167,7 +167,7 @@ impl Acp {
         }
         let stray = std::mem::take(&mut session.stray);
         if stray > 0 {
-            let text = format!("{stray} updates came in this session after the run before was over");
+            let text = format!("{stray} updates arrived in this session after the previous run ended");
             say.event(run, Event::warning("late_update", text));
         }
         if let Some(turn) = self.turns.get_mut(&run) {
@@ -241,12 +241,12 @@ impl Acp {
             }
             Some(failure) => {
                 let all = self.session_of(run).map(|s| s.modes.all.join(", ")).filter(|all| !all.is_empty());
-                let known = all.map(|all| format!("; it has: {all}")).unwrap_or_default();
-                let text =
-                    format!("the agent did not go into the mode `{}`: {}{known}", wish.id, failure.message);
+                let known = all.map(|all| format!("; available modes: {all}")).unwrap_or_default();
+                let text = format!("the agent rejected the mode `{}`: {}{known}", wish.id, failure.message);
                 if wish.must {
-                    let failure = Failure::new(FailureKind::Policy, text)
-                        .hint("ask for a mode that it has, or start an agent for the mode that you want");
+                    let failure = Failure::new(FailureKind::Policy, text).hint(
+                        "use a mode that the agent has, or start a new agent process in the required mode",
+                    );
                     return self.fail(run, Some(failure), say);
                 }
                 say.event(run, Event::warning("mode_not_set", text));
@@ -270,7 +270,7 @@ impl Acp {
                 format!("the model `{}` is not in the agent's list: {}", wish.id, models.all.join(", "));
             if wish.strict {
                 let failure = Failure::new(FailureKind::UnknownModel, text)
-                    .hint(format!("{meant}pass one of the list, or leave out `--model`"));
+                    .hint(format!("{meant}pass a model from the list, or omit `--model`"));
                 return self.fail(run, Some(failure), say);
             }
             say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
@@ -321,7 +321,7 @@ impl Acp {
                     return self.call(run, Call::ModelByOption, method, &params, say);
                 }
                 let why = self.profile.failure(&error).message;
-                let text = format!("the agent did not take the model `{}`: {why}", wish.id);
+                let text = format!("the agent rejected the model `{}`: {why}", wish.id);
                 if wish.strict {
                     return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), say);
                 }
@@ -358,7 +358,7 @@ impl Acp {
         let late = std::mem::take(&mut turn.replayed);
         if late > 0 && matches!(turn.order.session, SessionTarget::Open(_)) {
             // These updates belong to an earlier run, not to the answer to this prompt.
-            let text = format!("{late} updates that came before the prompt were left out");
+            let text = format!("{late} updates that arrived before the prompt were ignored");
             say.event(run, Event::warning("late_update", text));
         }
         turn.step = Step::Going;
@@ -411,7 +411,7 @@ fn servers(servers: &BTreeMap<String, McpServer>, http: bool) -> Result<Value, F
             }
             McpServer::Url { .. } => Err(Failure::new(
                 FailureKind::Input,
-                format!("the agent takes no MCP servers over HTTP, so `{name}` cannot be given to it"),
+                format!("the agent does not support MCP servers over HTTP, so `{name}` cannot be used"),
             )),
         })
         .collect();

@@ -61,7 +61,7 @@ impl Acp {
         let Some(run) = run.filter(is_going) else {
             return say.frame(match method {
                 "session/request_permission" => rpc::reply(id, &cancelled()),
-                _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is under way in this session"),
+                _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is active in this session"),
             });
         };
         let (ask, about) = match method {
@@ -147,7 +147,7 @@ impl Acp {
             }
             (About::Write, HostResponse::Done | HostResponse::Text(_)) => rpc::reply(&id, &json!({})),
             (About::Read | About::Write, HostResponse::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
-            (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "nobody answered"),
+            (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
         };
         say.frame(frame);
     }

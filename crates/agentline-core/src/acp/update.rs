@@ -97,7 +97,7 @@ impl Acp {
             }
             Step::Answered if !about_session && turn.order.clocks.quiet == 0 && !turn.told_late => {
                 turn.told_late = true;
-                let text = "the agent went on telling of the turn after it had answered";
+                let text = "the agent sent updates after the turn had ended";
                 say.event(run, Event::warning("late_update", text));
             }
             _ => {}

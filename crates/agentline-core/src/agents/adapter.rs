@@ -73,23 +73,23 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo) -
     let title = info.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
     let asked: &[(&str, bool, &str)] = &[
-        ("sandbox", request.sandbox != Sandbox::Off, "leave it out"),
-        ("session_id", request.session_id.is_some(), "leave it out: the agent names its sessions itself"),
+        ("sandbox", request.sandbox != Sandbox::Off, "remove it"),
+        ("session_id", request.session_id.is_some(), "remove it: the agent chooses session ids itself"),
         ("file_references", request.file_references, "send files with `--attach`"),
-        ("extensions", request.extensions.is_some(), "leave it out"),
-        ("use_vertex_ai", request.use_vertex_ai.is_some(), "leave it out"),
-        ("google_cloud_project", request.google_cloud_project.is_some(), "leave it out"),
+        ("extensions", request.extensions.is_some(), "remove it"),
+        ("use_vertex_ai", request.use_vertex_ai.is_some(), "remove it"),
+        ("google_cloud_project", request.google_cloud_project.is_some(), "remove it"),
         ("system_mode", replaces, "use `append`, which puts your instructions before the prompt"),
     ];
     let mut problems: Vec<Problem> = asked
         .iter()
         .filter(|(_, asked, _)| *asked)
-        .map(|(key, _, way_out)| Problem::new(*key, format!("cannot be used with {title}")).hint(*way_out))
+        .map(|(key, _, way_out)| Problem::new(*key, format!("is not supported by {title}")).hint(*way_out))
         .collect();
     if request.resume.as_deref() == Some("latest") {
         problems.push(
-            Problem::new("resume", format!("`latest` is not known of {title}"))
-                .hint("name the session by its id"),
+            Problem::new("resume", format!("`latest` is not supported by {title}"))
+                .hint("pass the id of the session"),
         );
     }
     problems
@@ -128,8 +128,8 @@ pub(super) fn unenforced_in_session(
     let unknown = rules.filter(|(_, text)| !known.contains(text));
     let unheld = unknown.filter(|(key, text)| Rule::parse(key, text).is_ok_and(|rule| !holds(&rule)));
     let problem = |(key, text): (&str, &String)| {
-        let message = format!("`{text}` cannot be enforced in a session that was opened without such a rule");
-        Problem::new(key, message).hint("give the rule when the session is opened")
+        let message = format!("`{text}` cannot be enforced in a session that was opened without this rule");
+        Problem::new(key, message).hint("pass the rule when you open the session")
     };
     unheld.map(problem).collect()
 }
@@ -149,8 +149,11 @@ pub(super) fn launch(
     let servers = servers(request, &context.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
     if request.api_key.is_some() && own.key_variable.is_none() {
         problems.push(
-            Problem::new("api_key", format!("it is not known which variable takes the key of {title}"))
-                .hint("use `--env NAME=VALUE` with the variable that it documents"),
+            Problem::new(
+                "api_key",
+                format!("agentline does not know which variable {title} reads its key from"),
+            )
+            .hint("pass the key with `--env NAME=VALUE`, with the variable that the agent documents"),
         );
     }
     if !problems.is_empty() {
@@ -199,14 +202,14 @@ pub(super) fn launch(
         launch.warnings.push(Notice::new(
             "mode_when_asked",
             format!(
-                "the mode is held where {title} asks for permission; what it does without asking is only seen"
+                "the mode is enforced only when {title} asks for permission; other tool calls are reported but not prevented"
             ),
         ));
     }
     if !request.include_directories.is_empty() && !own.takes_folders {
         launch.warnings.push(Notice::new(
             "include_directories",
-            format!("{title} is not told of the included folders; they count where it asks for permission"),
+            format!("{title} has no option for additional directories; they apply only when it asks for permission"),
         ));
     }
     Ok(launch)
@@ -249,7 +252,7 @@ pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn FileSystem) ->
 pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
     let message = format!("{title} would load `{}`, which is not trusted", path.display());
     Failure::new(FailureKind::Settings, message)
-        .hint("review it, then type `agentline trust` in the workspace or pass `--trust full`; or remove it")
+        .hint("review it, then run `agentline trust` in the workspace or pass `--trust full`; or remove it")
 }
 
 /// Returns the prompt text, which begins with the system prompt if `with_system` is set.
@@ -275,11 +278,11 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn FileSystem) -> Re
     if let Some(file) = request.prompt_file.as_ref().map(|file| cwd.join(file)) {
         let wrong = |what: &str| {
             Problem::new("prompt_file", format!("`{}` {what}", file.display()))
-                .hint("name a text file that is there")
+                .hint("pass an existing text file")
         };
         let content = look.text(&file).ok_or_else(|| wrong("cannot be read as text"))?;
         if content.trim().is_empty() || content.contains('\0') {
-            return Err(wrong("is empty, or holds a NUL byte"));
+            return Err(wrong("is empty or contains a NUL byte"));
         }
         let real = look.canonical(&file).unwrap_or_else(|| file.clone());
         let told = format!("Process the prompt in {}", file.display());
@@ -298,12 +301,12 @@ fn servers(
     if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
         let wrong = |what: String| {
             Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
-                .hint("name a JSON file with an object `mcpServers`")
+                .hint("pass a JSON file with an `mcpServers` object")
         };
         let text = look.text(&path).ok_or_else(|| wrong("cannot be read".into()))?;
         let value: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
         let found = value.get("mcpServers").and_then(Value::as_object);
-        for (name, server) in found.ok_or_else(|| wrong("has no object `mcpServers`".into()))? {
+        for (name, server) in found.ok_or_else(|| wrong("has no `mcpServers` object".into()))? {
             let mut server = server.clone();
             if let Some((table, url)) =
                 server.as_object_mut().and_then(|t| t.remove("httpUrl").map(|url| (t, url)))

@@ -79,7 +79,7 @@ impl Agent for Claude {
         let taken_away =
             matches!(prospect.decision, PolicyDecision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
         match request.permission_mode {
-            _ if taken_away => NativeDecision::Refuses("the tool is taken away from the model"),
+            _ if taken_away => NativeDecision::Refuses("the tool is not offered to the model"),
             // Whether this mode is available is known only once a session is open.
             PermissionMode::Bypass => NativeDecision::Unknown,
             _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => NativeDecision::Asks,
@@ -229,11 +229,10 @@ impl Agent for Claude {
             "CLAUDE_CODE_OAUTH_TOKEN",
         ];
         let mut ways = adapter::variables(env, &names);
-        ways.push(found(folder.join(".credentials.json"), look, "the sign-in of `claude`"));
+        ways.push(found(folder.join(".credentials.json"), look, "written when you sign in with `claude`"));
         if cfg!(target_os = "macos") {
             ways.push(
-                SignIn::new("the keychain", false)
-                    .note("not looked into; a sign-in of `claude` may be there"),
+                SignIn::new("keychain", false).note("not checked; it may contain a sign-in of `claude`"),
             );
         }
         adapter::first_wins(ways)
@@ -274,11 +273,11 @@ fn common_name(tool: &str) -> &str {
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     if rule.tool.contains('*') && !rule.tool.starts_with("mcp__") {
-        let why = "it is about tools that Claude Code uses without asking, such as `Read`";
+        let why = "it covers tools that Claude Code uses without asking, such as `Read`";
         return Some((why.into(), "name each tool: `--deny Bash --deny Read`".into()));
     }
     (rule.pattern.is_some() && SEARCHES.contains(&rule.tool.as_str())).then(|| {
-        let why = "Claude Code does not report which files a search looks at";
+        let why = "Claude Code does not report which files a search reads";
         (why.into(), format!("write a rule for the whole tool: `{}`", rule.tool))
     })
 }

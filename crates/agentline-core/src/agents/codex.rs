@@ -62,14 +62,14 @@ impl Agent for Codex {
     ) -> NativeDecision {
         let runs = prospect.ask.command.is_some() || prospect.looks_at_files();
         match request.permission_mode {
-            PermissionMode::Bypass => NativeDecision::Runs("asks nobody in its mode `agent-full-access`"),
+            PermissionMode::Bypass => NativeDecision::Runs("does not ask in its mode `agent-full-access`"),
             _ if writes_inside(request) && (runs || (prospect.changes_files() && prospect.inside)) => {
                 NativeDecision::Runs(
-                    "works in a sandbox that writes in the workspace alone, and asks when it wants out",
+                    "runs in a sandbox that can write only in the workspace, and asks before it leaves the sandbox",
                 )
             }
             _ if runs => {
-                NativeDecision::Runs("works in a sandbox that writes nothing, and asks when it wants out")
+                NativeDecision::Runs("runs in a read-only sandbox, and asks before it leaves the sandbox")
             }
             _ => NativeDecision::Unknown,
         }
@@ -184,10 +184,10 @@ impl Agent for Codex {
     ) -> Vec<SignIn> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);
-        ways.push(found(folder.join("auth.json"), look, "the sign-in of `codex login`"));
+        ways.push(found(folder.join("auth.json"), look, "written by `codex login`"));
         let config = folder.join("config.toml");
         if look.text(&config).is_some_and(|text| text.contains("model_provider")) {
-            ways.push(found(config, look, "a provider of your own"));
+            ways.push(found(config, look, "custom model provider"));
         }
         adapter::first_wins(ways)
     }
@@ -204,17 +204,18 @@ fn writes_inside(request: &RunRequest) -> bool {
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
     if request.permission_mode == PermissionMode::Bypass {
-        let why = "in the mode `bypass`, Codex asks about nothing";
-        return Some((why.into(), "use `--permission-mode auto`, or leave the rule out".into()));
+        let why = "in the mode `bypass`, Codex never asks";
+        return Some((why.into(), "use `--permission-mode auto`, or remove the rule".into()));
     }
     if matches!(rule.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
         return None;
     }
     if rule.tool.starts_with("mcp__") {
-        let why = "Codex uses tools of MCP servers without asking that claim to change nothing";
-        return Some((why.into(), "leave the server out of the run, or the rule".into()));
+        let why = "Codex does not ask about MCP tools that declare themselves read-only";
+        return Some((why.into(), "remove the server from the run, or remove the rule".into()));
     }
     let why = "Codex runs commands, reads and searches in its sandbox without asking";
-    let way_out = "leave the rule out: in every mode but `bypass` and those that accept edits, the sandbox writes nothing";
+    let way_out =
+        "remove the rule: the sandbox is read-only, except in `bypass` and in modes that accept edits";
     Some((why.into(), way_out.into()))
 }

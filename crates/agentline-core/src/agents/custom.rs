@@ -55,7 +55,7 @@ impl Custom {
     fn new((name, words, surface): &Definition) -> Self {
         let name: &'static str = name.clone().leak();
         let program: &'static str = words.first().cloned().unwrap_or_default().leak();
-        let hint: &'static str = format!("sign in as `{name}` itself asks for").leak();
+        let hint: &'static str = format!("sign in to `{name}` as its documentation describes").leak();
         let info = AgentInfo::new(name, &[], name, program, "", "", "", 0, hint, &[], &[Surface::Acp], None);
         Self {
             info: Box::leak(Box::new(info)),
@@ -73,17 +73,17 @@ impl Agent for Custom {
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, surface, self.info);
         problems.extend(adapter::unenforceable(request, surface, |_, _| {
-            let why = format!("it is not known what `{}` does without asking", self.info.id);
-            let way_out = "leave the rule out, or use an agent that agentline knows";
+            let why = format!("agentline does not know what `{}` does without asking", self.info.id);
+            let way_out = "remove the rule, or use a built-in agent";
             Some((why, way_out.into()))
         }));
         if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
             problems.push(
                 Problem::new(
                     format!("agents.{}.surface", self.info.id),
-                    format!("`{wrong}` cannot be spoken with an agent that we do not know"),
+                    format!("`{wrong}` is not supported: custom agents support only the surface `acp`"),
                 )
-                .hint("write `surface = \"acp\"`, or leave it out"),
+                .hint("write `surface = \"acp\"`, or remove it"),
             );
         }
         problems

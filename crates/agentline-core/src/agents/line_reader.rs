@@ -49,7 +49,7 @@ impl LineReader {
         let why = match read {
             Ok(record) if record.is_object() => return Some(record),
             Ok(_) => "not an object".to_owned(),
-            Err(e) if e.is_eof() => "broken off".to_owned(),
+            Err(e) if e.is_eof() => "truncated".to_owned(),
             Err(e) => format!("not JSON: {e}"),
         };
         self.session.damage.push(ReadError::new(Some(self.count), why));

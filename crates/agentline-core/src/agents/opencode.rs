@@ -34,7 +34,7 @@ static CARD: AgentInfo = AgentInfo::new(
     "opencode-ai",
     "1.18.33",
     0,
-    "run `opencode auth login`, or set the variable of your model's service, such as ANTHROPIC_API_KEY",
+    "run `opencode auth login`, or set the API key of your provider, such as ANTHROPIC_API_KEY",
     &[
         "OPENCODE_*",
         "ANTHROPIC_*",
@@ -96,8 +96,8 @@ impl Agent for OpenCode {
         match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
             // It asks about paths outside the workspace, unless everything is allowed.
             _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => NativeDecision::Asks,
-            Some("allow") => NativeDecision::Runs("is told to use the tool without asking"),
-            Some("deny") => NativeDecision::Refuses("is told to refuse the tool"),
+            Some("allow") => NativeDecision::Runs("is configured to use the tool without asking"),
+            Some("deny") => NativeDecision::Refuses("is configured to deny the tool"),
             _ => NativeDecision::Asks,
         }
     }
@@ -174,13 +174,13 @@ impl Agent for OpenCode {
         let mut ways = vec![found(
             folder("XDG_DATA_HOME", ".local/share").join("auth.json"),
             look,
-            "keys of `opencode auth login`",
+            "written by `opencode auth login`",
         )];
         let config = folder("XDG_CONFIG_HOME", ".config");
         for name in ["opencode.json", "opencode.jsonc"] {
             let path = env.get("OPENCODE_CONFIG").map_or_else(|| config.join(name), PathBuf::from);
             if look.text(&path).is_some_and(|text| text.contains("\"provider\"")) {
-                ways.push(found(path, look, "a provider of your own"));
+                ways.push(found(path, look, "custom model provider"));
             }
         }
         let keys = env.keys().filter(|name| {
@@ -259,10 +259,10 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
                     Problem::new(
                         key,
                         format!(
-                            "`{text}` cannot be enforced: OpenCode does not report what it reads before it reads"
+                            "`{text}` cannot be enforced: OpenCode does not report a file before it reads it"
                         ),
                     )
-                    .hint(format!("write `{}` without brackets", rule.tool)),
+                    .hint(format!("write `{}` without a pattern", rule.tool)),
                 ),
                 Some(_) => {}
             }
@@ -279,15 +279,15 @@ const UNASKED_BUILTINS: &[&str] = &[
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     let Some(permission) = permission_of(&rule.tool) else {
-        let why = "OpenCode uses tools of that name without asking, or has none";
+        let why = "OpenCode has no such tool, or uses it without asking";
         let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
         return (!rule.tool.starts_with("mcp__"))
-            .then(|| (why.into(), format!("name one of: {}", names.join(", "))));
+            .then(|| (why.into(), format!("use one of: {}", names.join(", "))));
     };
     let program = rule.pattern.as_deref().filter(|_| permission == "bash")?.split([' ', ':']).next()?;
     (program.contains(['*', '?']) || UNASKED_BUILTINS.contains(&program)).then(|| {
-        let why = "OpenCode runs commands without asking that start no program: redirections, assignments, `cd`, `export`";
-        (why.into(), "name a program, or write `Bash` without brackets".into())
+        let why = "OpenCode does not ask about commands that start no program: redirections, assignments, `cd`, `export`";
+        (why.into(), "name a program, or write `Bash` without a pattern".into())
     })
 }
 

@@ -133,8 +133,8 @@ impl<'a> GivenValue<'a> {
 /// Returns a problem for two names of one key with different values in one layer.
 pub(super) fn disagreement(one: &GivenValue<'_>, other: &GivenValue<'_>) -> Problem {
     let (a, b) = (one.label(), other.label());
-    one.problem(format!("`{a}` and `{b}` say different things: `{}` and `{}`", one.shown(), other.shown()))
-        .hint(format!("keep one of the two: they set the same thing, `{}`", one.key.name))
+    one.problem(format!("`{a}` and `{b}` have different values: `{}` and `{}`", one.shown(), other.shown()))
+        .hint(format!("remove one of them: both set `{}`", one.key.name))
 }
 
 /// Returns the Python name of a value's type, as the provider's documentation uses it.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub fn key_table() -> String {
     let defaults = Config::blank();
     let mut table = String::from(
-        "| key | also | flag | value | default | untrusted | meaning |\n|---|---|---|---|---|---|---|\n",
+        "| key | aliases | flag | value | default | untrusted | description |\n|---|---|---|---|---|---|---|\n",
     );
     for key in KEYS {
         let aliases: Vec<String> = key.aliases.iter().map(|alias| format!("`{alias}`")).collect();

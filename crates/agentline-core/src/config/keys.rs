@@ -341,39 +341,39 @@ keys! {
     agent () Some("agent"), read::word r#""claude""# => request.agent { untrusted: UntrustedUse::Accept }
         "The agent, by id or alias.";
     surface () Some("surface"), read::surface r#""json""# => request.surface { untrusted: UntrustedUse::Accept }
-        "The way to talk to the agent; `auto` takes the best one that can do what was asked.";
+        "The interface to the agent; `auto` selects the best one that supports the request.";
     model ("model_id") Some("model"), read::word r#""gemini-2.5-pro""# => request.model { untrusted: UntrustedUse::Accept }
-        "The model, as the agent spells it.";
+        "The model, by the agent's own name for it.";
     model_validation () Some("model-validation"), read::validation r#""strict""# => request.model_validation {}
-        "What a model outside the agent's own list means: with `warn` a warning, with `strict` the error `unknown_model` before anything is asked of it.";
+        "What happens if the model is not in the agent's own list: `warn` emits a warning, `strict` fails with `unknown_model` before the prompt is sent.";
     prompt () None, read::text r#""fix the failing test""# => request.prompt {}
-        "What the agent is asked to do; for batch lines and programs.";
+        "The prompt; for batch lines and programs.";
     prompt_file () Some("prompt-file"), read::path r#""prompt.md""# => request.prompt_file {}
-        "The agent is told to read this file.";
+        "A file with the prompt, which the agent is instructed to read.";
     attachments () Some("attach"), read::paths r#"["picture.png"]"# => request.attachments {}
-        "Image, audio or text files sent with the prompt, where the surface can.";
+        "Image, audio or text files sent with the prompt, if the surface supports them.";
     system_prompt () Some("system"), read::text r#""Answer in English.""# => request.system_prompt {}
-        "Instructions of the caller.";
+        "Your instructions for the agent.";
     system_mode () Some("system-mode"), read::system_mode r#""replace""# => request.system_mode {}
-        "Whether `system_prompt` comes on top of the agent's own instructions or replaces them.";
+        "Whether `system_prompt` is added to the agent's own instructions or replaces them.";
     name () Some("name"), read::word r#""case-17""# => request.name { untrusted: UntrustedUse::Accept }
-        "The caller's name for this prompt, echoed in events, errors and outcome.";
+        "A name for the prompt, repeated in events, errors and the outcome.";
     working_dir ("cwd") Some("cwd"), read::path r#""project""# => request.working_dir {}
-        "The workspace; without it the current directory.";
+        "The workspace; defaults to the current directory.";
     include_directories () Some("include-dir"), read::paths r#"["../shared"]"# => request.include_directories {}
-        "Folders outside the workspace that tools may use.";
+        "Directories outside the workspace that tools may use.";
     permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode { untrusted: UntrustedUse::Stricter }
-        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for questions over ACP `auto` (permit each once), `deny`, `prompt` (ask on a terminal, else refuse). `yolo = true` is `bypass`.";
+        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for permission requests over ACP `auto` (allow each once), `deny`, `prompt` (ask on a terminal, otherwise deny). `yolo = true` means `bypass`.";
     allow ("allowed_tools") Some("allow"), read::words r#"["Write(src/**)"]"# => request.allow {}
-        "Rules that permit, on top of the mode: by tool, path or command.";
+        "Rules that allow tool uses, in addition to the mode: by tool, path or command.";
     deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny { untrusted: UntrustedUse::Add }
-        "Rules that refuse, on top of the mode.";
+        "Rules that deny tool uses, in addition to the mode.";
     ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask { untrusted: UntrustedUse::Add }
-        "Rules for what is asked of you, on top of the mode; refused where nobody can be asked.";
+        "Rules for tool uses that need your approval, in addition to the mode; denied if you cannot be asked.";
     trust () Some("trust"), read::trust r#""full""# => request.trust {}
-        "How far the workspace is trusted: with `run` its own settings, hooks and MCP servers are not loaded and its `agentline.toml` may only choose and restrict, with `full` all of it counts, with `no` an agent that insists on trust does not work there. Without it `agentline trust` decides; see docs/security.md.";
+        "How far the workspace is trusted: with `run`, its own settings, hooks and MCP servers are not loaded and its `agentline.toml` may only choose and restrict; with `full`, all of them apply; with `no`, an agent that requires trust does not run there. If unset, `agentline trust` decides; see docs/security.md.";
     sandbox () Some("sandbox"), read::sandbox r#""docker""# => request.sandbox {}
-        "The agent's own sandbox, or the program that makes it; `none` is `false`.";
+        "The agent's own sandbox, or the program that provides it; `none` means `false`.";
     sandbox_profile () None, read::word r#""permissive-open""# => request.sandbox_profile {}
         "The profile of the agent's sandbox on macOS.";
     mcp_servers () Some("mcp"), tables::servers r#"{ docs = { url = "https://mcp.example.test/" } }"# => request.mcp_servers { is_secret: true, depth: 1 }
@@ -381,93 +381,93 @@ keys! {
     mcp_settings_path () None, read::path r#""mcp.json""# => request.mcp_settings_path {}
         "A settings file of the agent whose MCP servers are added.";
     output_schema () Some("schema"), read::path r#""answer.schema.json""# => request.output_schema {}
-        "JSON Schema file: the answer must be a value of it.";
+        "A JSON Schema file that the answer must match.";
     repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns { untrusted: UntrustedUse::Lower }
-        "How often the agent may mend a value that does not fit the schema.";
+        "How many times the agent may correct a value that does not match the schema.";
     extract_json () Some("extract-json"), read::flag "true" => request.extract_json {}
-        "The JSON value in the answer is what the run is for: found in a fenced block, bare, or between words.";
+        "Extract the JSON value from the answer: in a fenced block, bare, or within other text. Without one the run fails.";
     until () Some("until"), read::word r#""cargo test""# => request.until {}
-        "A command that must succeed before the run is over; while it fails, the agent is sent on with what it said.";
+        "A command that must succeed before the run ends; while it fails, the agent is re-prompted with its output.";
     max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds { untrusted: UntrustedUse::Lower }
-        "How often the agent is sent on at most.";
+        "How many times the agent is re-prompted at most.";
     resume () Some("resume"), read::word r#""latest""# => request.resume {}
-        "A session to go on with: its id, or `latest`.";
+        "The session to resume: its id, or `latest`.";
     session_id () Some("session-id"), read::word r#""7f1f2bd4-3a43-4b8e-9d0e-6a0f2f1f0c11""# => request.session_id {}
-        "The id that a new session shall have.";
+        "The id for a new session.";
     timeout ("timeout_ms") Some("timeout"), read::clock r#""20m""# => request.timeout { untrusted: UntrustedUse::Lower }
-        "Clock of the whole run.";
+        "Maximum duration of the whole run.";
     idle_timeout ("idle_timeout_ms") Some("idle-timeout"), read::clock "45" => request.idle_timeout { untrusted: UntrustedUse::Lower }
-        "Clock of silence with nothing pending.";
+        "Maximum time without activity while nothing is pending.";
     tool_timeout ("tool_timeout_ms") Some("tool-timeout"), read::clock r#""1h30m""# => request.tool_timeout { untrusted: UntrustedUse::Lower }
-        "Clock of silence while a tool runs.";
+        "Maximum time without activity while a tool runs.";
     startup_timeout ("startup_timeout_s", "startup_timeout_ms") Some("startup-timeout"), read::clock "30" => request.startup_timeout { untrusted: UntrustedUse::Lower }
-        "Clock until the agent first answers.";
+        "Maximum time until the agent's first response.";
     deadline () Some("deadline"), read::moment r#""2030-01-01T00:00:00Z""# => request.deadline { untrusted: UntrustedUse::Lower }
-        "The moment at which the run must be over, whatever it waits for.";
+        "The point in time at which the run must end, whatever it is waiting for.";
     retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience { untrusted: UntrustedUse::Lower }
-        "How long an agent may go on retrying a refused request.";
+        "How long the agent may keep retrying a rejected request.";
     quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period { is_for_acp: true }
-        "Silence after the answer before a turn is over; without it 500, or 0 where nothing follows an agent's answer.";
+        "Time without updates after the answer before a turn ends; defaults to 500, or to 0 for agents that send nothing after the answer.";
     max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns { untrusted: UntrustedUse::Lower }
-        "Turns of the model.";
+        "Maximum number of turns of the model.";
     max_tool_calls () Some("max-tool-calls"), read::small_count "50" => request.limits.max_tool_calls { untrusted: UntrustedUse::Lower }
-        "Calls of tools.";
+        "Maximum number of tool calls.";
     max_tokens () Some("max-tokens"), read::count "200000" => request.limits.max_tokens { untrusted: UntrustedUse::Lower }
-        "Tokens in all.";
+        "Maximum number of tokens in total.";
     max_output_tokens () Some("max-output-tokens"), read::count "8000" => request.limits.max_output_tokens { untrusted: UntrustedUse::Lower }
-        "Tokens of the answers, thoughts included.";
+        "Maximum number of output tokens, including thoughts.";
     max_cost ("max_budget_usd") Some("max-cost"), read::dollars "0.50" => request.limits.max_cost { untrusted: UntrustedUse::Lower }
-        "US dollars.";
+        "Maximum cost in US dollars.";
     env () Some("env"), tables::variables r#"{ NODE_ENV = "test" }"# => request.env { is_secret: true, depth: 1 }
         "Variables added to the agent's environment.";
     pass_env () Some("pass-env"), read::variable_names r#"["MY_PROXY"]"# => request.pass_env {}
-        "Names of your variables that the agent sees too; `*` is all.";
+        "Names of your environment variables that are passed on to the agent; `*` passes on all.";
     file_references () None, read::flag "true" => request.file_references {}
-        "Words like `@file` in the prompt are resolved by the agent instead of being sent as they stand.";
+        "The agent resolves words like `@file` in the prompt; otherwise they are sent literally.";
     extensions () None, read::words r#"["my-extension"]"# => request.extensions {}
-        "Which of the agent's extensions are loaded; without it those that you set up.";
+        "The agent's extensions to load; defaults to those that you set up.";
     api_key ("apiKey") None, read::word r#""your-key""# => request.api_key { is_secret: true }
-        "Key for the agent's service; redacted everywhere.";
+        "The API key for the agent's service; redacted everywhere.";
     google_cloud_project ("googleCloudProject") None, read::word r#""my-project""# => request.google_cloud_project {}
-        "Cloud project for sign-in by Vertex AI.";
+        "The Google Cloud project for sign-in with Vertex AI.";
     use_vertex_ai ("useVertexAI") None, read::flag "true" => request.use_vertex_ai {}
-        "Sign in by Vertex AI.";
+        "Sign in with Vertex AI.";
     record () Some("record"), read::path r#""run.tape.jsonl""# => request.record {}
-        "The tape of the run is written here.";
+        "Write a tape of the run to this file.";
     cache () Some("cache"), read::flag "true" => request.cache.on {}
-        "A run that was made before, with the same everything and on the same files, is told again from the cache; see docs/cache.md.";
+        "Reuse the result of an identical earlier run on the same files; store this one. See docs/cache.md.";
     cache_impure () None, read::flag "true" => request.cache.impure {}
-        "The cache also keeps runs with MCP servers, functions or questions of a program, or the web.";
+        "Also cache runs that use MCP servers, functions or permission handlers of a program, or the web.";
     cache_max_age () None, read::clock r#""7d""# => request.cache.max_age {}
-        "A run in the cache that is older is made again.";
+        "Maximum age of a cached run; older ones are run again.";
     cache_path () None, read::path r#""eval-cache""# => request.cache.path {}
-        "The folder of the cache, instead of the one in agentline's cache folder.";
+        "The cache directory, instead of the default one in agentline's cache directory.";
     cache_max_mb () None, read::count "500" => request.cache.max_mb {}
-        "The folder of the cache holds no more than this, in megabytes; without it 1024.";
+        "Maximum size of the cache directory in megabytes; defaults to 1024.";
     max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
-        "Lines of an agent that are longer are reported as unreadable.";
+        "Maximum length of a line of the agent's output; longer lines are reported as unreadable.";
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
-        "Settings of single agents: `[agents.NAME]` with `program`, `env`, `surface` and `args`, which is `agent_args`; with a `command` any agent that speaks ACP.";
+        "Settings of individual agents: `[agents.NAME]` with `program`, `env`, `surface` and `args` (the same as `agent_args`); with a `command`, any agent that supports ACP.";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
-        "US dollars for a million tokens: `[prices.models.\"ID\"]` with `input`, `output`, `cached`, `cache_write`, `cache_write_long` and `long`; see docs/numbers.md.";
+        "US dollars per million tokens: `[prices.models.\"ID\"]` with `input`, `output`, `cached`, `cache_write`, `cache_write_long` and `long`; see docs/numbers.md.";
     prices_file () None, read::path r#""prices.toml""# => prices_file {}
-        "A TOML file with prices of yours, `[models.\"ID\"]`; a row of `prices` counts before one of it.";
+        "A TOML file with your own prices, `[models.\"ID\"]`; entries in `prices` take precedence.";
     supervisor () None, tables::program r#""/opt/agentline/bin/agentline""# => supervisor {}
-        "The program that ends an agent's processes when this one dies; for programs that use the library.";
+        "The program that ends the agent's processes if the calling process dies; for programs that use the library.";
     isolation () None, read::isolation r#""none""# => isolation {}
-        "Whether the agent runs in a pid namespace of its own (Linux): `auto` for root only, `namespace` for every user, `none`; see docs/limits.md.";
+        "Whether the agent runs in its own PID namespace (Linux): `auto` for root only, `namespace` for every user, `none`; see docs/limits.md.";
     agent_bin () None, tables::program r#""/opt/gemini/bin/gemini""# => agent_bin {}
-        "The program of the run's agent: a short form of `program` in `[agents.NAME]`.";
+        "The program of the run's agent; a short form of `program` in `[agents.NAME]`.";
     agent_args () None, read::words r#"["--acp"]"# => request.agent_args { is_for_acp: true }
-        "Arguments of the agent's program instead of those that we know.";
+        "Arguments for the agent's program, instead of the built-in ones.";
     mode_id () None, read::word r#""plan""# => request.mode_id { is_for_acp: true }
-        "The agent's own mode, set when a session is opened; it stands above `permission_mode`.";
+        "The agent's own mode, set when a session is opened; takes precedence over `permission_mode`.";
     emit_thoughts ("emit_thought_chunks") Some("emit-thoughts"), read::flag "true" => request.emit_thoughts {}
-        "Reasoning is shown beside the answer; it is never part of it.";
+        "Show reasoning in addition to the answer; it is never part of it.";
     allow_file_reads () None, read::flag "true" => request.allow_file_reads { is_for_acp: true }
-        "The agent may ask us to read files in the workspace.";
+        "The agent may ask agentline to read files in the workspace.";
     allow_file_writes () None, read::flag "true" => request.allow_file_writes { is_for_acp: true }
-        "The agent may ask us to write files in the workspace.";
+        "The agent may ask agentline to write files in the workspace.";
     authenticate () None, read::word r#""gemini-api-key""# => request.authenticate { is_for_acp: true }
-        "The agent's way of signing in that is asked for, by its own id; without it none is.";
+        "The sign-in method to request, by the agent's own id for it; by default none is requested.";
 }

@@ -23,8 +23,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a time in which a number without a unit counts in units of `unit` seconds.
 pub(super) fn duration_in(text: &str, unit: f64) -> Result<Duration, String> {
-    let wrong =
-        || format!("`{text}` is not a time; write seconds, or a time such as `10m`, `1h30m`, `500ms`");
+    let wrong = || {
+        format!("`{text}` is not a duration; write seconds, or a duration such as `10m`, `1h30m`, `500ms`")
+    };
     let mut rest = text.trim();
     if let Ok(number) = rest.parse::<f64>() {
         return Duration::try_from_secs_f64(number * unit).map_err(|_| wrong());
@@ -65,13 +66,12 @@ pub fn show_duration(time: Duration) -> String {
 pub fn parse_env(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, _)) if name.is_empty() || name.contains('\0') => {
-            Err("there is no variable's name before the `=`; write `NAME=VALUE`".into())
+            Err("missing variable name before `=`; write `NAME=VALUE`".into())
         }
-        Some((_, value)) if value.contains('\0') => Err("the value holds a NUL byte".into()),
+        Some((_, value)) if value.contains('\0') => Err("the value contains a NUL byte".into()),
         Some((name, value)) => Ok((name.into(), value.into())),
         None => {
-            Err("there is no `=`; write `NAME=VALUE`, or use `pass_env` to hand on a variable of yours"
-                .into())
+            Err("missing `=`; write `NAME=VALUE`, or use `pass_env` to pass on one of your variables".into())
         }
     }
 }
@@ -89,31 +89,31 @@ pub fn parse_env(text: &str) -> Result<(String, String), String> {
 /// Returns a message for the user, which never contains the text after the `=`.
 pub fn parse_mcp(text: &str) -> Result<(String, McpServer), String> {
     let form = "write `name=URL` or `name=command args…`";
-    let (name, rest) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
+    let (name, rest) = text.split_once('=').ok_or_else(|| format!("missing `=`; {form}"))?;
     let (name, rest) = (name.trim(), rest.trim());
     if name.is_empty() {
-        return Err(format!("there is no server's name before the `=`; {form}"));
+        return Err(format!("missing server name before `=`; {form}"));
     }
     if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(format!("the server's name before the `=` holds a blank; {form}"));
+        return Err(format!("the server name before `=` contains whitespace; {form}"));
     }
     let scheme = rest.split_once("://").map(|(scheme, behind)| (scheme.to_ascii_lowercase(), behind));
     if let Some(("http" | "https", behind)) = scheme.as_ref().map(|(s, b)| (s.as_str(), *b)) {
         if rest.contains(char::is_whitespace) {
-            return Err(format!("the URL of `{name}` holds a blank; {form}"));
+            return Err(format!("the URL of `{name}` contains whitespace; {form}"));
         }
         if behind.is_empty() || behind.starts_with(['/', '?', '#']) {
-            return Err(format!("the URL of `{name}` names no host; {form}"));
+            return Err(format!("the URL of `{name}` has no host; {form}"));
         }
         return Ok((name.into(), McpServer::Url { url: rest.into(), headers: BTreeMap::new() }));
     }
     if scheme.is_some_and(|(s, _)| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric())) {
-        return Err(format!("the URL of `{name}` must begin with `http://` or `https://`; {form}"));
+        return Err(format!("the URL of `{name}` must start with `http://` or `https://`; {form}"));
     }
     let mut words = shell_words(rest)
-        .ok_or_else(|| format!("a quote in the command of `{name}` is not closed"))?
+        .ok_or_else(|| format!("the command of `{name}` has an unclosed quote"))?
         .into_iter();
-    let command = words.next().ok_or_else(|| format!("there is nothing behind `{name}=`; {form}"))?;
+    let command = words.next().ok_or_else(|| format!("missing value after `{name}=`; {form}"))?;
     Ok((name.into(), McpServer::Command { command, args: words.collect(), env: BTreeMap::new() }))
 }
 
@@ -197,7 +197,7 @@ mod tests {
         }
         assert_eq!(
             parse_duration("10x").unwrap_err(),
-            "`10x` is not a time; write seconds, or a time such as `10m`, `1h30m`, `500ms`"
+            "`10x` is not a duration; write seconds, or a duration such as `10m`, `1h30m`, `500ms`"
         );
     }
 
@@ -221,13 +221,10 @@ mod tests {
         assert_eq!(parse_env("A="), Ok(("A".into(), String::new())));
         assert_eq!(
             parse_env("hunter2-the-secret").unwrap_err(),
-            "there is no `=`; write `NAME=VALUE`, or use `pass_env` to hand on a variable of yours"
+            "missing `=`; write `NAME=VALUE`, or use `pass_env` to pass on one of your variables"
         );
-        assert_eq!(
-            parse_env("=x").unwrap_err(),
-            "there is no variable's name before the `=`; write `NAME=VALUE`"
-        );
-        assert_eq!(parse_env("A=\0").unwrap_err(), "the value holds a NUL byte");
+        assert_eq!(parse_env("=x").unwrap_err(), "missing variable name before `=`; write `NAME=VALUE`");
+        assert_eq!(parse_env("A=\0").unwrap_err(), "the value contains a NUL byte");
     }
 
     #[test]
@@ -243,20 +240,20 @@ mod tests {
         assert_eq!(args, ["-x", "two words", "q\"q", ""]);
         assert!(parse_mcp("a=npx proxy ws://h/x").is_ok());
         for (text, message) in [
-            ("docs", "there is no `=`; write `name=URL` or `name=command args…`"),
-            ("=x", "there is no server's name before the `=`; write `name=URL` or `name=command args…`"),
+            ("docs", "missing `=`; write `name=URL` or `name=command args…`"),
+            ("=x", "missing server name before `=`; write `name=URL` or `name=command args…`"),
             (
                 "a b=x",
-                "the server's name before the `=` holds a blank; write `name=URL` or `name=command args…`",
+                "the server name before `=` contains whitespace; write `name=URL` or `name=command args…`",
             ),
-            ("a= ", "there is nothing behind `a=`; write `name=URL` or `name=command args…`"),
-            ("a='x", "a quote in the command of `a` is not closed"),
-            ("a=http://", "the URL of `a` names no host; write `name=URL` or `name=command args…`"),
+            ("a= ", "missing value after `a=`; write `name=URL` or `name=command args…`"),
+            ("a='x", "the command of `a` has an unclosed quote"),
+            ("a=http://", "the URL of `a` has no host; write `name=URL` or `name=command args…`"),
             (
                 "a=ftp://x",
-                "the URL of `a` must begin with `http://` or `https://`; write `name=URL` or `name=command args…`",
+                "the URL of `a` must start with `http://` or `https://`; write `name=URL` or `name=command args…`",
             ),
-            ("a=http://x y", "the URL of `a` holds a blank; write `name=URL` or `name=command args…`"),
+            ("a=http://x y", "the URL of `a` contains whitespace; write `name=URL` or `name=command args…`"),
         ] {
             assert_eq!(parse_mcp(text).unwrap_err(), message, "{text}");
         }

@@ -15,15 +15,15 @@ const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// Descriptions of the accepted values for the documentation, by name of the reader.
 pub(super) const KINDS: &[(&str, &str)] = &[
-    ("text", "text"),
-    ("word", "text"),
+    ("text", "string"),
+    ("word", "string"),
     ("path", "path"),
     ("paths", "list of paths"),
-    ("words", "list of text"),
-    ("variable_names", "list of text"),
+    ("words", "list of strings"),
+    ("variable_names", "list of strings"),
     ("flag", "`true` or `false`"),
-    ("clock", "seconds, or a time such as `\"10m\"`"),
-    ("pause", "milliseconds, or a time such as `\"500ms\"`"),
+    ("clock", "seconds, or a duration such as `\"10m\"`"),
+    ("pause", "milliseconds, or a duration such as `\"500ms\"`"),
     ("count", "whole number"),
     ("small_count", "whole number"),
     ("size", "whole number"),
@@ -46,9 +46,9 @@ pub(super) const KINDS: &[(&str, &str)] = &[
 /// Returns the unit of a bare number in seconds, and the hint on how to write a time.
 fn unit(given: &GivenValue<'_>) -> (f64, &'static str) {
     if snake_case(&given.name).ends_with("_ms") {
-        (0.001, "write milliseconds, or a time such as `500ms`, `10m`, `1h30m`")
+        (0.001, "write milliseconds, or a duration such as `500ms`, `10m`, `1h30m`")
     } else {
-        (1.0, "write seconds, or a time such as `10m`, `1h30m`, `500ms`")
+        (1.0, "write seconds, or a duration such as `10m`, `1h30m`, `500ms`")
     }
 }
 
@@ -56,10 +56,10 @@ fn unit(given: &GivenValue<'_>) -> (f64, &'static str) {
 pub(super) fn text(given: &GivenValue<'_>, findings: &mut Findings) -> Option<String> {
     match given.value {
         Value::String(text) if text.contains('\0') => {
-            findings.refuse(given.problem(format!("{} holds a NUL byte", given.name)).hint("remove it"))
+            findings.refuse(given.problem(format!("{} contains a NUL byte", given.name)).hint("remove it"))
         }
         Value::String(text) => Some(text.clone()),
-        _ => findings.refuse(given.must_be("text").hint("put it in quotes")),
+        _ => findings.refuse(given.must_be("a string").hint("put it in quotes")),
     }
 }
 
@@ -68,9 +68,7 @@ pub(super) fn word(given: &GivenValue<'_>, findings: &mut Findings) -> Option<St
     let text = text(given, findings)?;
     if text.trim().is_empty() {
         return findings.refuse(
-            given
-                .problem(format!("{} must not be empty", given.name))
-                .hint("leave it out to have the default"),
+            given.problem(format!("{} must not be empty", given.name)).hint("remove it to use the default"),
         );
     }
     Some(text)
@@ -111,9 +109,10 @@ pub(super) fn variable_names(given: &GivenValue<'_>, findings: &mut Findings) ->
     let names = words(given, findings)?;
     if names.iter().any(|name| name.contains('=')) {
         // The text after the `=` may be a secret, so the value is not shown.
-        let problem = given.problem("takes names of variables alone, and one holds a `=`");
-        return findings
-            .refuse(problem.hint("write the name to pass your variable on, or `env` to set another value"));
+        let problem = given.problem("accepts only names of variables, but one contains `=`");
+        return findings.refuse(
+            problem.hint("write only the name to pass on your variable, or use `env` to set another value"),
+        );
     }
     Some(names)
 }
@@ -184,9 +183,9 @@ fn time(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Durati
         ),
         Some(time) => Some(Some(time)),
         None if given.value.is_string() => findings.refuse(
-            given.problem(format!("{} must be a time", given.name)).value(given.shown()).hint(way_out),
+            given.problem(format!("{} must be a duration", given.name)).value(given.shown()).hint(way_out),
         ),
-        None => findings.refuse(given.must_be("a time").hint(way_out)),
+        None => findings.refuse(given.must_be("a duration").hint(way_out)),
     }
 }
 
@@ -202,14 +201,14 @@ pub(super) fn moment(given: &GivenValue<'_>, findings: &mut Findings) -> Option<
             given
                 .problem(format!("{} must not be later than the year 9999", given.name))
                 .value(given.shown())
-                .hint("write it as `2030-01-01T00:00:00Z`, or leave it out for no deadline"),
+                .hint("write it as `2030-01-01T00:00:00Z`, or remove it for no deadline"),
         ),
         Some(seconds) => Some(seconds),
         None => findings.refuse(
             given
-                .problem(format!("{} must be a moment", given.name))
+                .problem(format!("{} must be a point in time", given.name))
                 .value(given.shown())
-                .hint("write it as `2030-01-01T00:00:00Z`, with its zone, or as seconds since 1970"),
+                .hint("write it as `2030-01-01T00:00:00Z`, with a time zone, or as seconds since 1970"),
         ),
     }
 }
@@ -230,7 +229,7 @@ pub(super) fn count(given: &GivenValue<'_>, findings: &mut Findings) -> Option<u
             given
                 .problem(format!("{} must be a whole number, 0 or more", given.name))
                 .value(given.shown())
-                .hint("leave it out to have no limit"),
+                .hint("remove it for no limit"),
         ),
         None => findings.refuse(given.must_be("a whole number").hint("write it without quotes")),
     }
@@ -266,7 +265,7 @@ pub(super) fn dollars(given: &GivenValue<'_>, findings: &mut Findings) -> Option
         Some(number) => Some(number),
         None => findings.refuse(
             given
-                .problem(format!("{} must be a number of US dollars, 0 or more", given.name))
+                .problem(format!("{} must be an amount in US dollars, 0 or more", given.name))
                 .value(given.shown())
                 .hint("write a number such as `0.50`"),
         ),

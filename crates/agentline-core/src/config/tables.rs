@@ -51,7 +51,7 @@ pub(super) fn servers(
 }
 
 fn server(name: &str, given: &GivenValue<'_>, findings: &mut Findings) -> Option<McpServer> {
-    let way_out = "write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program";
+    let way_out = "write `url = \"…\"` for a remote server, or `command = \"…\"` for a local one";
     let table = match given.value {
         Value::Object(table) => table,
         Value::String(text) => {
@@ -184,7 +184,7 @@ fn price(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Price> {
             return findings.refuse(
                 given
                     .problem(format!("{} needs `above`", given.name))
-                    .hint("write the number of tokens of a prompt above which it holds: `above = 200000`"),
+                    .hint("write the number of prompt tokens above which it applies: `above = 200000`"),
             );
         };
         let Price { input, output, cached, cache_write, cache_write_long, long: _ } = rates;
@@ -210,7 +210,7 @@ fn rates(given: &GivenValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings)
         _ => findings.refuse(
             given
                 .problem(format!("{} needs both `input` and `output`", given.name))
-                .hint("write US dollars for a million tokens: `{ input = 1.25, output = 10.0 }`"),
+                .hint("write US dollars per million tokens: `{ input = 1.25, output = 10.0 }`"),
         ),
     }
 }

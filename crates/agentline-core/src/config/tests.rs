@@ -392,7 +392,7 @@ fn agent_bin_is_the_program_of_the_runs_agent_unless_a_higher_layer_names_it() {
     let both = Layer::file("both", "agent_bin = 'a'\n[agents.gemini-cli]\nprogram = 'b'");
     assert_eq!(
         Config::build(&[both]).unwrap_err().to_string(),
-        "`agent_bin`: `agent_bin` and `agents.gemini.program` say different things (from both)\n  hint: keep one of the two: they set the same thing"
+        "`agent_bin`: `agent_bin` and `agents.gemini.program` have different values (from both)\n  hint: remove one of them: both set the same option"
     );
     let preset = from_json(json!({"agent": "gemini_acp", "agent_bin": "g"}));
     assert_eq!(preset.agents["gemini"].program, Some("g".into()));

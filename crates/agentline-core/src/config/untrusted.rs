@@ -106,7 +106,7 @@ impl UntrustedReport {
             let hint = "run `agentline trust` in the workspace to apply the whole file";
             parts.push(format!("ignored {} ({hint})", ignored.join(", ")));
         }
-        let message = format!("`{}` came with the workspace: {}", self.layer, parts.join("; "));
+        let message = format!("`{}` of the untrusted workspace: {}", self.layer, parts.join("; "));
         (!parts.is_empty()).then(|| Notice::new(WORKSPACE_CONFIG, message))
     }
 }

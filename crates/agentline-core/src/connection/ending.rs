@@ -84,7 +84,7 @@ impl Connection {
     /// Handles a closed stdout: the agent can report nothing more, so the process is closed.
     pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         for run in self.runs.values_mut() {
-            run.hint(Failure::new(FailureKind::Crashed, "the agent closed its output and lived on"));
+            run.hint(Failure::new(FailureKind::Crashed, "the agent closed its output without exiting"));
         }
         self.close(at, out);
     }
@@ -236,7 +236,8 @@ impl Connection {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == RunStage::Reviewing) else { return };
         match answer {
             HostResponse::Again(_) if self.life == ProcessState::Gone => {
-                let gone = Failure::new(FailureKind::Crashed, "the agent ended before it could be sent on");
+                let gone =
+                    Failure::new(FailureKind::Crashed, "the agent exited before it could be re-prompted");
                 run.reject(gone, here.at);
             }
             HostResponse::Again(prompt) => {
@@ -278,8 +279,7 @@ impl Connection {
             self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
         }
         if self.runs.get_mut(&id).is_some_and(RunState::correct_text) {
-            let message =
-                "the agent sent part of its answer more than once; `text` is what it recorded in its session";
+            let message = "the agent sent part of its answer more than once; `text` is the version recorded in its session";
             self.emit(id, Event::warning("text_repeated", message), here, out);
         }
         for doubt in self.runs.get(&id).map(RunState::doubts).unwrap_or_default() {
@@ -307,11 +307,13 @@ impl Connection {
     fn warn_about_disk(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
         if disk.shared {
-            let message = "another run was active in this workspace, so it cannot be told who changed what";
+            let message =
+                "another run was active in this workspace, so changes cannot be attributed to one of them";
             self.emit(id, Event::warning("shared_workspace", message), here, out);
         }
         if disk.unknown {
-            let message = "the workspace could not be compared; `files` holds only what tools reported";
+            let message =
+                "the workspace could not be compared; `files` lists only changes that tools reported";
             self.emit(id, Event::warning("workspace_not_compared", message), here, out);
         }
     }

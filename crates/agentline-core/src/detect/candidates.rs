@@ -68,7 +68,7 @@ impl fmt::Display for Candidate {
             Self::Homebrew => "Homebrew",
             Self::Npx => "npx",
             Self::NodeModules => "node_modules",
-            Self::Cache => "our cache",
+            Self::Cache => "cache",
         })
     }
 }

@@ -109,7 +109,9 @@ fn the_path_variable_is_the_answer_or_an_error() {
     assert_eq!(won(&found), Some((Candidate::PathVariable, "/opt/g".into(), Some(Version(0, 50, 0)))));
     assert_eq!(found.looked.len(), 1);
 
-    for (value, words) in [("/opt/none", "`/opt/none` is not there"), ("/opt/notes.txt", "may be started")] {
+    for (value, words) in
+        [("/opt/none", "`/opt/none` does not exist"), ("/opt/notes.txt", "not an executable file")]
+    {
         let bad = set(value);
         let found = find(info(), &search(&bad), &look);
         assert_eq!(found.program, None);
@@ -144,7 +146,7 @@ fn a_configured_program_is_a_path_or_a_name() {
     let found = find(info(), &missing, &look);
     assert_eq!(found.program, None);
     assert!(found.problem.unwrap().hint.unwrap().contains("`agent_bin`"));
-    assert_eq!(with("gemini-none").problem.unwrap().message, "`gemini-none` is not a file and not on PATH");
+    assert_eq!(with("gemini-none").problem.unwrap().message, "`gemini-none` was not found on PATH");
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn a_file_that_may_not_be_started_is_passed_over() {
     let look = MemoryFs::default().plain("/a/gemini", "text").file("/b/gemini", "x");
     let found = find(info(), &search(&env), &look);
     assert_eq!(found.program.unwrap().path, Path::new("/b/gemini"));
-    assert_eq!(found.looked[0].note.as_deref(), Some("is not a file that may be started"));
+    assert_eq!(found.looked[0].note.as_deref(), Some("is not an executable file"));
 }
 
 #[test]
@@ -249,7 +251,7 @@ fn windows_shims_become_node_and_script() {
     let found = find(info(), &windows, &look);
     assert_eq!(found.program.unwrap().path, Path::new("/node/gemini.exe"));
     let refused = found.looked.iter().find(|l| l.path == Path::new("/tools/gemini")).unwrap();
-    assert_eq!(refused.note.as_deref(), Some("a shell script that Windows cannot start"));
+    assert_eq!(refused.note.as_deref(), Some("is a shell script, which Windows cannot start"));
 }
 
 #[test]

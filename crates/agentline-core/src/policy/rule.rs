@@ -103,10 +103,10 @@ impl CompiledRule {
         let cannot = |why: &str, way_out: &str| {
             let shown: String = text.chars().take(MAX_SHOWN).collect();
             let more = if shown.len() < text.len() { "…" } else { "" };
-            Problem::new(key, format!("`{shown}{more}` cannot be held: {why}")).hint(way_out)
+            Problem::new(key, format!("`{shown}{more}` cannot be enforced: {why}")).hint(way_out)
         };
         if text.len() > MAX_LENGTH || text.matches('*').count() > MAX_STARS {
-            let why = format!("a rule has at most {MAX_LENGTH} bytes and {MAX_STARS} times `*`");
+            let why = format!("a rule can have at most {MAX_LENGTH} bytes and {MAX_STARS} `*`");
             return Err(cannot(&why, "write a shorter pattern, or several rules"));
         }
         let mut rule = Rule::parse(key, text)?;
@@ -117,21 +117,21 @@ impl CompiledRule {
         if rule.tool.starts_with("mcp__") {
             let rest = &rule.tool["mcp__".len()..];
             if rest.is_empty() || rest.split("__").any(str::is_empty) {
-                let way_out = "write `mcp__server` for all its tools or `mcp__server__tool` for one";
-                return Err(cannot("the name is not that of a server or of one of its tools", way_out));
+                let way_out = "write `mcp__server` for all tools of a server, or `mcp__server__tool` for one";
+                return Err(cannot("it does not name an MCP server or one of its tools", way_out));
             }
             if pattern.is_some() {
-                let why = "the arguments of an MCP server's tool are not known";
-                return Err(cannot(why, "write the rule without brackets"));
+                let why = "patterns are not supported for tools of MCP servers";
+                return Err(cannot(why, "write the rule without a pattern"));
             }
         }
         if rule.tool == "WebFetch" && pattern.is_some_and(|p| p.contains(['/', '@', ' '])) {
-            return Err(cannot("it does not name a host alone", "write `WebFetch(domain:example.org)`"));
+            return Err(cannot("the pattern is not a host name", "write `WebFetch(domain:example.org)`"));
         }
         let path = match pattern.map(|p| PathPattern::read(p, places)) {
             Some(None) if rule.tool != "Bash" => {
-                let way_out = "write the path from the workspace or from the root";
-                return Err(cannot("its path climbs with `..` behind a `*`", way_out));
+                let way_out = "write a path relative to the workspace, or an absolute path";
+                return Err(cannot("the path contains `..` after a `*`", way_out));
             }
             path => path.flatten(),
         };

@@ -92,23 +92,23 @@ impl RunState {
     pub(crate) fn clock_text(&self, clock: Timeout, at: Millis) -> String {
         let clocks = &self.order.clocks;
         let (what, long) = match clock {
-            Timeout::Startup => ("the agent did not answer within the start-up timeout of", clocks.startup),
-            Timeout::Idle => ("silence for longer than the idle timeout of", clocks.idle),
-            Timeout::IdleTool => ("a tool was silent for longer than the tool timeout of", clocks.idle_tool),
+            Timeout::Startup => ("the agent did not respond within the startup timeout of", clocks.startup),
+            Timeout::Idle => ("no activity within the idle timeout of", clocks.idle),
+            Timeout::IdleTool => ("a tool showed no activity within the tool timeout of", clocks.idle_tool),
             Timeout::Patience => {
-                ("the agent went on retrying for longer than the retry patience of", clocks.patience)
+                ("the agent kept retrying for longer than the retry patience of", clocks.patience)
             }
-            Timeout::Deadline => ("the deadline came after", clocks.deadline.unwrap_or(clocks.run)),
-            _ => ("the run took longer than the timeout of", clocks.run),
+            Timeout::Deadline => ("the deadline passed after", clocks.deadline.unwrap_or(clocks.run)),
+            _ => ("the run exceeded the timeout of", clocks.run),
         };
         let mut text = format!("{what} {}", seconds(long));
         if self.last.what.is_empty() {
-            text.push_str("; nothing was seen before");
+            text.push_str("; no earlier activity");
         } else {
             let tool =
                 if self.last.what == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
             let ago = seconds(at.saturating_sub(self.last.at));
-            text.push_str(&format!("; last seen: {}{tool}, {ago} before", self.last.what));
+            text.push_str(&format!("; last activity: {}{tool}, {ago} earlier", self.last.what));
         }
         text
     }

@@ -83,7 +83,7 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     let mut book = UsageTracker::default();
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
     book.take(call(UsageSource::SessionFile, "1", "m", tokens(100, 31)));
-    assert_eq!(book.disagreements(), ["`output_tokens`: the agent's output says 30, its session file 31"]);
+    assert_eq!(book.disagreements(), ["`output_tokens`: 30 in the agent's output, 31 in its session file"]);
     // The file covers other requests: it lacks a helper's, or contains an earlier turn.
     book.take(call(UsageSource::SessionFile, "2", "m", tokens(50, 5)));
     assert_eq!(book.disagreements(), [""; 0]);
@@ -92,7 +92,10 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(60, 10)));
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(40, 10)));
-    assert_eq!(book.disagreements(), ["`output_tokens`: the agent's total says 30, its models together 20"]);
+    assert_eq!(
+        book.disagreements(),
+        ["`output_tokens`: 30 in the agent's total, 20 in the sum of its models"]
+    );
     // One source counts as thoughts what the other counts as answer tokens.
     book.take(TokenCount::new(
         UsageSource::Stream,

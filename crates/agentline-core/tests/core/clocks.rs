@@ -41,13 +41,13 @@ fn ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64, parts:
 
 #[test]
 fn start_up() {
-    let said = ["start-up timeout of 60 s", "nothing was seen before"];
+    let said = ["startup timeout of 60 s", "no earlier activity"];
     ends(begun(order(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
 }
 
 #[test]
 fn idle() {
-    let said = ["idle timeout of 120 s", "last seen: text, 120 s before"];
+    let said = ["idle timeout of 120 s", "last activity: text, 120 s earlier"];
     let player = ends(begun(order(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
     assert_eq!(player.outcome().text, "half");
 }
@@ -61,14 +61,14 @@ fn bytes_without_a_line_are_a_sign_of_life_and_stderr_is_none() {
     player.stderr("still here");
     player.take(InputKind::Pulse { stream: Stream::Stderr });
     player.take(InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 1 << 30 });
-    ends(player, Verdict::TimedOut, FailureKind::TimeoutIdle, 220, &["last seen: started"]);
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutIdle, 220, &["last activity: started"]);
 }
 
 #[test]
 fn a_tool_may_take_longer() {
     let mut order = order();
     order.clocks.run = 10_000_000;
-    let said = ["tool timeout of 600 s", "last seen: tool_use run_shell_command, 600 s before"];
+    let said = ["tool timeout of 600 s", "last activity: tool_use run_shell_command, 600 s earlier"];
     let player = ends(begun(order, &[INIT, TOOL]), Verdict::TimedOut, FailureKind::TimeoutIdle, 600, &said);
     assert_eq!(player.outcome().tool_calls, 1);
 }
@@ -85,7 +85,7 @@ fn the_whole_run_however_much_is_said() {
         Verdict::TimedOut,
         FailureKind::TimeoutRun,
         600,
-        &["timeout of 600 s", "last seen: text, 60 s before"],
+        &["timeout of 600 s", "last activity: text, 60 s earlier"],
     );
 }
 
@@ -244,5 +244,5 @@ fn a_surface_that_is_silent_until_the_end_has_only_the_clock_of_the_run() {
     let mut order = order();
     order.session = agentline_core::SessionTarget::Named("s".into());
     player.prompt(order);
-    ends(player, Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &["start-up timeout"]);
+    ends(player, Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &["startup timeout"]);
 }

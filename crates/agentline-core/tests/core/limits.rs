@@ -58,7 +58,7 @@ fn turns() {
     }
     assert_eq!(player.rungs().len(), 1);
     player.stdout(r#"{"type":"message","role":"assistant","content":"third"}"#);
-    stopped(player, FailureKind::MaxTurns, "turn 3 is over the limit of 2");
+    stopped(player, FailureKind::MaxTurns, "turn limit of 2 reached: 3 used");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn tool_calls_also_several_in_one_turn() {
     tool(&mut player, "b");
     assert_eq!(player.rungs().len(), 1);
     tool(&mut player, "c");
-    stopped(player, FailureKind::MaxToolCalls, "tool call 3 is over the limit of 2");
+    stopped(player, FailureKind::MaxToolCalls, "tool call limit of 2 reached: 3 used");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn tokens_while_the_run_goes_on() {
     turn(&mut player, "2");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "3");
-    stopped(player, FailureKind::MaxTokens, "token 375 is over the limit of 250");
+    stopped(player, FailureKind::MaxTokens, "token limit of 250 reached: 375 used");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn output_tokens_with_their_thoughts() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxOutputTokens, "output token 50 is over the limit of 49");
+    stopped(player, FailureKind::MaxOutputTokens, "output token limit of 49 reached: 50 used");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn cost() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
+    stopped(player, FailureKind::MaxCost, "cost limit of $0.0006 reached: $0.0007 used");
 }
 
 #[test]

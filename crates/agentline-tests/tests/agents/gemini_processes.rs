@@ -42,7 +42,8 @@ fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str])
 #[test]
 fn silence_before_the_answer_is_noticed_on_both_surfaces() {
     needs_real_gemini!();
-    for (surface, last) in [(Surface::StreamJson, "last seen: agent"), (Surface::Json, "last seen: started")]
+    for (surface, last) in
+        [(Surface::StreamJson, "last activity: agent"), (Surface::Json, "last activity: started")]
     {
         let stage = TestStage::new(Script::always(GeminiStep::hang()));
         let outcome = stage.outcome(ask(&stage).surface(surface).idle_timeout(secs(3)));
@@ -62,7 +63,7 @@ fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
         &outcome,
         FailureKind::TimeoutIdle,
         Phase::Response,
-        &["idle timeout of 3 s", "last seen: text"],
+        &["idle timeout of 3 s", "last activity: text"],
     );
     assert_eq!(outcome.text, "Half an ", "{}", shown(&outcome));
 }
@@ -72,7 +73,7 @@ fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
-    let words = ["took longer than the timeout of 20 s", "last seen: tool_use run_shell_command"];
+    let words = ["exceeded the timeout of 20 s", "last activity: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutRun, Phase::Budget, &words);
     assert!((20_000..26_000).contains(&outcome.duration_ms), "{}", shown(&outcome));
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
@@ -90,7 +91,7 @@ fn a_silent_tool_has_a_clock_of_its_own() {
     let stage = TestStage::new(write_then_sleep());
     // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
     let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
-    let words = ["tool timeout of 4 s", "last seen: tool_use run_shell_command"];
+    let words = ["tool timeout of 4 s", "last activity: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
 }
 
@@ -101,7 +102,7 @@ fn an_agent_that_does_not_come_up_in_time_is_stopped() {
     let mut request = ask(&stage);
     request.startup_timeout = Duration::from_millis(300);
     let outcome = stage.outcome(request);
-    let words = ["start-up timeout of 0.3 s", "nothing was seen before"];
+    let words = ["startup timeout of 0.3 s", "no earlier activity"];
     timed_out(&outcome, FailureKind::TimeoutStartup, Phase::Request, &words);
     assert!(outcome.duration_ms < 8000 && outcome.first_event_ms.is_none(), "{}", shown(&outcome));
 }

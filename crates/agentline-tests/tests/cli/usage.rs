@@ -18,7 +18,7 @@ fn prompts_that_no_agent_takes() {
     refused(&["run"], &format!("error: `prompt`: is empty\n{hint}"));
     let user = User::new();
     let nul = user.agentline_with_input(&["run"], b"a\0b");
-    assert_eq!(nul.err, "error: `prompt`: holds a NUL byte, which no agent accepts\n  hint: remove it\n");
+    assert_eq!(nul.err, "error: `prompt`: contains a NUL byte\n  hint: remove it\n");
     let bytes = user.agentline_with_input(&["run", "-"], b"ab\xff");
     assert_eq!(
         bytes.err,
@@ -27,7 +27,7 @@ fn prompts_that_no_agent_takes() {
     let long = user.agentline_with_input(&["run"], &vec![b'a'; 8_388_609]);
     assert_eq!(
         long.err,
-        "error: `prompt`: is 8388609 bytes long; Gemini CLI takes at most 8388608\n  hint: shorten it, or put the text into a file in the workspace and name the file\n"
+        "error: `prompt`: is 8388609 bytes long; Gemini CLI accepts at most 8388608\n  hint: shorten it, or move the text to a file in the workspace and refer to the file\n"
     );
     assert_eq!([nul.code, bytes.code, long.code], [2, 2, 2]);
 }
@@ -48,7 +48,7 @@ fn a_negative_number_is_told_of_its_flag() {
 fn a_value_where_a_name_is_wanted_is_not_shown() {
     refused(
         &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
-        "error: `--pass-env`: takes names of variables alone, and one holds a `=` (from flag)\n  hint: write the name to pass your variable on, or `env` to set another value\n",
+        "error: `--pass-env`: accepts only names of variables, but one contains `=` (from flag)\n  hint: write only the name to pass on your variable, or use `env` to set another value\n",
     );
 }
 
@@ -113,15 +113,15 @@ fn yolo_and_a_mode_must_agree() {
 fn each_message_names_the_flag_and_the_way_out() {
     refused(
         &["run", "hi", "-a", "gemni"],
-        "error: `agent`: `gemni` is not an agent that we know\n  hint: did you mean `gemini`? known: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
+        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
     );
     refused(
         &["run", "hi", "--timeout", "soon"],
-        "error: `--timeout`: timeout must be a time (`\"soon\"` from flag)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`\n",
+        "error: `--timeout`: timeout must be a duration (`\"soon\"` from flag)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`\n",
     );
     refused(
         &["run", "hi", "--surface", "acp", "--sandbox"],
-        "error: `sandbox`: cannot be used over ACP: Gemini CLI never answers from inside its sandbox\n  hint: leave the sandbox out, or use the surface `stream-json` with what it can do\n",
+        "error: `sandbox`: is not supported over ACP: Gemini CLI does not respond from inside its sandbox\n  hint: remove it, or use the surface `stream-json`\n",
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
     assert!(

@@ -235,7 +235,7 @@ fn a_file_above_the_workspace_gets_nothing_either() {
     user.hostile_file("agentline.toml");
     let done = user.run(&[], SCRIPT);
     nothing_was_widened(&user, "cold", &done.json());
-    assert!(done.err.contains("came with the workspace"), "{}", done.err);
+    assert!(done.err.contains("of the untrusted workspace"), "{}", done.err);
 }
 
 #[test]

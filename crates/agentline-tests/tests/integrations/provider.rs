@@ -220,7 +220,7 @@ fn row_70_exit_code_127_is_not_found_with_the_right_package() {
     assert_eq!(error.kind, ErrorKind::NotFound);
     assert_eq!(
         error.message,
-        format!("{INSTALL}\nNode.js, which starts Gemini CLI, was not found (exit code 127)")
+        format!("{INSTALL}\nNode.js, which Gemini CLI requires, was not found (exit code 127)")
     );
 }
 
@@ -229,7 +229,7 @@ fn row_71_any_other_exit_is_told_with_its_code_and_standard_error() {
     assert_eq!(Desk::script("echo boom >&2; exit 3").error().message, "Gemini CLI failed (exit 3): boom");
     let silent = Desk::script("exit 0").error();
     assert!(
-        silent.message.starts_with("Gemini CLI failed (exit 0): the agent ended without its final word"),
+        silent.message.starts_with("Gemini CLI failed (exit 0): the agent exited without a result"),
         "{silent}"
     );
     let killed = Desk::fault("killed_sigkill", json!({})).error();

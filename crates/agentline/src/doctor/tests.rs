@@ -102,7 +102,7 @@ fn a_settings_file_that_is_not_json() {
     let report = machine.report(&[KEY]);
     assert!(!report.ok());
     let text = render(&report);
-    assert!(text.contains("settings.json`: it is not JSON") && text.contains("line 2 column 7"), "{text}");
+    assert!(text.contains("settings.json`: is not JSON") && text.contains("line 2 column 7"), "{text}");
 }
 
 #[test]

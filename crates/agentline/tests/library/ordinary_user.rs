@@ -121,7 +121,7 @@ fn settings_that_cannot_be_read() {
         fs::set_permissions(&settings, fs::Permissions::from_mode(0o000)).unwrap();
         let report = doctor(&here);
         let text = render(&report);
-        assert!(!report.ok() && text.contains("settings.json`: it cannot be read"), "{text}");
+        assert!(!report.ok() && text.contains("settings.json`: cannot be read"), "{text}");
     });
 }
 

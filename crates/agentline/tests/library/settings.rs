@@ -106,7 +106,7 @@ fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
         machine.problems("home/project", &variables),
         "`AGENTLINE_CONFIG`: there is no file `/gone.toml` (from environment)\n  hint: create it, or unset AGENTLINE_CONFIG\n\
          `/home/project/agentline.toml`: is not UTF-8 text, from line 1 on\n  hint: save it as UTF-8\n\
-         `AGENTLINE_TIMEOUT`: timeout must be > 0 (`0` from environment)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`"
+         `AGENTLINE_TIMEOUT`: timeout must be > 0 (`0` from environment)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`"
     );
     machine.write("home/project/agentline.toml", "timeout = = 3");
     let told = machine.problems("home/project", &[]);

@@ -182,7 +182,7 @@ impl AcpProfile for GeminiProfile {
         (reason == "max_tokens").then(|| {
             Some(Failure::new(
                 FailureKind::ContextOverflow,
-                "the model was never asked: the prompt does not fit into its context window",
+                "the prompt exceeds the model's context window; no request was sent",
             ))
         })
     }

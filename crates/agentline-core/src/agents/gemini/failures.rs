@@ -6,13 +6,13 @@ use std::borrow::Cow;
 /// Known exit codes. API errors exit with the HTTP status modulo 256.
 const EXITS: &[(i32, FailureKind, &str)] = &[
     (41, FailureKind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
-    (42, FailureKind::Input, "Gemini CLI refused its input (exit code 42)"),
+    (42, FailureKind::Input, "Gemini CLI rejected its input (exit code 42)"),
     (44, FailureKind::Sandbox, "Gemini CLI's sandbox failed (exit code 44)"),
     (52, FailureKind::Settings, "Gemini CLI could not read its settings (exit code 52)"),
     (53, FailureKind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
-    (54, FailureKind::Tool, "a tool of Gemini CLI failed for good (exit code 54)"),
-    (55, FailureKind::Untrusted, "Gemini CLI does not trust this folder (exit code 55)"),
-    (127, FailureKind::NotInstalled, "Node.js, which starts Gemini CLI, was not found (exit code 127)"),
+    (54, FailureKind::Tool, "Gemini CLI stopped after a fatal tool error (exit code 54)"),
+    (55, FailureKind::Untrusted, "Gemini CLI does not trust this directory (exit code 55)"),
+    (127, FailureKind::NotInstalled, "Node.js, which Gemini CLI requires, was not found (exit code 127)"),
 ];
 
 /// Returns the failure for an exit code, if its meaning is known.
@@ -23,10 +23,7 @@ pub(super) fn of_exit(code: i32) -> Option<Failure> {
     // 400 & 0xff is 144. A shell reports a signal as 128 + 1..15.
     (144..=255).contains(&code).then(|| {
         let status = u16::try_from(code + 256).unwrap_or_default();
-        of_status(
-            status,
-            format!("the model's service answered with HTTP status {status} (exit code {code})"),
-        )
+        of_status(status, format!("the model's service returned HTTP status {status} (exit code {code})"))
     })
 }
 
@@ -164,18 +161,15 @@ pub(super) fn stderr_line(text: &str, say: &mut Sink) {
         say.retry(failure);
     } else if text.contains("Policy file error in") {
         // The policy file is the user's own, and the CLI continues without it.
-        let message = format!("Gemini CLI goes on without it: {}", text.trim().trim_end_matches(':'));
+        let message = format!("Gemini CLI ignored a policy file: {}", text.trim().trim_end_matches(':'));
         say.event_all(Event::warning("policy", message));
     } else if text.starts_with("MCP issues detected")
         || text.contains("Error during discovery for MCP server")
     {
-        say.event_all(Event::warning("mcp", format!("an MCP server could not be used: {}", text.trim())));
+        say.event_all(Event::warning("mcp", format!("an MCP server is unavailable: {}", text.trim())));
     } else if text.starts_with("Node.js v") {
         // The last line that Node.js prints about an uncaught exception.
-        say.hint(
-            None,
-            Failure::new(FailureKind::Crashed, "Gemini CLI fell over: an error that it did not catch"),
-        );
+        say.hint(None, Failure::new(FailureKind::Crashed, "Gemini CLI crashed: uncaught exception"));
     } else if text.starts_with(TALK_FAILED) {
         // Only this line contains the error class. Elsewhere a missing model looks like any other failure.
         if let Some((_, error)) = text.split_once(".json ") {

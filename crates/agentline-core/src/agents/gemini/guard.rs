@@ -146,7 +146,7 @@ impl Confirmation {
             must_ignore.join(", ")
         );
         Some(Failure::new(FailureKind::Settings, message).hint(
-            "use a Gemini CLI that runs on Node.js, passes NODE_OPTIONS on and is not newer than agentline knows; remove these \
+            "use a version of Gemini CLI that agentline supports, started with Node.js and its NODE_OPTIONS; remove these \
              files; or pass `--trust full` if you trust them",
         ))
     }

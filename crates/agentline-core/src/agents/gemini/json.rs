@@ -187,7 +187,7 @@ impl GeminiJson {
             say.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
         }
         if asked_the_model && !self.file.was_read {
-            let message = "the session file could not be read: tools and earlier text are not told, and `files` comes from the disk alone";
+            let message = "the session file could not be read: tools and earlier text are not reported, and `files` is based only on the disk";
             say.event(run, Event::warning("no_session_file", message));
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
         && !SANDBOXES.contains(&name.as_str())
     {
         problems.push(
-            Problem::new("sandbox", format!("`{name}` is not a sandbox of Gemini CLI"))
+            Problem::new("sandbox", format!("Gemini CLI has no sandbox `{name}`"))
                 .hint(format!("use `true`, `false` or one of: {}", SANDBOXES.join(", "))),
         );
     }
@@ -38,19 +38,22 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
         if let Some(word) = word
             && (word.trim().is_empty() || word.starts_with('-'))
         {
-            problems.push(Problem::new(key, format!("`{word}` cannot be given to Gemini CLI")));
+            problems.push(Problem::new(key, format!("`{word}` cannot be passed to Gemini CLI")));
         }
     }
     if let Some(id) = &request.session_id
         && !id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
     {
         problems.push(
-            Problem::new("session_id", format!("`{id}` holds more than letters, digits, `-` and `_`"))
-                .hint("use a UUID"),
+            Problem::new(
+                "session_id",
+                format!("`{id}` contains characters other than letters, digits, `-` and `_`"),
+            )
+            .hint("use a UUID"),
         );
     }
     if request.extensions.iter().flatten().any(|e| e.is_empty() || e.starts_with('-')) {
-        problems.push(Problem::new("extensions", "holds a name that cannot be given to Gemini CLI"));
+        problems.push(Problem::new("extensions", "contains a name that cannot be passed to Gemini CLI"));
     }
     problems.extend(policy::compile(request, surface).err().unwrap_or_default());
     problems
@@ -113,7 +116,7 @@ pub(super) fn launch(
     if context.cwd.to_string_lossy().contains(char::is_control) {
         launch.warnings.push(Notice::new(
             "workspace_path",
-            "the path of the workspace holds a newline or another control character, so that no tool of Gemini CLI works in it",
+            "the path of the workspace contains a control character, such as a newline; the tools of Gemini CLI do not work there",
         ));
     }
     if delivery.command.is_some() && !has_home {
@@ -202,9 +205,9 @@ fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<String, Proble
     match CARD.max_prompt_bytes {
         Some(most) if text.len() > most => Err(Problem::new(
             "prompt",
-            format!("comes to {} bytes; Gemini CLI takes at most {most}", text.len()),
+            format!("is {} bytes long; Gemini CLI accepts at most {most}", text.len()),
         )
-        .hint("shorten it, or name a file for the agent to read")),
+        .hint("shorten it, or move text to a file that the agent can read")),
         _ => Ok(text),
     }
 }
@@ -281,11 +284,12 @@ fn include_directories(
         let path = cwd.join(folder);
         if !look.exists(&path) {
             problems.push(
-                Problem::new("include_directories", format!("`{}` is not there", path.display()))
-                    .hint("make the folder, or leave it out"),
+                Problem::new("include_directories", format!("`{}` does not exist", path.display()))
+                    .hint("create the directory, or remove it from the list"),
             );
         } else if path.to_string_lossy().contains(',') {
-            let wrong = format!("`{}` holds a comma, at which Gemini CLI would divide it", path.display());
+            let wrong =
+                format!("`{}` contains a comma, which Gemini CLI treats as a separator", path.display());
             problems.push(Problem::new("include_directories", wrong).hint("use a path without a comma"));
         } else {
             found.push(path);

@@ -24,8 +24,7 @@ const QUIET: Millis = 500;
 const UNDERSTOOD_HEADLESS: &[&str] = &["ask", "permission_mode", "emit_thoughts"];
 
 /// The hint for options that only headless runs have, if rules are the reason for using ACP.
-const NOT_WITH_RULES: &str =
-    "leave it out, or use rules for whole tools: a pattern is enforced over ACP alone";
+const NOT_WITH_RULES: &str = "remove it, or use rules for whole tools: patterns are enforced only over ACP";
 
 /// Names in rules that mean the shell tool, or every tool.
 const SHELL_NAMES: &[&str] = &["Bash", "Shell", "ShellTool", "run_shell_command", "*"];
@@ -71,13 +70,11 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     if surface != Surface::Acp {
         for key in needed_for(request).filter(|key| !UNDERSTOOD_HEADLESS.contains(key)) {
             let what = if key == "surface" {
-                format!("`{surface}` has no way to call tools or ask for permission of the calling program")
+                format!("`{surface}` does not support tools and permission handlers of the calling program")
             } else {
-                format!("cannot be used on the surface `{surface}` of Gemini CLI")
+                format!("is not supported on the surface `{surface}` of Gemini CLI")
             };
-            problems.push(
-                Problem::new(key, what).hint("use the surface `acp`, or leave the choice to us: `auto`"),
-            );
+            problems.push(Problem::new(key, what).hint("use the surface `acp` or `auto`"));
         }
         return problems;
     }
@@ -85,18 +82,15 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
         problems.push(
             Problem::new(
                 "sandbox",
-                "cannot be used over ACP: Gemini CLI never answers from inside its sandbox",
+                "is not supported over ACP: Gemini CLI does not respond from inside its sandbox",
             )
-            .hint(with_rules(
-                request,
-                "leave the sandbox out, or use the surface `stream-json` with what it can do",
-            )),
+            .hint(with_rules(request, "remove it, or use the surface `stream-json`")),
         );
     }
     if request.session_id.is_some() {
         problems.push(
-            Problem::new("session_id", "cannot be chosen over ACP: the agent names its sessions itself")
-                .hint(with_rules(request, "leave it out, or use the surface `stream-json`")),
+            Problem::new("session_id", "cannot be set over ACP: the agent chooses session ids itself")
+                .hint(with_rules(request, "remove it, or use the surface `stream-json`")),
         );
     }
     let ruled = !request.deny.is_empty() || decides_here(request);
@@ -104,16 +98,16 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
         problems.push(
             Problem::new(
                 "mode_id",
-                format!("`{mode}` cannot be held to rules: over ACP, Gemini CLI then acts without asking"),
+                format!("`{mode}` cannot be combined with rules: over ACP, Gemini CLI then acts without asking"),
             )
-            .hint("use `permission_mode` with `accept-edits` or `bypass`, which permit the same within the rules"),
+            .hint("use `permission_mode` with `accept-edits` or `bypass`, which allow the same within the rules"),
         );
     }
     if request.file_references {
         problems.push(
             Problem::new(
                 "file_references",
-                "cannot be used over ACP, where Gemini CLI leaves `@file` as it stands",
+                "is not supported over ACP, where Gemini CLI does not resolve `@file`",
             )
             .hint(with_rules(request, "send files with `--attach`, or use the surface `stream-json`")),
         );
@@ -136,7 +130,7 @@ pub(super) fn words(text: String) -> PromptText {
     let mut words = PromptText::new(format!("\u{200b}{text}"));
     words.warnings.push(Notice::new(
         "prompt_not_verbatim",
-        "the prompt begins like a command of Gemini CLI; an invisible character (U+200B) before it keeps it a prompt",
+        "the prompt looks like a command of Gemini CLI; an invisible character (U+200B) was added before it, so that it is sent as a prompt",
     ));
     words
 }

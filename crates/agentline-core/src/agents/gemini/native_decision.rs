@@ -7,15 +7,15 @@
 use super::{live, policy, tools};
 use crate::{NativeDecision, PermissionMode, PolicyDecision, RunRequest, Surface, ToolKind, ToolUseContext};
 
-const BY_FILE: &str = "by the policy file that is written for the run";
-const NOT_OFFERED: &str = "not offered to the model where nobody can be asked";
-const CONFINED: &str = "its file tools do not leave the workspace and the included folders";
+const BY_FILE: &str = "enforced by the policy file of the run";
+const NOT_OFFERED: &str = "not offered to the model in a headless run";
+const CONFINED: &str = "its file tools are confined to the workspace and the included directories";
 const LOOKS: &str = "reads and searches without asking";
-const FREE: &str = "asks nobody in its mode `yolo`";
+const FREE: &str = "does not ask in its mode `yolo`";
 const EDITS: &str = "edits without asking in its mode `autoEdit`";
 const PLANS: &str = "only plans in its mode `plan`";
-const TRUSTED: &str = "runs tools of servers given for the run without asking";
-const HARMLESS: &str = "runs commands that it takes for harmless without asking";
+const TRUSTED: &str = "uses tools of the run's MCP servers without asking";
+const HARMLESS: &str = "runs commands that it considers harmless without asking";
 
 /// Programs that the CLI considers harmless if their arguments stay in the workspace.
 const HARMLESS_PROGRAMS: &[&str] = &[

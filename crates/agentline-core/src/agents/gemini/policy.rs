@@ -255,7 +255,7 @@ impl PolicyFile {
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
         let text = toml::to_string(self).map_err(|e| unwritable(&e.to_string()))?;
         let again: Self = toml::from_str(&text).map_err(|e| unwritable(&e.to_string()))?;
-        if &again == self { Ok(text) } else { Err(unwritable("it reads back differently")) }
+        if &again == self { Ok(text) } else { Err(unwritable("it is parsed to different rules")) }
     }
 }
 
@@ -302,21 +302,21 @@ fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem>
         _ => Entry { deny_message: Some(format!("{RULE_MARK}{text}")), ..Entry::deny(tool) },
     };
     let cannot = |why: &str, way_out: &str| {
-        Problem::new(key, format!("`{text}` cannot be held: {why}")).hint(way_out.to_owned())
+        Problem::new(key, format!("`{text}` cannot be enforced: {why}")).hint(way_out.to_owned())
     };
     if let Some(server) = rule.tool.strip_prefix("mcp__") {
         let (server, tool) = server.split_once("__").unwrap_or((server, "*"));
         if server.is_empty() || tool.is_empty() || (tool != "*" && tool.contains('*')) || server.contains('*')
         {
             return Err(cannot(
-                "the name is not that of a server or of one of its tools",
-                "write `mcp__server` for all its tools or `mcp__server__tool` for one",
+                "it does not name an MCP server or one of its tools",
+                "write `mcp__server` for all tools of a server, or `mcp__server__tool` for one",
             ));
         }
         if rule.pattern.is_some() {
             return Err(cannot(
-                "the arguments of an MCP server's tool are not known",
-                "write the rule without brackets",
+                "patterns are not supported for tools of MCP servers",
+                "write the rule without a pattern",
             ));
         }
         return Ok(vec![Entry { mcp_name: Some(server.into()), ..new(tool) }]);
@@ -331,13 +331,14 @@ fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem>
     if natives.is_empty() {
         let meant = nearest(&rule.tool, tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
         let common = "Write, Edit, Read, LS, Glob, Grep, Bash, WebFetch, WebSearch, mcp__server__tool";
-        return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool))
-            .hint(format!("{}known: {common}, and Gemini's own names", meant.unwrap_or_default())));
+        return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool)).hint(
+            format!("{}known tools: {common}, and Gemini CLI's own names", meant.unwrap_or_default()),
+        ));
     }
     if rule.pattern.is_some() && !natives.iter().all(|native| JUDGED.iter().any(|(tool, _)| tool == native)) {
         return Err(cannot(
-            "Gemini CLI can only be told to refuse or permit this tool as a whole",
-            &format!("write `{}` without brackets", rule.tool),
+            "Gemini CLI can allow or deny this tool only as a whole",
+            &format!("write `{}` without a pattern", rule.tool),
         ));
     }
     let whole = |tool: &&str| {
@@ -354,14 +355,14 @@ fn common_name(tool: &str) -> &str {
 
 fn unenforceable(key: &str, text: &str, surface: Surface) -> Problem {
     let tool = text.split('(').next().unwrap_or(text);
-    let why = "only over ACP does Gemini CLI ask about every use";
+    let why = "Gemini CLI asks about every use only over ACP";
     Problem::new(key, format!("`{text}` cannot be enforced on the surface `{surface}`: {why}"))
         .hint(format!("use the surface `acp` or `auto`, or a rule for the whole tool: `{tool}`"))
 }
 
 fn unwritable(why: &str) -> Problem {
     Problem::new("allow", format!("the rules cannot be written as a policy file: {why}"))
-        .hint("leave out rules until it works, and report it")
+        .hint("remove rules until it works, and report this as a bug")
 }
 
 #[cfg(test)]

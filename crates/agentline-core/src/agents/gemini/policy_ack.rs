@@ -36,8 +36,8 @@ impl PolicyAckWatch {
         if text.starts_with(&proof.dropped) {
             self.told = true;
             say.abort(
-                Failure::new(FailureKind::Policy, "Gemini CLI dropped a rule of `--allow` or `--deny`")
-                    .hint("leave out rules until it works, and report it"),
+                Failure::new(FailureKind::Policy, "Gemini CLI ignored a rule of `--allow` or `--deny`")
+                    .hint("remove rules until it works, and report this as a bug"),
             );
             return false;
         }
@@ -62,9 +62,9 @@ impl PolicyAckWatch {
             say.abort(
                 Failure::new(
                     FailureKind::Policy,
-                    "Gemini CLI did not read the rules of the run: `--allow`, `--deny` and those of its mode",
+                    "Gemini CLI did not load the rules of the run: `--allow`, `--deny` and those of its mode",
                 )
-                .hint("run again; if it stays so, report it"),
+                .hint("retry; if it fails again, report this as a bug"),
             );
         }
     }

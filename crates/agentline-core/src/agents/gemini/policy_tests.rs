@@ -117,11 +117,11 @@ fn what_cannot_be_enforced_is_refused_with_the_way_out() {
         ("deny", "Grep(secret)", "as a whole"),
         ("deny", "Glob(secret)", "as a whole"),
         ("deny", "LS(secret)", "as a whole"),
-        ("allow", "Write(*/../x)", "climbs"),
-        ("allow", "mcp__s__t(x)", "arguments"),
+        ("allow", "Write(*/../x)", "`..` after"),
+        ("allow", "mcp__s__t(x)", "patterns"),
         ("deny", "mcp____t", "name"),
         ("allow", "Wirte(src)", "no tool"),
-        ("deny", "Bash(git", "bracket"),
+        ("deny", "Bash(git", "parenthesis"),
     ] {
         let problem = refused(key, rule, Surface::Acp);
         assert_eq!(problem.key, key);

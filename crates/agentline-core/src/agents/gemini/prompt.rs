@@ -71,8 +71,7 @@ pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Del
 /// Returns the text for a prompt file: an instruction to read it, or its content if the agent cannot read it.
 fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
     let wrong = |what: &str| {
-        Problem::new("prompt_file", format!("`{}` {what}", file.display()))
-            .hint("name a text file that is there")
+        Problem::new("prompt_file", format!("`{}` {what}", file.display())).hint("pass an existing text file")
     };
     let bytes = look.read(file).ok_or_else(|| wrong("cannot be read"))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))?;
@@ -80,7 +79,7 @@ fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn FileSystem) -> Resul
         return Err(wrong("is empty"));
     }
     if text.contains('\0') {
-        return Err(wrong("holds a NUL byte"));
+        return Err(wrong("contains a NUL byte"));
     }
     if can_read(plan, file, &text, cwd, look) {
         return Ok(format!("Process the prompt in {}", file.display()));

@@ -237,7 +237,7 @@ impl GeminiReader {
         } else if seen.session_id.is_some() || seen.messages.is_some() {
             self.learn(record, seen);
         } else {
-            let what = if seen.is_object { "a record of a kind that is not known" } else { "no record" };
+            let what = if seen.is_object { "unknown kind of record" } else { "not a record" };
             self.damage.push(ReadError::new(Some(self.lines), what));
         }
     }
@@ -287,7 +287,7 @@ impl GeminiReader {
     fn keep(&mut self, record: &RawJson, message: &RawValue) {
         let Some(text) = record.part_of(message.get()) else { return };
         if !message.get().starts_with('{') {
-            let what = format!("no message: {}", crate::sample(message.get()));
+            let what = format!("not a message: {}", crate::sample(message.get()));
             self.damage.push(ReadError::new(Some(self.lines), what));
             return;
         }
@@ -318,7 +318,7 @@ impl GeminiReader {
     }
 
     fn note(&mut self, line: u64, error: &Error) {
-        let what = if error.is_eof() { "it breaks off".to_owned() } else { format!("not JSON: {error}") };
+        let what = if error.is_eof() { "truncated".to_owned() } else { format!("not JSON: {error}") };
         self.damage.push(ReadError::new(Some(line), what));
     }
 }

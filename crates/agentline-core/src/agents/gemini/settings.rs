@@ -96,12 +96,12 @@ pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<
         let path = cwd.join(path);
         let wrong = |what: &str| {
             Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
-                .hint("name a settings file of Gemini CLI with an object `mcpServers`")
+                .hint("pass a settings file of Gemini CLI with an `mcpServers` object")
         };
         let text = look.text(&path).ok_or_else(|| wrong("cannot be read"))?;
         let value = user::parse(&text).map_err(|e| wrong(&format!("is not JSON: {e}")))?;
         let found = value.get("mcpServers").and_then(Value::as_object);
-        for (name, server) in found.ok_or_else(|| wrong("has no object `mcpServers`"))? {
+        for (name, server) in found.ok_or_else(|| wrong("has no `mcpServers` object"))? {
             all.insert(name.clone(), server.clone());
         }
     }

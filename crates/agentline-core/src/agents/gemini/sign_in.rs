@@ -62,8 +62,8 @@ impl Method {
             Self::Google => {
                 "run `gemini` once in a terminal and sign in, or choose another method there with `/auth`"
             }
-            Self::Compute => "use a machine of Google Cloud, or choose another method with `/auth`",
-            Self::Refused(word) if word == "gateway" => "set `GEMINI_API_KEY` too",
+            Self::Compute => "run on Google Cloud, or choose another method with `/auth`",
+            Self::Refused(word) if word == "gateway" => "also set `GEMINI_API_KEY`",
             Self::Refused(_) => {
                 "choose `gemini-api-key`, `vertex-ai` or `oauth-personal` in `security.auth.selectedType`"
             }
@@ -109,7 +109,7 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
         && let Some(decider) = told.iter_mut().find(|s| s.wins)
     {
         let note = decider.note.take().unwrap_or_default();
-        decider.note = Some(format!("{note}, but nothing that it can use is there"));
+        decider.note = Some(format!("{note}, but no credential for it was found"));
         decider.fix = Some(method.way_out().into());
     }
     // Only the credential that the agent really uses wins. The note of the entry that chose the method says so.
@@ -122,10 +122,10 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
         entry.wins = winner == Some(*credential);
         let unused = entry.found && !entry.wins;
         if unused && let Some(method) = method.as_ref().filter(|m| !m.takes().contains(credential)) {
-            let why = format!("not used: the method is `{}`", method.word());
+            let why = format!("not used: the selected method is `{}`", method.word());
             entry.note = Some(entry.note.map_or_else(|| why.clone(), |note| format!("{note}; {why}")));
         } else if entry.found && method.is_none() && entry.note.is_none() {
-            entry.note = Some("not used: no method is chosen".into());
+            entry.note = Some("not used: no method is selected".into());
         }
         told.push(entry);
     }
@@ -160,9 +160,9 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
             let mut entry = SignIn::new(name, true);
             if selected.is_none() {
                 selected = Some(word.to_owned());
-                entry = entry.note(format!("chooses `{word}`"));
+                entry = entry.note(format!("selects `{word}`"));
             } else {
-                entry = entry.note(format!("`{word}`, hidden by the line above"));
+                entry = entry.note(format!("`{word}`, overridden by the line above"));
             }
             told.push(entry);
         }
@@ -190,7 +190,7 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
         let mut entry = SignIn::new(format!("`{name}`"), set);
         if set && method.is_none() {
             entry.wins = true;
-            entry = entry.note(format!("chooses `{}`", its_method.word()));
+            entry = entry.note(format!("selects `{}`", its_method.word()));
             method = Some(its_method);
         }
         told.push(entry);
@@ -202,11 +202,12 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
         by_us = gateway || facts.chosen_with("GEMINI_API_KEY").is_none();
         method = Some(Method::ApiKey);
         if gateway {
-            entry = entry.note("alone it makes `gemini` refuse; our runs name `gemini-api-key` for it");
+            entry =
+                entry.note("`gemini` rejects it on its own; agentline selects `gemini-api-key` for its runs");
         }
     } else if method.is_none() && gateway {
         entry.wins = true;
-        entry = entry.note("chooses `gateway`");
+        entry = entry.note("selects `gateway`");
         method = Some(Method::Refused("gateway".into()));
     }
     told.push(entry);
@@ -266,15 +267,15 @@ impl<'a> Facts<'a> {
             Credential::GeminiKey => {
                 let entry = self.of_variable("GEMINI_API_KEY");
                 if entry.found && self.chosen_with("GEMINI_API_KEY").is_none() {
-                    let why = "in a folder that is not trusted `gemini` reads it too late; our runs name \
-                               `gemini-api-key` for it";
+                    let why = "`gemini` reads it too late in an untrusted directory; agentline selects \
+                               `gemini-api-key` for its runs";
                     return entry.note(why);
                 }
                 entry
             }
             Credential::StoredKey => self
                 .of_file(self.user.own("gemini-credentials.json"))
-                .note("a key may also be in the system's keychain, which is not looked into"),
+                .note("the system keychain, which is not checked, may also contain a key"),
             Credential::GoogleKey => self.of_variable("GOOGLE_API_KEY"),
             Credential::Project => {
                 let set = |n| self.used(n).is_some();
@@ -282,8 +283,7 @@ impl<'a> Facts<'a> {
                 let entry = SignIn::new("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`", found);
                 let backed = self.has(Credential::ApplicationFile) || self.has(Credential::Gcloud);
                 if found && !backed {
-                    entry
-                        .note("no application credentials are there: works only on a machine of Google Cloud")
+                    entry.note("works only on Google Cloud, because no application credentials were found")
                 } else {
                     entry
                 }
@@ -293,7 +293,7 @@ impl<'a> Facts<'a> {
                 // The CLI uses the token only in combination with this switch.
                 if entry.found && self.used("GOOGLE_GENAI_USE_GCA").is_none() {
                     entry.found = false;
-                    entry.note = Some("set, but counts only together with `GOOGLE_GENAI_USE_GCA`".into());
+                    entry.note = Some("set, but used only together with `GOOGLE_GENAI_USE_GCA`".into());
                 }
                 entry
             }
@@ -307,11 +307,12 @@ impl<'a> Facts<'a> {
                 let Some(set) = self.used(name) else { return self.of_variable(name) };
                 let there = self.user.has(&PathBuf::from(set.value));
                 let entry = SignIn::new(format!("`{name}`"), there);
-                if there { entry } else { entry.note("set, but the file that it names is not there") }
+                if there { entry } else { entry.note("set, but the file does not exist") }
             }
             Credential::Gcloud => self.of_file(self.user.gcloud_file()),
-            Credential::Machine => SignIn::new("the machine's own account", false)
-                .note("known only to a machine of Google Cloud"),
+            Credential::Machine => {
+                SignIn::new("service account of the machine", false).note("available only on Google Cloud")
+            }
         }
     }
 
@@ -320,7 +321,7 @@ impl<'a> Facts<'a> {
             None => match self.ignored.get(name) {
                 Some(EnvValue { file: Some(file), .. }) => {
                     SignIn::new(format!("`{name}` in {}", file.display()), false)
-                        .note("not used: a workspace's own file counts only with `--trust full`")
+                        .note("not used: files in the workspace are read only with `--trust full`")
                 }
                 _ => SignIn::new(format!("`{name}`"), false),
             },

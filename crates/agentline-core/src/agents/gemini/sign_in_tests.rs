@@ -52,7 +52,7 @@ fn variables_alone_choose_in_the_order_of_the_cli() {
     let token = ("GOOGLE_CLOUD_ACCESS_TOKEN", "t");
     assert_eq!(winner(&none, &[gca, token]), some("`GOOGLE_CLOUD_ACCESS_TOKEN`"));
     let compute = ("GEMINI_CLI_USE_COMPUTE_ADC", "true");
-    assert_eq!(winner(&none, &[compute, ("GEMINI_API_KEY", "k")]), some("the machine's own account"));
+    assert_eq!(winner(&none, &[compute, ("GEMINI_API_KEY", "k")]), some("service account of the machine"));
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_method_in_the_settings_beats_every_variable() {
 fn what_is_missing_is_said_where_the_method_is_chosen() {
     let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
     let note = entries[0].note.as_deref().unwrap();
-    assert!(note.contains("chooses `vertex-ai`, but nothing"), "{note}");
+    assert!(note.contains("selects `vertex-ai`, but no credential"), "{note}");
     assert!(entries[0].fix.as_deref().unwrap().contains("`GOOGLE_CLOUD_LOCATION`"));
     let key = entries.iter().find(|s| s.source == "`GEMINI_API_KEY`").unwrap();
-    assert_eq!(key.note.as_deref(), Some("not used: the method is `vertex-ai`"));
+    assert_eq!(key.note.as_deref(), Some("not used: the selected method is `vertex-ai`"));
     assert!(!format!("{entries:?}").contains("topsecretvalue"));
 }
 
@@ -107,7 +107,7 @@ fn files_of_the_google_sign_in_are_taken_in_order() {
     assert_eq!(winner(&look, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
     let gone = told(&look, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
     let gone = gone.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
-    assert!(!gone.found && gone.note.as_deref().unwrap().contains("not there"));
+    assert!(!gone.found && gone.note.as_deref().unwrap().contains("does not exist"));
 }
 
 #[test]

@@ -68,13 +68,13 @@ pub(super) fn resolve(
     look: &dyn FileSystem,
 ) -> Result<String, Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
-    let hint = "see `gemini --list-sessions` in that folder, or leave `resume` out to begin a new session";
+    let hint = "run `gemini --list-sessions` in that directory, or omit `resume` to start a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
     if wanted == "latest" {
         let last = stored.into_iter().max_by(|a, b| a.started.cmp(&b.started));
         return last
             .map(|s| s.id)
-            .ok_or_else(|| none(format!("Gemini CLI has no session of `{}` to go on with", cwd.display())));
+            .ok_or_else(|| none(format!("Gemini CLI has no session to resume in `{}`", cwd.display())));
     }
     if stored.iter().any(|s| s.id == wanted) {
         return Ok(wanted.to_owned());
@@ -84,10 +84,8 @@ pub(super) fn resolve(
     matching.dedup();
     match matching.as_slice() {
         [id] => Ok(id.clone()),
-        [] => Err(none(format!("Gemini CLI has no session `{wanted}` of `{}`", cwd.display()))),
-        many => {
-            Err(none(format!("`{wanted}` is the beginning of {} sessions: {}", many.len(), many.join(", "))))
-        }
+        [] => Err(none(format!("Gemini CLI has no session `{wanted}` in `{}`", cwd.display()))),
+        many => Err(none(format!("`{wanted}` matches {} sessions: {}", many.len(), many.join(", ")))),
     }
 }
 
@@ -95,8 +93,8 @@ pub(super) fn resolve(
 pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Problem> {
     let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
     stored.iter().any(|s| s.id == id).then(|| {
-        Problem::new("session_id", format!("Gemini CLI already has a session `{id}` of `{}`", cwd.display()))
-            .hint(format!("go on with it by `--resume {id}`, or choose another id"))
+        Problem::new("session_id", format!("Gemini CLI already has a session `{id}` in `{}`", cwd.display()))
+            .hint(format!("resume it with `--resume {id}`, or choose another id"))
     })
 }
 
@@ -422,7 +420,7 @@ mod tests {
             assert!(problem.message.contains(word), "{problem}");
         }
         let none = resolve("latest", Path::new("/h"), Path::new("/new"), &look()).unwrap_err();
-        assert!(none.message.contains("no session of `/new`"));
+        assert!(none.message.contains("no session to resume in `/new`"));
     }
 
     #[test]

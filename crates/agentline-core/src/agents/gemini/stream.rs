@@ -196,7 +196,7 @@ impl GeminiStream {
             (None, "success") => TurnEnd::ok(),
             (None, "error") => TurnEnd::failed(None),
             (None, other) => {
-                let message = format!("the agent's last word is neither success nor error but `{other}`");
+                let message = format!("the agent reported an unknown result status: `{other}`");
                 TurnEnd::failed(Some(Failure::new(FailureKind::NoResult, message)))
             }
         };
@@ -210,12 +210,12 @@ pub(super) fn unreported(talk_failed: bool) -> Failure {
     if talk_failed {
         return Failure::new(
             FailureKind::ApiError,
-            "the model's service refused the request; this version of Gemini CLI does not say why",
+            "the model's service rejected the request; this version of Gemini CLI does not report why",
         );
     }
     Failure::new(
         FailureKind::ContextOverflow,
-        "the model was never asked: the prompt does not fit into its context window",
+        "the prompt exceeds the model's context window; no request was sent",
     )
 }
 

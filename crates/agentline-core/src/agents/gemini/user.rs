@@ -200,7 +200,7 @@ impl<'a> UserConfig<'a> {
                     for (folder, word) in object.as_object().into_iter().flatten() {
                         if !word.as_str().is_some_and(|w| TRUST_WORDS.contains(&w)) {
                             let wrong =
-                                format!("{word} for `{folder}` is none of {}", TRUST_WORDS.join(", "));
+                                format!("{word} for `{folder}` is not one of {}", TRUST_WORDS.join(", "));
                             problems.push(file_problem("trusted folders", &rules, &wrong));
                         }
                     }
@@ -230,10 +230,10 @@ impl<'a> UserConfig<'a> {
     }
 
     fn read_object(&self, path: &Path) -> Result<Value, String> {
-        let bytes = self.look.read(path).ok_or("it cannot be read")?;
-        let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
-        let value = parse(&text).map_err(|e| format!("it is not JSON: {e}"))?;
-        if value.is_object() { Ok(value) } else { Err("it is not a JSON object".into()) }
+        let bytes = self.look.read(path).ok_or("cannot be read")?;
+        let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8")?;
+        let value = parse(&text).map_err(|e| format!("is not JSON: {e}"))?;
+        if value.is_object() { Ok(value) } else { Err("is not a JSON object".into()) }
     }
 
     fn trust_file(&self) -> PathBuf {
@@ -337,7 +337,7 @@ const SYSTEM_SETTINGS: &str = if cfg!(target_os = "macos") {
 
 fn file_problem(key: &str, path: &Path, wrong: &str) -> Problem {
     Problem::new(key, format!("`{}`: {wrong}", path.display()))
-        .hint(format!("correct `{0}`, or move it away: `mv {0} {0}.bad`", path.display()))
+        .hint(format!("fix `{0}`, or rename it: `mv {0} {0}.bad`", path.display()))
 }
 
 fn without_comments(text: &str) -> String {

@@ -310,11 +310,11 @@ fn what_was_undone_is_left_out_and_comes_back() {
 #[test]
 fn what_cannot_be_read_is_said() {
     for (record, said) in [
-        ("[1]", "no session of OpenCode"),
-        ("{}", "no session of OpenCode"),
+        ("[1]", "not a session of OpenCode"),
+        ("{}", "not a session of OpenCode"),
         ("nonsense", "not JSON"),
-        (r#"{"session":3}"#, "no object"),
-        (r#"{"message":{"parts":[]}}"#, "without an id"),
+        (r#"{"session":3}"#, "not an object"),
+        (r#"{"message":{"parts":[]}}"#, "has no id"),
     ] {
         let session = fold(&[record.to_owned()]);
         assert!(session.damage[0].message.contains(said), "{record}: {:?}", session.damage);

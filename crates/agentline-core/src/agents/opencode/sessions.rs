@@ -95,7 +95,7 @@ impl SessionReader for OpenCodeReader {
                     }
                 }
             }
-            Ok(_) => self.damaged("no session of OpenCode"),
+            Ok(_) => self.damaged("not a session of OpenCode"),
             Err(e) => {
                 self.rescue(&record);
                 self.damaged(format!("not JSON: {e}"));
@@ -127,8 +127,8 @@ impl OpenCodeReader {
     fn info(&mut self, text: &str) {
         match serde_json::from_str::<Info<'_>>(text) {
             Ok(info) if info.is_object() => self.head(info),
-            Ok(_) => self.damaged("a session that is no object"),
-            Err(e) => self.damaged(format!("a session that is not JSON: {e}")),
+            Ok(_) => self.damaged("session is not an object"),
+            Err(e) => self.damaged(format!("session is not JSON: {e}")),
         }
     }
 
@@ -170,8 +170,8 @@ impl OpenCodeReader {
     fn message(&mut self, record: RawJson) {
         let wire = match serde_json::from_str::<MessageWire<'_>>(record.as_str()) {
             Ok(wire) if !wire.info.id.is_empty() => wire,
-            Ok(_) => return self.damaged("a message without an id"),
-            Err(e) => return self.damaged(format!("a message that is not JSON: {e}")),
+            Ok(_) => return self.damaged("message has no id"),
+            Err(e) => return self.damaged(format!("message is not JSON: {e}")),
         };
         let made = wire.info.time.created.0.unwrap_or(0);
         let id = wire.info.id.to_string();

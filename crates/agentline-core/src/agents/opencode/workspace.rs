@@ -44,7 +44,7 @@ pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn FileSystem) -> O
 pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Problem> {
     let wrong = || {
         Problem::new("env", format!("{CONTENT} is not a JSON object"))
-            .hint(format!("correct or unset {CONTENT}, or pass `--trust full`"))
+            .hint(format!("fix or unset {CONTENT}, or pass `--trust full`"))
     };
     let mut settings = match given.filter(|text| !text.trim().is_empty()) {
         Some(text) => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| wrong())?,

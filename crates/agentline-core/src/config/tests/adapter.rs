@@ -181,7 +181,7 @@ fn moments_are_read_in_both_forms() {
     assert_eq!(from_toml("deadline = 2030-01-01T00:00:00Z").request.deadline, Some(1_893_456_000.0));
     for value in [json!("soon"), json!(-1), json!("2030-01-01"), json!(true), json!("nan")] {
         let wrong = Config::from_map(map(json!({"deadline": value}))).unwrap_err().to_string();
-        assert!(wrong.contains("deadline must be a moment"), "{wrong}");
+        assert!(wrong.contains("deadline must be a point in time"), "{wrong}");
     }
     for value in [json!(9e99), json!("9e99"), json!(253_402_300_800_u64)] {
         let wrong = Config::from_map(map(json!({"deadline": value}))).unwrap_err().to_string();

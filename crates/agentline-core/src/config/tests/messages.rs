@@ -14,31 +14,31 @@ fn each_bad_value_has_its_message() {
     for (value, message) in [
         (
             json!({"timeout": 0}),
-            "`timeout`: timeout must be > 0 (`0` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout`: timeout must be > 0 (`0` from configuration)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`",
         ),
         (
             json!({"timeout": -5}),
-            "`timeout`: timeout must be > 0 (`-5` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout`: timeout must be > 0 (`-5` from configuration)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`",
         ),
         (
             json!({"timeout_ms": 0}),
-            "`timeout_ms`: timeout_ms must be > 0 (`0` from configuration)\n  hint: write milliseconds, or a time such as `500ms`, `10m`, `1h30m`",
+            "`timeout_ms`: timeout_ms must be > 0 (`0` from configuration)\n  hint: write milliseconds, or a duration such as `500ms`, `10m`, `1h30m`",
         ),
         (
             json!({"timeout": "soon"}),
-            "`timeout`: timeout must be a time (`\"soon\"` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout`: timeout must be a duration (`\"soon\"` from configuration)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`",
         ),
         (
             json!({"timeout": "nan"}),
-            "`timeout`: timeout must be a time (`\"nan\"` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout`: timeout must be a duration (`\"nan\"` from configuration)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`",
         ),
         (
             json!({"timeout": true}),
-            "`timeout`: timeout must be a time, got: bool (`true` from configuration)\n  hint: write seconds, or a time such as `10m`, `1h30m`, `500ms`",
+            "`timeout`: timeout must be a duration, got: bool (`true` from configuration)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`",
         ),
         (
             json!({"quiet_period_ms": -1}),
-            "`quiet_period_ms`: quiet_period_ms must be >= 0 (`-1` from configuration)\n  hint: write milliseconds, or a time such as `500ms`, `10m`, `1h30m`",
+            "`quiet_period_ms`: quiet_period_ms must be >= 0 (`-1` from configuration)\n  hint: write milliseconds, or a duration such as `500ms`, `10m`, `1h30m`",
         ),
         (
             json!({"approval_mode": "bogus"}),
@@ -74,19 +74,19 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"allow": ["Read", 3]}),
-            "`allow.1`: allow.1 must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+            "`allow.1`: allow.1 must be a string, got: int (`3` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"model": 3}),
-            "`model`: model must be text, got: int (`3` from configuration)\n  hint: put it in quotes",
+            "`model`: model must be a string, got: int (`3` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"model": " "}),
-            "`model`: model must not be empty (from configuration)\n  hint: leave it out to have the default",
+            "`model`: model must not be empty (from configuration)\n  hint: remove it to use the default",
         ),
         (
             json!({"system_prompt": "a\u{0}b"}),
-            "`system_prompt`: system_prompt holds a NUL byte (from configuration)\n  hint: remove it",
+            "`system_prompt`: system_prompt contains a NUL byte (from configuration)\n  hint: remove it",
         ),
         (
             json!({"file_references": "yes"}),
@@ -94,7 +94,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"max_turns": -1}),
-            "`max_turns`: max_turns must be a whole number, 0 or more (`-1` from configuration)\n  hint: leave it out to have no limit",
+            "`max_turns`: max_turns must be a whole number, 0 or more (`-1` from configuration)\n  hint: remove it for no limit",
         ),
         (
             json!({"max_turns": 5e9}),
@@ -110,7 +110,7 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"max_cost": -0.5}),
-            "`max_cost`: max_cost must be a number of US dollars, 0 or more (`-0.5` from configuration)\n  hint: write a number such as `0.50`",
+            "`max_cost`: max_cost must be an amount in US dollars, 0 or more (`-0.5` from configuration)\n  hint: write a number such as `0.50`",
         ),
         (
             json!({"surface": "stream"}),
@@ -126,19 +126,19 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"sandbox": ["vm"]}),
-            "`sandbox`: sandbox must be text, got: list (`[\"vm\"]` from configuration)\n  hint: put it in quotes",
+            "`sandbox`: sandbox must be a string, got: list (`[\"vm\"]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"mcp_servers": ["x"]}),
-            "`mcp_servers`: there is no `=`; write `name=URL` or `name=command args…` (from configuration)",
+            "`mcp_servers`: missing `=`; write `name=URL` or `name=command args…` (from configuration)",
         ),
         (
             json!({"mcp_servers": {"a": {}}}),
-            "`mcp_servers.a`: mcp_servers.a has neither `url` nor `command` (from configuration)\n  hint: write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program",
+            "`mcp_servers.a`: mcp_servers.a has neither `url` nor `command` (from configuration)\n  hint: write `url = \"…\"` for a remote server, or `command = \"…\"` for a local one",
         ),
         (
             json!({"mcp_servers": {"a": {"url": "u", "command": "c"}}}),
-            "`mcp_servers.a`: mcp_servers.a has both `url` and `command` (from configuration)\n  hint: write `url = \"…\"` for a server on the web, or `command = \"…\"` for a program",
+            "`mcp_servers.a`: mcp_servers.a has both `url` and `command` (from configuration)\n  hint: write `url = \"…\"` for a remote server, or `command = \"…\"` for a local one",
         ),
         (
             json!({"env": "A=1"}),
@@ -146,15 +146,15 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"env": ["hunter22hunter22"]}),
-            "`env`: there is no `=`; write `NAME=VALUE`, or use `pass_env` to hand on a variable of yours (from configuration)",
+            "`env`: missing `=`; write `NAME=VALUE`, or use `pass_env` to pass on one of your variables (from configuration)",
         ),
         (
             json!({"env": {"A": ["hunter22"]}}),
-            "`env.A`: env.A must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+            "`env.A`: env.A must be a string, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"apiKey": ["hunter22"]}),
-            "`apiKey`: apiKey must be text, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
+            "`apiKey`: apiKey must be a string, got: list (`[redacted]` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"agents": {"gemini": "x"}}),
@@ -162,27 +162,27 @@ fn each_bad_value_has_its_message() {
         ),
         (
             json!({"agents": {"gemini": {"program": 1}}}),
-            "`agents.gemini.program`: agents.gemini.program must be text, got: int (`1` from configuration)\n  hint: put it in quotes",
+            "`agents.gemini.program`: agents.gemini.program must be a string, got: int (`1` from configuration)\n  hint: put it in quotes",
         ),
         (
             json!({"prices": {"models": {"m": {"input": 1}}}}),
-            "`prices.models.m`: prices.models.m needs both `input` and `output` (from configuration)\n  hint: write US dollars for a million tokens: `{ input = 1.25, output = 10.0 }`",
+            "`prices.models.m`: prices.models.m needs both `input` and `output` (from configuration)\n  hint: write US dollars per million tokens: `{ input = 1.25, output = 10.0 }`",
         ),
         (
             json!({"timeout": 60, "timeout_ms": 120_000}),
-            "`timeout`: `timeout` and `timeout_ms` say different things: `60` and `120000` (from configuration)\n  hint: keep one of the two: they set the same thing, `timeout`",
+            "`timeout`: `timeout` and `timeout_ms` have different values: `60` and `120000` (from configuration)\n  hint: remove one of them: both set `timeout`",
         ),
         (
             json!({"apiKey": "hunter22", "api_key": "hunter23"}),
-            "`apiKey`: `apiKey` and `api_key` say different things: `[redacted]` and `[redacted]` (from configuration)\n  hint: keep one of the two: they set the same thing, `api_key`",
+            "`apiKey`: `apiKey` and `api_key` have different values: `[redacted]` and `[redacted]` (from configuration)\n  hint: remove one of them: both set `api_key`",
         ),
         (
             json!({"yolo": true, "approval_mode": "plan"}),
-            "`approval_mode`: `approval_mode` and `yolo` say different things: `\"plan\"` and `true` (from configuration)\n  hint: keep one of the two: they set the same thing, `permission_mode`",
+            "`approval_mode`: `approval_mode` and `yolo` have different values: `\"plan\"` and `true` (from configuration)\n  hint: remove one of them: both set `permission_mode`",
         ),
         (
             json!({"yolo": false, "permission_mode": "bypass"}),
-            "`yolo`: `yolo` and `permission_mode` say different things: `false` and `\"bypass\"` (from configuration)\n  hint: keep one of the two: they set the same thing, `permission_mode`",
+            "`yolo`: `yolo` and `permission_mode` have different values: `false` and `\"bypass\"` (from configuration)\n  hint: remove one of them: both set `permission_mode`",
         ),
         (
             json!({"yolo": "x"}),

@@ -174,7 +174,10 @@ fn two_sessions_with_one_id_are_never_mixed() {
     desk.reply("session/new", &json!({"sessionId": "s"}));
     assert!(desk.frames().is_empty(), "nothing is prompted in it");
     let error = desk.player.outcome_of(second).error.clone().expect("an error");
-    assert!(error.kind == FailureKind::NoResult && error.message.contains("id of another"), "{error:?}");
+    assert!(
+        error.kind == FailureKind::NoResult && error.message.contains("id of an active session"),
+        "{error:?}"
+    );
     desk.text("s", "hello");
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.player.outcome().text, "hello");

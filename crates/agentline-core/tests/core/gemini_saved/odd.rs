@@ -228,9 +228,9 @@ fn what_is_no_record_is_told() {
     let damage: Vec<(Option<u64>, &str)> =
         session.damage.iter().map(|damage| (damage.line, damage.message.as_str())).collect();
     assert_eq!(damage.len(), 4, "{damage:?}");
-    assert_eq!(damage[1], (Some(3), "a record of a kind that is not known"));
-    assert_eq!(damage[2], (Some(4), "no message: 5"));
-    assert_eq!(damage[3], (Some(5), "it breaks off"));
+    assert_eq!(damage[1], (Some(3), "unknown kind of record"));
+    assert_eq!(damage[2], (Some(4), "not a message: 5"));
+    assert_eq!(damage[3], (Some(5), "truncated"));
     assert!(matches!(&session.entries[0].parts[..], [EntryPart::Text { text }] if text == "no id"));
     assert_eq!(session.entries[0].id, "message 1");
 }

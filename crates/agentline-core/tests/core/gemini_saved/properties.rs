@@ -154,7 +154,7 @@ fn what_was_written_after_a_half_line_is_not_lost() {
     let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", said("a"), said("b"), said("c"));
     let session = load("gemini", SessionFormat::Lines, &list);
     assert_eq!(session.entries.len(), 1);
-    assert_eq!(session.damage[0].message, "it breaks off");
+    assert_eq!(session.damage[0].message, "truncated");
 }
 
 /// Generates one record of a session.

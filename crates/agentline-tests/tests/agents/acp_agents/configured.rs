@@ -103,17 +103,11 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
         |id: &str| agents.iter().find(|agent| agent["id"] == id).unwrap_or_else(|| panic!("{id}: {out}"));
     assert_eq!((&find("mine")["ready"], &find("lost")["ready"]), (&json!(true), &json!(false)), "{out}");
     let lost = find("lost").to_string();
-    assert!(
-        lost.contains("/nowhere/at-all") && lost.contains("correct `command` of `[agents.lost]`"),
-        "{out}"
-    );
+    assert!(lost.contains("/nowhere/at-all") && lost.contains("fix `command` of `[agents.lost]`"), "{out}");
 
     let (code, _, err) = user.types(&["run", "-a", "miner", "hi"]);
     assert_eq!(code, Some(2), "{err}");
-    assert!(
-        err.contains("`miner` is not an agent that we know") && err.contains("did you mean `mine`?"),
-        "{err}"
-    );
+    assert!(err.contains("`miner` is not a known agent") && err.contains("did you mean `mine`?"), "{err}");
     assert!(err.contains("opencode") && err.contains("lost"), "{err}");
     let outcome = user.runs(&["-a", "lost", "hi"]);
     assert_eq!(outcome["verdict"], "not_installed", "{outcome}");

@@ -105,7 +105,7 @@ async fn talk(player: Player, own: Own) {
     assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
     assert!(told.outcome.files.is_empty() && stage.read("no.txt").is_none(), "{}", told.shown());
     if let Some(error) = &told.outcome.error {
-        assert!(error.message.ends_with("a tool was refused"), "{}", told.shown());
+        assert!(error.message.ends_with("a tool was denied"), "{}", told.shown());
         assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("--allow")), "{}", told.shown());
     }
     goes_on(&stage, &session, &own).await;

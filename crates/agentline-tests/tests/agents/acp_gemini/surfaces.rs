@@ -29,7 +29,7 @@ async fn what_cannot_be_together_is_refused_with_the_reason() {
     let agentline = Agentline::new(HostEnv::new([].into(), dir.path(), dir.path()));
     let request = || RunRequest::new("x").working_dir(dir.path());
     let sandboxed = request().surface(Surface::Acp).sandbox(Sandbox::On);
-    assert!(refused(agentline.run(sandboxed.clone()).await, "sandbox").contains("never answers"));
+    assert!(refused(agentline.run(sandboxed.clone()).await, "sandbox").contains("does not respond"));
     refused(agentline.session(request().sandbox(Sandbox::On)).await, "sandbox");
     let plain = request().surface(Surface::StreamJson);
     refused(agentline.session(plain.clone()).await, "surface");

@@ -40,7 +40,7 @@ pub(crate) fn lines() -> Vec<Row> {
             "pretty_printed",
             empty().unreadable(21).also(|p| {
                 let error = p.outcome.error.as_ref().expect("an error");
-                assert!(error.message.ends_with("lines that could not be read: 21"), "{}", error.message);
+                assert!(error.message.ends_with("unreadable lines: 21"), "{}", error.message);
             }),
             empty().unreadable(3),
         ),

@@ -37,7 +37,7 @@ fn no_command_obeys_the_file() {
         // Commands whose answer depends on the file say what became of it.
         if ["config", "policy", "doctor"].contains(&args[0]) {
             assert_eq!(
-                done.err.matches("came with the workspace: ignored").count(),
+                done.err.matches("of the untrusted workspace: ignored").count(),
                 1,
                 "{args:?}: {}",
                 done.err

@@ -42,7 +42,7 @@ fn a_provider_is_found_by_each_of_its_ids() {
         );
     }
     let error = Provider::metadata_of("gemini-clii").unwrap_err();
-    assert_eq!(error.message, "`gemini-clii` is not an agent that we know");
+    assert_eq!(error.message, "`gemini-clii` is not a known agent");
     assert!(error.to_string().contains("did you mean `gemini-cli`?"), "{error}");
 }
 
@@ -120,13 +120,13 @@ fn all_problems_are_told_at_once_each_with_its_key() {
     let error = refused(json!({"timeout": 0, "allowed_tools": "x", "mcp_servers": ["x"]}));
     assert_eq!(
         error.message,
-        "allowed_tools must be a list, got: str\n`mcp_servers`: there is no `=`; write `name=URL` or `name=command args…`\ntimeout must be > 0"
+        "allowed_tools must be a list, got: str\n`mcp_servers`: missing `=`; write `name=URL` or `name=command args…`\ntimeout must be > 0"
     );
     assert!(error.to_string().contains("\n  hint: write `allowed_tools"), "{error}");
     let error = refused(json!({"agent": "nope"}));
-    assert!(error.message.contains("`nope` is not an agent"), "{error}");
+    assert!(error.message.contains("`nope` is not a known agent"), "{error}");
     let other = Provider::by_id("gemini-cli", agentline(), json!({"agent": 5}).as_object().cloned().unwrap());
-    assert_eq!(other.unwrap_err().message, "agent must be text, got: int");
+    assert_eq!(other.unwrap_err().message, "agent must be a string, got: int");
 }
 
 #[test]

@@ -34,7 +34,10 @@ impl EntryBuilder {
     /// Adds one record. Returns its length.
     pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<ReadError>) -> usize {
         let Some(original) = record.text.read() else {
-            damage.push(ReadError::new(None, format!("message {}: lost by the temporary file", record.id)));
+            damage.push(ReadError::new(
+                None,
+                format!("message {}: could not be read back from the temporary file", record.id),
+            ));
             return 0;
         };
         let older = record.older.as_ref().and_then(RecordText::read);
