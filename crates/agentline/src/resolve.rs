@@ -134,12 +134,9 @@ impl Ready {
         let clocks = &self.prepared_run.order.clocks;
         let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
         if wait > left {
-            let message = format!(
-                "the session cannot be opened for another {} s without harm to it",
-                wait.as_secs() + 1
-            );
+            let message = format!("the session cannot be opened safely for another {} s", wait.as_secs() + 1);
             let failure = Failure::new(FailureKind::TimeoutRun, message)
-                .hint("give the run more time, try again later, or use the surface `stream-json`");
+                .hint("raise `--timeout`, retry later, or use `--surface stream-json`");
             return Err(Box::new(Outcome::not_begun(
                 &self.prepared_run.order.who,
                 Verdict::TimedOut,
@@ -148,7 +145,7 @@ impl Ready {
         }
         if !wait.is_zero() {
             let message = format!(
-                "waited {} s before the session was opened: the agent would have spoiled one that is so young",
+                "waited {} s before opening the session, because the agent damages a session that is too recent",
                 wait.as_secs() + 1
             );
             self.prepared_run.notices.push(Notice::new("waited_for_session", message));
@@ -160,7 +157,7 @@ impl Ready {
 /// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-    let message = format!("stopped by the caller ({by}) before it had begun");
+    let message = format!("stopped by the caller ({by}) before the run started");
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
@@ -276,8 +273,7 @@ impl Inner {
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
-        let hint =
-            format!("make room in `{}`, or set {name} to a folder that you may write to", folder.display());
+        let hint = format!("free space in `{}`, or set {name} to a writable directory", folder.display());
         Outcome::not_begun(
             who,
             Verdict::Failed,
@@ -314,13 +310,12 @@ impl Inner {
     fn start(&self, asked: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create(&temp_dir, PRIVATE)
-            .map_err(Error::io("make a private directory in", &temp_dir))?;
+            .map_err(Error::io("create a private directory in", &temp_dir))?;
         let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
         let tape = self.tape(asked, &launch)?;
         materialize::carry_out(&launch)?;
-        let integrity =
-            Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
+        let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
         let max_line = asked.plan.request.max_line_bytes;
         Ok(PreparedProcess {
             agent: asked.agent,
@@ -347,8 +342,8 @@ impl Inner {
         // An agent cannot start programs once its own working directory is removed. It also stores data for every
         // directory that it was ever started in, so this is always the same one.
         let cwd = self.here.cache.join("pool");
-        private_dir::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
-        start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
+        private_dir::create_dir_all(&cwd).map_err(Error::io("create the directory", &cwd))?;
+        start.launch.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
         Ok(start)
     }
 
@@ -467,7 +462,7 @@ impl Inner {
         }
         let parent = self.temp_dir();
         let made = PrivateDir::create(&parent, WORKSPACE);
-        Ok(Some(Arc::new(made.map_err(Error::io("make a workspace in", parent))?)))
+        Ok(Some(Arc::new(made.map_err(Error::io("create a workspace in", parent))?)))
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
@@ -475,8 +470,8 @@ impl Inner {
         let dir = wanted.map_or_else(|| self.here.cwd.clone(), |dir| self.here.cwd.join(dir));
         let real = dir.canonicalize().ok().filter(|d| d.is_dir());
         real.ok_or_else(|| {
-            let problem = Problem::new("working_dir", format!("`{}` is not a folder", dir.display()));
-            Error::Usage(Problems::from(problem.hint("pass an existing folder with `--cwd`")))
+            let problem = Problem::new("working_dir", format!("`{}` is not a directory", dir.display()));
+            Error::Usage(Problems::from(problem.hint("pass an existing directory with `--cwd`")))
         })
     }
 
@@ -545,8 +540,8 @@ impl Inner {
         header.variables = launch.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let tape = TapeFile::create(&path, &header, Redactor::new(&launch.secrets)).map_err(|why| {
-            let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
-            Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
+            let problem = Problem::new("record", format!("cannot write `{}`: {why}", path.display()));
+            Problems::from(problem.hint("choose a path in a writable directory"))
         })?;
         Ok(Some(tape))
     }
@@ -606,17 +601,17 @@ pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
     who.model.clone_from(&request.model);
     who.name.clone_from(&request.name);
     who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
-    let message = "timed out while the run was prepared: a file or the workspace could not be read in time";
+    let message = "timed out while preparing the run: a file or the workspace could not be read in time";
     let failure = Failure::new(FailureKind::TimeoutRun, message)
-        .hint("raise --timeout, and check that pipes you named have a writer and that the disk responds");
+        .hint("raise `--timeout`, and check that named pipes have a writer and that the disk responds");
     Outcome::not_begun(&who, Verdict::TimedOut, failure)
 }
 
 /// Returns a failure if the deadline has already passed.
 fn past_deadline(request: &RunRequest) -> Option<Failure> {
     request.deadline.filter(|when| *when <= now()).map(|_| {
-        Failure::new(FailureKind::TimeoutRun, "the deadline had passed before the run began")
-            .hint("set `deadline` to a time that is still to come")
+        Failure::new(FailureKind::TimeoutRun, "the deadline passed before the run started")
+            .hint("set `deadline` to a future time")
     })
 }
 
@@ -625,7 +620,7 @@ fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
     let message =
         problems.first().map_or_else(|| format!("{} was not found", info.title), |p| p.message.clone());
     let hint = problems.first().and_then(|p| p.hint.clone());
-    let hint = hint.unwrap_or_else(|| format!("type `npm install -g {}`", info.package));
+    let hint = hint.unwrap_or_else(|| format!("run `npm install -g {}`", info.package));
     Failure::new(FailureKind::NotInstalled, message).hint(hint)
 }
 
@@ -638,9 +633,9 @@ pub(crate) fn not_started(who: &RunInfo, agent: &dyn Agent, error: &SpawnError) 
     };
     let hint = match error {
         SpawnError::TooBig => {
-            "pass shorter values with `--env`, and fewer variables with `--pass-env`".to_owned()
+            "pass shorter values with `--env`, or fewer variables with `--pass-env`".to_owned()
         }
-        _ => format!("`agentline doctor` says which {} is found, and where", agent.info().title),
+        _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
     let failure = Failure::new(kind, error.to_string()).hint(hint);
     Outcome::not_begun(who, verdict, failure)

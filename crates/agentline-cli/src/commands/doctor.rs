@@ -7,15 +7,15 @@ use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 when an agent could run now; 3 when none is installed; 4 when one is installed but not signed in;
-1 when something else is wrong.
+Exit codes: 0 if an agent is ready; 2 if the settings are invalid; 3 if no agent is installed; 4 if an agent is
+installed but not signed in; 1 for other problems.
 ")]
 pub(crate) struct DoctorArgs {
-    /// The workspace that is asked about [default: the current directory]
+    /// Workspace to check [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 

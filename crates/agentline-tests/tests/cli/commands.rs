@@ -58,7 +58,7 @@ fn prices_are_dated_and_yours_stand_above_them() {
     assert_eq!(one[0]["as_of"].as_str().unwrap().len(), 10);
     let none = user.agentline(&["prices", "claude-opus-4-99"]);
     assert_eq!((none.code, none.out.as_str()), (1, ""));
-    assert!(none.err.contains("is not known") && none.err.contains("[prices.models."), "{}", none.err);
+    assert!(none.err.contains("no price is known") && none.err.contains("[prices.models."), "{}", none.err);
     user.write(
         "../home/.config/agentline/config.toml",
         "[prices.models.'gemini-2.5-flash']\ninput = 7\noutput = 8\nlong = { above = 9, input = 10, output = 11 }\n",
@@ -117,10 +117,10 @@ fn config_shows_every_value_with_its_source_and_no_secret() {
 #[test]
 fn config_check_tells_everything() {
     let user = User::new();
-    assert_eq!(user.agentline(&["config", "check"]).out, "the settings are good\n");
+    assert_eq!(user.agentline(&["config", "check"]).out, "the settings are valid\n");
     user.write("agentline.toml", "modle = 'm'\n");
     let usable = user.agentline(&["config", "check"]);
-    assert_eq!((usable.code, usable.out.as_str()), (0, "the settings are usable\n"));
+    assert_eq!((usable.code, usable.out.as_str()), (0, "the settings are valid, with warnings\n"));
     assert!(usable.err.contains("did you mean `model`?"), "{}", usable.err);
     user.write("agentline.toml", "timeout = 0\nmax_turns = -1\n");
     let wrong = user.agentline(&["config", "check"]);
@@ -147,7 +147,7 @@ fn help_and_version_are_on_standard_output() {
     assert_eq!((version.out, version.code), (format!("agentline {}\n", env!("CARGO_PKG_VERSION")), 0));
     for (args, parts) in [
         (&["--help"][..], &["Examples:", "Exit codes:", "Environment:", "GEMINI_CLI_PATH"][..]),
-        (&["run", "--help"], &["--permission-mode", "Exit codes:", "Clocks and limits:"]),
+        (&["run", "--help"], &["--permission-mode", "Exit codes:", "Timeouts and limits:"]),
         (&["replay", "-h"], &["--as", "--write-program"]),
     ] {
         let done = user.agentline(args);

@@ -150,7 +150,7 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
     user.nothing_lives();
     assert!(!user.socket().exists());
     let stopped = user.done(&["pool", "stop"]);
-    assert!(stopped.code == Some(0) && stopped.err.contains("no pool was running"), "{}", stopped.err);
+    assert!(stopped.code == Some(0) && stopped.err.contains("no pool is running"), "{}", stopped.err);
     assert_ne!(
         pid_of(&user.warm("state")),
         pid_of(&user.warm("state")),
@@ -369,8 +369,8 @@ fn nonsense_on_the_socket_harms_nobody() {
 fn one_who_cannot_be_talked_to_is_no_pool() {
     for (hello, why) in [
         (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
-        (Some("good morning\n"), "does not answer"),
-        (None, "does not answer"),
+        (Some("good morning\n"), "does not respond"),
+        (None, "does not respond"),
     ] {
         let user = User::new();
         fs::create_dir_all(user.socket().parent().unwrap()).unwrap();

@@ -71,8 +71,8 @@ impl Agentline {
             request.surface = Some(Surface::Acp);
         }
         if request.surface != Some(Surface::Acp) {
-            let problem = Problem::new("surface", "a conversation needs an agent that stays alive");
-            return Err(Problems::from(problem.hint("leave `surface` out, or set it to `acp`")).into());
+            let problem = Problem::new("surface", "a conversation requires the surface `acp`");
+            return Err(Problems::from(problem.hint("omit `surface`, or set it to `acp`")).into());
         }
         let mut opening = request.clone();
         if opening.prompt.trim().is_empty() {

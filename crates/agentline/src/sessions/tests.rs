@@ -140,7 +140,7 @@ fn a_session_is_found_by_id_beginning_latest_and_file() {
     assert!(message(&error).contains("session of `/nowhere`"), "{error}");
     let stranger = home.path().join("notes.json");
     fs::write(&stranger, "{\"a\":1}").unwrap();
-    assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is no session of"));
+    assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is not a session of"));
     assert!(matches!(find("./missing.jsonl").unwrap_err(), Error::Io { .. }));
     assert!(message(&find(home.path().to_str().unwrap()).unwrap_err()).contains("is no file"));
     let copy = home.path().join("copied-elsewhere");

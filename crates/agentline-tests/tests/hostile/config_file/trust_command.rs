@@ -115,7 +115,7 @@ fn trust_is_listed_and_taken_back() {
     let revoked = user.agentline(&["trust", "--revoke", "-o", "json"]).json();
     assert_eq!((&revoked["trusted"], &revoked["was_trusted"]), (&json!(false), &json!(true)));
     assert!(!is_applied(&user, &run(&user, &[])));
-    assert_eq!(user.agentline(&["trust", "--list"]).out, "no directory is trusted\n");
+    assert_eq!(user.agentline(&["trust", "--list"]).out, "no trusted directories\n");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn trust_that_cannot_be_given_says_why() {
     user.write("home/.local/state/agentline/trust.json", "{ broken");
     let done = user.run(&[], "say hi");
     assert_eq!(done.code, Some(0), "a broken list trusts nothing and stops nothing: {}", done.err);
-    assert!(warnings(&done.json())[0].contains("cannot be used"), "{}", done.out);
+    assert!(warnings(&done.json())[0].contains("cannot use the list of trusted directories"), "{}", done.out);
 }
 
 #[test]

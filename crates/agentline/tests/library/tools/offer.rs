@@ -113,7 +113,7 @@ async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
     assert_eq!(a.address, b.address);
     assert_eq!(a.list().await, ["shared", "first"]);
     assert_eq!(b.list().await, ["shared", "second"]);
-    assert_eq!(a.call("second", json!({})).await, (true, "there is no tool `second`".into()));
+    assert_eq!(a.call("second", json!({})).await, (true, "unknown tool `second`".into()));
     // The token of one run opens nothing of the other.
     let thief = Client { headers: b.headers.clone(), ..a.clone() };
     assert_eq!(thief.post(&list_request()).await.0, 401);
