@@ -96,7 +96,7 @@ fn a_trusted_file_cannot_take_its_trust_to_another_directory() {
     let row =
         |key: &str| rows.json().as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
     assert_eq!(row("trust")["value"], "run", "{}", rows.out);
-    assert!(rows.err.contains("moves the run to another directory"), "{}", rows.err);
+    assert!(rows.err.contains("move the run to another directory"), "{}", rows.err);
 }
 
 #[test]

@@ -128,7 +128,7 @@ async fn the_agent_is_sent_on_until_the_check_passes() {
     for round in 1..=2 {
         let sent = reviewer.review("done", None, LONG).await;
         let HostResponse::Again(prompt) = &sent.answer else { panic!("{sent:?}") };
-        assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("hand in"), "{prompt}");
+        assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("submit"), "{prompt}");
         assert_eq!(sent.notices[0].code, "round");
         assert!(sent.notices[0].message.contains(&format!("(round {round} of 2)")), "{sent:?}");
     }
@@ -165,7 +165,7 @@ async fn the_check_sees_only_values_that_fit() {
     let HostResponse::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
         panic!("not sent on")
     };
-    assert!(prompt.contains("more") && prompt.contains("hand in the whole answer again"), "{prompt}");
+    assert!(prompt.contains("more") && prompt.contains("submit the complete answer again"), "{prompt}");
     assert_eq!(answer(&mut reviewer, "{\"count\": 3}", None).await, accept(json!({"count": 3})));
     assert_eq!(*seen.lock().unwrap(), [json!({"count": 1}), json!({"count": 3})]);
 }

@@ -185,7 +185,7 @@ fn names_and_schemas_are_checked_before_anything_is_served() {
         "`my_tools` cannot be the name",
         "`a b` must be of letters",
         "type `object`",
-        "two tools",
+        "duplicate tool name",
         "too long",
     ] {
         assert!(problems.contains(said), "{said}: {problems}");
