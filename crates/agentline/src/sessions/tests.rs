@@ -137,7 +137,7 @@ fn a_session_is_found_by_id_beginning_latest_and_file() {
         assert!(words.iter().all(|word| message(&error).contains(word)), "{error}");
     }
     let error = home.store().find("latest", Path::new("/nowhere")).unwrap_err();
-    assert!(message(&error).contains("session of `/nowhere`"), "{error}");
+    assert!(message(&error).contains("no session found for `/nowhere`"), "{error}");
     let stranger = home.path().join("notes.json");
     fs::write(&stranger, "{\"a\":1}").unwrap();
     assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is not a session of"));

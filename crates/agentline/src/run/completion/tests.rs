@@ -29,7 +29,7 @@ async fn a_command_is_done_when_it_succeeds_and_tells_its_end_when_not() {
     assert!(both.contains("exited with code 1. The end of its output:\n"), "{both}");
     assert!(both.contains("out") && both.contains("err"), "{both}");
     assert!(told("kill -9 $$").await.contains("was killed by signal 9"));
-    assert!(told("no-such-program-anywhere").await.contains("exit code 127"));
+    assert!(told("no-such-program-anywhere").await.contains("exited with code 127"));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn of_much_output_the_end_is_told() {
         text.len(),
         &text[text.len() - 40..]
     );
-    let (_, shown) = text.split_once("printed:\n").unwrap();
+    let (_, shown) = text.split_once("its output:\n").unwrap();
     assert!(shown.starts_with("…\nline 1"), "{}", &shown[..40]);
     let one_line = told("head -c 100000 /dev/zero | tr '\\0' x; false").await;
     assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());

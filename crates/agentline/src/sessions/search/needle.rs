@@ -223,7 +223,7 @@ mod tests {
         assert!(holds(r"\d+", "no digits") && holds("(?i)ABC", "abc"));
         let wrong = Needle::new(&Query::new(["a(b"]).regex(true)).unwrap_err();
         assert!(wrong.message.contains("`a(b`") && wrong.hint.is_some(), "{wrong}");
-        assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("nothing to look for"));
+        assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("no search words"));
     }
 
     #[test]

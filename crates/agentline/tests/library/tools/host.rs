@@ -127,7 +127,7 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
         ("add", json!({"a": i64::MAX, "b": 1}), "too large"),
         ("failing", json!({}), "the disk is full"),
         ("panicking", json!({}), "the tool panicked: oh no"),
-        ("endless", json!({}), "did not answer within 200 ms"),
+        ("endless", json!({}), "timed out after 200 ms"),
         ("no-such-tool", json!({}), "unknown tool `no-such-tool`"),
     ];
     for (name, args, said) in cases {

@@ -182,8 +182,8 @@ fn names_and_schemas_are_checked_before_anything_is_served() {
         .tool(tool(&"x".repeat(60), good));
     let problems = host.check().unwrap_err().to_string();
     for said in [
-        "`my_tools` cannot be the name",
-        "`a b` must be of letters",
+        "`my_tools` is not a valid name",
+        "`a b` may contain only letters",
         "type `object`",
         "duplicate tool name",
         "too long",
