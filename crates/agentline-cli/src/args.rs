@@ -68,7 +68,7 @@ pub(crate) struct Global {
     /// Print only errors to standard error
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Show more detail, such as the agent's command line and the variables withheld from it
+    /// Show more detail, such as the agent's command line
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     /// When to use colors

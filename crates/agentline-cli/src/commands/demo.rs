@@ -31,8 +31,8 @@ const LONGEST_PAUSE: u64 = 300;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Uses the installed Gemini CLI, or installs the tested version into the cache directory. The agent runs in a temporary
-workspace with an empty home directory. Your files, sign-in and settings are not used.
+Uses the installed Gemini CLI, or installs the tested version into the cache directory. The agent runs in a \
+temporary workspace with an empty home directory. Your files, sign-in and settings are not used.
 ")]
 pub(crate) struct DemoArgs {
     /// Replay a recorded run without the agent

@@ -18,7 +18,7 @@ use std::{io::Write, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline policy explain                                  the policy of your settings on every surface
+  agentline policy explain                        the policy of your settings on every surface
   agentline policy explain --permission-mode prompt --deny 'Bash(rm *)' -a gemini --surface acp
   agentline policy explain --allow 'Write(src/**)' 'Write(src/main.rs)' 'Bash(git push)'
 

@@ -34,7 +34,7 @@ Examples:
   agentline sessions usage --by model
   agentline sessions watch
 
-Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file.
+Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. \
 These commands never write to an agent's files.
 ";
 

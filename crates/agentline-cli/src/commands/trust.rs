@@ -21,9 +21,9 @@ Examples:
   agentline trust --list
   agentline trust --revoke ../project
 
-A trusted directory may run commands: its agentline.toml applies in full, and agents load its
-settings, hooks and MCP servers. Trust covers only this directory and the current content of these
-files. When one of them changes, a run asks again on a terminal; without a terminal it ignores
+A trusted directory may run commands: its agentline.toml applies in full, and agents load its \
+settings, hooks and MCP servers. Trust covers only this directory and the current content of these \
+files. When one of them changes, a run asks again on a terminal; without a terminal it ignores \
 these files and prints a warning. `--trust run` always ignores them.
 ";
 

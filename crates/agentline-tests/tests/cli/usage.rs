@@ -56,7 +56,11 @@ fn a_value_where_a_name_is_wanted_is_not_shown() {
 fn a_tape_that_cannot_be_written_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
-    assert!(done.err.starts_with("error: `record`: `") && done.err.contains("hint: "), "{}", done.err);
+    assert!(
+        done.err.starts_with("error: `record`: cannot write `") && done.err.contains("hint: "),
+        "{}",
+        done.err
+    );
     assert_eq!((done.code, done.out.as_str()), (2, ""));
     assert!(!user.path("hello.txt").exists());
 }
