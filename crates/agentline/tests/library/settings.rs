@@ -266,7 +266,7 @@ mod unix {
         command.current_dir(machine.path("")).env(INSIDE, machine.path(""));
         command.args([
             "--exact",
-            "unix::a_file_that_may_not_be_read_is_told_with_the_way_out",
+            "settings::unix::a_file_that_may_not_be_read_is_told_with_the_way_out",
             "--nocapture",
         ]);
         let output = command.output().unwrap();
