@@ -1,8 +1,10 @@
 //! Checks which agents are installed, whether they can run now, and how to fix what is wrong.
 
 mod render;
+mod summary;
 
 pub use render::render;
+pub use summary::summarize;
 
 use crate::{
     agentline::Agentline,
@@ -17,7 +19,7 @@ use agentline_core::{
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The state of this machine. Serializes to JSON; see [`render`] for text.
+/// The state of this machine. Serializes to JSON; see [`summarize`] and [`render`] for text.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DoctorReport {

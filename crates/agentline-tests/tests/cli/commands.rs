@@ -78,16 +78,60 @@ fn doctor_says_by_its_exit_code_what_is_missing() {
     assert!(!good.out.contains(KEY));
     let unsigned = User::new().env("GEMINI_API_KEY", "").agentline(&["doctor"]);
     assert_eq!(unsigned.code, 4, "{}", unsigned.out);
-    let missing = User::new().env("GEMINI_CLI_PATH", "/nowhere/gemini").agentline(&["doctor"]);
+    let missing = User::new().env("GEMINI_CLI_PATH", "/nowhere/gemini").agentline(&["doctor", "gemini"]);
     assert_eq!(missing.code, 3, "{}", missing.out);
     assert!(missing.out.contains("/nowhere/gemini"));
     let user = User::new();
     user.write("agentline.toml", "timeout = 'soon'\n");
     let wrong = user.agentline(&["doctor"]);
     assert!(
-        wrong.code == 2 && wrong.err.contains("`timeout`") && wrong.out.contains("Gemini CLI"),
+        wrong.code == 2 && wrong.err.contains("`timeout`") && wrong.out.contains("gemini "),
         "{}",
         wrong.err
+    );
+}
+
+#[test]
+fn doctor_without_installed_agents_fits_on_a_screen_of_80_columns_and_24_lines() {
+    let user = User::new().env("PATH", "/nonexistent").env("GEMINI_CLI_PATH", "").env("GEMINI_API_KEY", "");
+    let agents = user.agentline(&["doctor", "-o", "json"]).json()["agents"].as_array().unwrap().clone();
+    let short = user.agentline(&["doctor"]);
+    assert!(short.out.lines().count() <= 24, "{}", short.out);
+    assert!(short.out.lines().all(|line| line.chars().count() <= 80), "{}", short.out);
+    for agent in &agents {
+        let id = agent["id"].as_str().unwrap();
+        let lines: Vec<&str> = short.out.lines().filter(|line| line.starts_with(&format!("{id} "))).collect();
+        assert_eq!(lines.len(), 1, "{id}: {}", short.out);
+        if agent["installed"] == false {
+            assert!(
+                lines[0].contains("not installed")
+                    && lines[0].contains("  npm install -g ")
+                    && !lines[0].contains('…'),
+                "{}",
+                lines[0]
+            );
+        }
+    }
+    let all = user.agentline(&["doctor", "-v"]);
+    assert_eq!(all.out.matches("\n  searched\n").count(), agents.len(), "{}", all.out);
+    assert_eq!(all.code, short.code);
+}
+
+#[test]
+fn doctor_of_a_named_agent_shows_the_details_of_that_agent_only() {
+    let user = User::new();
+    let one = user.agentline(&["doctor", "gemini"]);
+    assert_eq!(one.code, 0, "{}", one.out);
+    assert!(one.out.contains("Gemini CLI (gemini): ready") && !one.out.contains("Codex"), "{}", one.out);
+    let rows = user.agentline(&["doctor", "gemini", "-o", "json"]).json();
+    assert_eq!(rows["agents"].as_array().unwrap().len(), 1);
+    let unknown = user.agentline(&["doctor", "gemni"]);
+    assert!(unknown.code == 2 && unknown.err.contains("gemini"), "{}", unknown.err);
+    let short = user.agentline(&["doctor"]);
+    assert!(
+        short.out.contains("agentline run -a gemini") && !short.out.contains("searched"),
+        "{}",
+        short.out
     );
 }
 
