@@ -14,42 +14,42 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline demo                              watch a whole run, with no account
-  agentline run \"why does the build fail?\"    ask the default agent about this folder
+  agentline demo                              run a demo, no account needed
+  agentline run \"why does the build fail?\"    ask the default agent about this directory
   agentline run --permission-mode accept-edits \"fix the failing test\"
-  git diff | agentline run -o json            a prompt from a pipe, one JSON object at the end
-  agentline run --record run.tape.jsonl \"…\"   keep everything that happens, and see it again:
-  agentline replay run.tape.jsonl
+  git diff | agentline run -o json            read the prompt from a pipe, print one JSON object
+  agentline run --record run.tape.jsonl \"…\"   record everything that happens
+  agentline replay run.tape.jsonl             replay the recorded run
 ";
 
 const ENVIRONMENT: &str = "\
 Environment:
-  AGENTLINE_…           every setting, such as AGENTLINE_MODEL; see `agentline config show`
-  AGENTLINE_CONFIG      your settings, instead of ~/.config/agentline/config.toml
-  AGENTLINE_CACHE_DIR   where agents and known outcomes are kept, instead of ~/.cache/agentline
-  NO_COLOR              no colours
+  AGENTLINE_…           any setting, such as AGENTLINE_MODEL; see `agentline config show`
+  AGENTLINE_CONFIG      path of your settings [default: ~/.config/agentline/config.toml]
+  AGENTLINE_CACHE_DIR   directory for installed agents and cached results [default: ~/.cache/agentline]
+  NO_COLOR              disable colors
 ";
 
 /// Returns the examples, exit codes and environment variables, including those of every agent.
 fn long_help() -> String {
     let mut help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP);
     for info in AGENTS.iter().map(|agent| agent.info()) {
-        let line = format!("{}'s program, instead of the first one that is found", info.title);
+        let line = format!("path of the {} program [default: the first one found]", info.title);
         help.push_str(&format!("  {:<20}  {line}\n", info.path_variable));
     }
     help
 }
 
-/// Drives coding-agent command-line tools and tells the truth about what they did.
+/// Run coding agents and report what they did.
 #[derive(Debug, Parser)]
 #[command(
     name = "agentline",
     bin_name = "agentline",
     version,
     about,
-    long_about = "Drives coding-agent command-line tools (Gemini CLI first) and tells the truth about what they did: \
-                  what was said, which files really changed, what it cost, and whether it worked.\n\n\
-                  Standard output holds the answer and nothing else; progress, warnings and errors go to standard error.",
+    long_about = "Run coding agents (Gemini CLI by default) and report what they did: the answer, the files that changed \
+                  on disk, the cost, and whether the run succeeded.\n\n\
+                  Standard output contains only the answer. Progress, warnings and errors go to standard error.",
     after_help = EXAMPLES,
     after_long_help = long_help(),
     disable_help_subcommand = true,
@@ -65,13 +65,13 @@ pub(crate) struct Cli {
 /// Options of every command.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Global {
-    /// Say nothing on standard error but errors
+    /// Print only errors to standard error
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more: the agent's command line, and which variables it does not see
+    /// Show more detail, such as the agent's command line
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
 }
@@ -79,60 +79,60 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Give one prompt to one agent
+    /// Run one prompt with an agent
     Run(Box<RunArgs>),
-    /// Play a recorded run again, exactly
+    /// Replay a recorded run
     Replay(ReplayArgs),
-    /// List, show, search, export, count and follow what the agents saved
+    /// List, show, search, export and follow saved sessions
     Sessions(SessionsArgs),
-    /// Say which agents are here, whether they could run, and what to do about it
+    /// Check installed agents, sign-in and settings
     Doctor(DoctorArgs),
-    /// List the agents and what each of them can do
+    /// List agents and their features
     Agents(AgentsArgs),
-    /// Show what each agent will do with a policy
+    /// Explain what each agent does under a policy
     Policy(PolicyArgs),
-    /// Keep agents warm between runs
+    /// Manage the pool that keeps agents warm between runs
     Pool(PoolArgs),
-    /// Say what the cache of outcomes holds, or empty it
+    /// Show or clear the cache of results
     Cache(CacheArgs),
-    /// Say what tokens cost, and of which day that is
+    /// Show token prices and their date
     Prices(PricesArgs),
-    /// Serve a program in any language over standard input and output
+    /// Serve runs to another program over JSON-RPC on standard input and output
     Host(HostArgs),
-    /// Watch a whole run with no account: the real agent against a scripted model
+    /// Run a demo without an account: a real agent with a scripted model
     Demo(DemoArgs),
-    /// Show the settings that are in force, or check them
+    /// Show or check the effective settings
     Config(ConfigArgs),
-    /// Trust a directory's own settings in full, as they are now
+    /// Trust a directory's own settings in their current state
     Trust(TrustArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
 }
 
-/// How a run is told on standard output.
+/// The output format of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// The assistant's text as it streams
+    /// The answer as it streams
     #[default]
     Text,
-    /// One JSON object when the run ends, also when it fails
+    /// One JSON object at the end of the run, even if it fails
     Json,
-    /// One JSON object per event, the outcome last
+    /// One JSON object per event; the outcome is last
     Events,
-    /// The lines of Claude Code's stream-json
+    /// The stream-json lines of Claude Code
     Claude,
-    /// {"response", "files"} for a workflow's provider
+    /// {"response", "files"}, for workflow providers
     Provider,
-    /// {"output", "tokenUsage", "cost", …} for promptfoo
+    /// {"output", "tokenUsage", "cost", …}, for promptfoo
     Promptfoo,
 }
 
-/// How a report is told on standard output.
+/// The output format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
-    /// For programs
+    /// JSON
     Json,
 }

@@ -42,7 +42,7 @@ impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
-            _ => Self::failed(format!("could not write the output: {error}")),
+            _ => Self::failed(format!("cannot write the output: {error}")),
         }
     }
 }

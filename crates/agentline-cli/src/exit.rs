@@ -36,17 +36,17 @@ pub(crate) const TERMINATED: u8 = 143;
 /// The table of exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-    0  done: the agent finished and answered, and nothing that it tried was refused
-    1  failed: the agent or its model failed; the error says how
-    2  a bad flag or a bad configuration: nothing was started
-    3  not_installed: the agent's program is not here
-    4  not_authenticated: no sign-in, or one that the service refused
-    5  done_with_denials: it answered, but tools that it wanted were refused or not offered
-    6  empty: no answer, or it was blocked
-    7  limit_reached: a limit of --max-… stopped it; what it did so far is kept
-    8  timed_out: the run, its silence or its start took too long
-    9  rate_limited: the model's service refused for quota or load
-   10  invalid_output: the value does not fit --schema
+    0  done: the agent finished and answered, and no tool was denied
+    1  failed: the agent or its model failed; see the error
+    2  invalid flags or configuration: nothing was started
+    3  not_installed: the agent is not installed
+    4  not_authenticated: not signed in, or the service rejected the credentials
+    5  done_with_denials: the agent answered, but tools were denied or not offered
+    6  empty: no answer, or the answer was blocked
+    7  limit_reached: a --max-… limit stopped the run; its partial results are kept
+    8  timed_out: the run, a silence or the startup took too long
+    9  rate_limited: the service refused requests because of quota or load
+   10  invalid_output: the answer does not match --schema
    11  untrusted: the agent refused the workspace as untrusted
   130  cancelled by SIGINT
   143  cancelled by SIGTERM

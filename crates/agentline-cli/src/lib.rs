@@ -15,9 +15,15 @@ mod time;
 mod ui;
 
 use args::{Cli, CliCommand};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 use ui::Ui;
+
+/// Returns the command-line parser with all commands, for documentation and its tests.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// Runs the program.
 pub fn main_impl() -> ExitCode {

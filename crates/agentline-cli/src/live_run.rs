@@ -77,8 +77,8 @@ fn try_threads(count: usize) -> io::Result<()> {
 
 fn no_threads(error: &io::Error) -> CommandError {
     CommandError::Unable {
-        message: format!("could not start a thread: {error}"),
-        hint: "raise the limit on processes (`ulimit -u`), or end some".into(),
+        message: format!("cannot start a thread: {error}"),
+        hint: "raise the process limit (`ulimit -u`), or stop other processes".into(),
     }
 }
 

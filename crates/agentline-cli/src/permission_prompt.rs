@@ -87,7 +87,7 @@ impl PermissionPrompt {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl PromptScreen) {
         loop {
             if self.current.as_mut().is_some_and(|open| open.reply.poll_closed(cx).is_ready()) {
-                screen.line("the question is withdrawn");
+                screen.line("the request was withdrawn");
                 self.current = None;
             }
             let Some(open) = &self.current else {
@@ -200,7 +200,7 @@ fn details(ask: &PermissionRequest) -> Vec<String> {
         }
     };
     put("tool", &ask.tool);
-    put("its name", &ask.native_tool);
+    put("native", &ask.native_tool);
     put("server", ask.server.as_deref().unwrap_or_default());
     put("title", &ask.title);
     put("command", ask.command.as_deref().unwrap_or_default());
@@ -215,7 +215,7 @@ fn details(ask: &PermissionRequest) -> Vec<String> {
 fn named(ask: &PermissionRequest) -> String {
     let name = if ask.tool.is_empty() { "a tool" } else { &ask.tool };
     match &ask.server {
-        Some(server) => format!("{} of the MCP server {}", plain(name), plain(server)),
+        Some(server) => format!("{} of MCP server {}", plain(name), plain(server)),
         None => plain(name),
     }
 }
@@ -414,7 +414,7 @@ mod tests {
         let mut stage = Stage::new();
         drop(stage.ask(command("ls")));
         stage.poll();
-        assert!(stage.shown().ends_with("the question is withdrawn"));
+        assert!(stage.shown().ends_with("the request was withdrawn"));
         assert!(stage.desk.current.is_none());
     }
 }

@@ -16,32 +16,31 @@ pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, 
     let stdin_is_terminal = io::stdin().is_terminal();
     match typed {
         Some("-") if stdin_is_terminal => {
-            Err(Problem::new("PROMPT", "`-` reads standard input, which is a terminal")
-                .hint("pipe the prompt in, or give it as an argument"))
+            Err(Problem::new("PROMPT", "`-` reads standard input, but standard input is a terminal")
+                .hint("pipe the prompt, or pass it as an argument"))
         }
         Some("-") => from_stdin(request.timeout),
         Some(prompt) => Ok(prompt.to_owned()),
         // With a prompt in the settings, standard input is not read, even if it is a pipe.
         None if request.prompt_file.is_some() || !request.prompt.is_empty() => Ok(request.prompt.clone()),
-        None if stdin_is_terminal => Err(Problem::new("PROMPT", "is missing").hint(
-            "type `agentline run \"what to do\"`, or pipe the prompt in, or name a file with `--prompt-file`",
-        )),
+        None if stdin_is_terminal => Err(Problem::new("PROMPT", "missing prompt")
+            .hint("pass it as an argument (`agentline run \"…\"`), pipe it, or use `--prompt-file`")),
         None => from_stdin(request.timeout),
     }
 }
 
 fn from_stdin(time: Duration) -> Result<String, Problem> {
     let bytes = read_stdin(time).map_err(|error| {
-        Problem::new("PROMPT", format!("standard input could not be read: {error}"))
-            .hint("give the prompt as an argument")
+        Problem::new("PROMPT", format!("cannot read standard input: {error}"))
+            .hint("pass the prompt as an argument")
     })?;
     if bytes.len() as u64 > LONGEST {
-        return Err(Problem::new("PROMPT", format!("is longer than {LONGEST} bytes"))
-            .hint("put the text into a file in the workspace and name the file"));
+        return Err(Problem::new("PROMPT", format!("the prompt is longer than {LONGEST} bytes"))
+            .hint("put the text into a file in the workspace and name that file in the prompt"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Problem::new("PROMPT", format!("is not UTF-8: byte {at} begins no character"))
+        Problem::new("PROMPT", format!("the prompt is not valid UTF-8 at byte {at}"))
             .hint("convert it, for example with `iconv -t UTF-8`")
     })
 }
@@ -57,7 +56,7 @@ fn read_stdin(time: Duration) -> io::Result<Vec<u8>> {
     };
     thread::Builder::new().name("agentline-prompt".into()).spawn(read)?;
     receive.recv_timeout(time).unwrap_or_else(|_| {
-        let message = format!("it did not end within {} s (`--timeout`)", time.as_secs_f64());
+        let message = format!("no end of input within {} s (`--timeout`)", time.as_secs_f64());
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     })
 }

@@ -110,8 +110,8 @@ fn millis(at: &Zoned) -> Option<Millis> {
 }
 
 fn wrong(flag: &str, text: &str) -> Problem {
-    Problem::new(flag, format!("`{text}` is not a day or a time ago")).hint(
-        "write a day such as `2026-11-01`, `today`, `yesterday`, a moment such as `2026-11-01 13:30`, or a time ago such as `7d`, `12h`, `2w`",
+    Problem::new(flag, format!("`{text}` is not a date or a time ago")).hint(
+        "use a date such as `2026-11-01`, `today` or `yesterday`, a time such as `2026-11-01 13:30`, or a time ago such as `7d`, `12h`, `2w`",
     )
 }
 

@@ -39,9 +39,8 @@ impl Agentline {
             .collect();
         let home = env.get("HOME").or_else(|| env.get("USERPROFILE")).filter(|h| !h.is_empty()).cloned();
         let home = home.ok_or_else(|| {
-            let problem =
-                Problem::new("HOME", "is not set, so it is not known whose sign-in and settings to use");
-            Error::Usage(Problems::from(problem.hint("set HOME to a folder that you may write to")))
+            let problem = Problem::new("HOME", "not set, so your sign-in and settings cannot be found");
+            Error::Usage(Problems::from(problem.hint("set HOME to a writable directory")))
         })?;
         let cwd = std::env::current_dir().map_err(Error::io("read", "the current directory"))?;
         Ok(Self::new(HostEnv::new(env, home, cwd)))

@@ -133,7 +133,7 @@ fn look_now(
             Ok(None) => store.remove(&question.key),
             Err(why) => notices.push(Notice::new(
                 "not_cached",
-                format!("the files of a run that is known could not be written, so it is made again: {why}"),
+                format!("cannot restore the files of the cached run, so it runs again: {why}"),
             )),
         }
     }

@@ -95,12 +95,12 @@ pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: HostEnv, refused: &Path)
     if detection.program.is_none() {
         let info = agent.info();
         let message = format!(
-            "{} was found in the workspace alone (`{}`), which is not trusted",
+            "{} was found only in the workspace (`{}`), which is not trusted",
             info.title,
             refused.display()
         );
         let hint = format!(
-            "type `npm install -g {}`, or run `agentline trust` in the workspace to start its own programs",
+            "run `npm install -g {}`, or run `agentline trust` in the workspace to allow its own programs",
             info.package
         );
         detection.problems = vec![Problem::new(info.id, message).hint(hint)];
@@ -122,7 +122,7 @@ pub fn detect(agent: &dyn Agent, here: &HostEnv) -> Detection {
     match &found.program {
         None if problems.is_empty() => {
             let hint =
-                format!("type `npm install -g {}`, or name it with `{}`", info.package, info.path_variable);
+                format!("run `npm install -g {}`, or set `{}` to its path", info.package, info.path_variable);
             problems.push(Problem::new(info.id, format!("{} was not found", info.title)).hint(hint));
         }
         None => {}
@@ -130,7 +130,7 @@ pub fn detect(agent: &dyn Agent, here: &HostEnv) -> Detection {
             if node.is_none() && needs_node(program) {
                 let hint = format!("install Node.js {} or newer and put `node` on PATH", info.min_node);
                 problems.push(
-                    Problem::new("node", format!("{} needs Node.js, which was not found", info.title))
+                    Problem::new("node", format!("{} requires Node.js, which was not found", info.title))
                         .hint(hint),
                 );
             }
@@ -160,13 +160,13 @@ fn needs_node(program: &Program) -> bool {
 
 fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
     let Some(version) = version else {
-        return Some("its version could not be read".into());
+        return Some("unknown version".into());
     };
     let tested = Version::parse(pinned)?;
     match version.cmp(&tested) {
-        std::cmp::Ordering::Less => Some(format!("older than {pinned}, the version that we test with")),
+        std::cmp::Ordering::Less => Some(format!("older than {pinned}, the tested version")),
         std::cmp::Ordering::Equal => None,
-        std::cmp::Ordering::Greater => Some(format!("newer than {pinned}, the version that we test with")),
+        std::cmp::Ordering::Greater => Some(format!("newer than {pinned}, the tested version")),
     }
 }
 

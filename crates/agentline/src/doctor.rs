@@ -1,8 +1,10 @@
 //! Checks which agents are installed, whether they can run now, and how to fix what is wrong.
 
 mod render;
+mod summary;
 
 pub use render::render;
+pub use summary::summarize;
 
 use crate::{
     agentline::Agentline,
@@ -17,7 +19,7 @@ use agentline_core::{
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The state of this machine. Serializes to JSON; see [`render`] for text.
+/// The state of this machine. Serializes to JSON; see [`summarize`] and [`render`] for text.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DoctorReport {
@@ -145,12 +147,15 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
     let Detection { program, version, supported, looked, mut notes, mut problems, .. } =
         detect_for_run(agent, here, trust);
     if program.is_some() && !supported {
-        problems.push(Problem::new(info.id, "this version of agentline cannot drive it yet"));
+        problems.push(Problem::new(info.id, "agentline does not support this version"));
     }
     if let Some(node) = node
         && let Some(version) = node.version.filter(|v| v.0 < info.min_node)
     {
-        let message = format!("Node.js {version} is too old for {}: {} is needed", info.title, info.min_node);
+        let message = format!(
+            "Node.js {version} is too old for {}, which requires {} or newer",
+            info.title, info.min_node
+        );
         problems
             .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", info.min_node)));
     }
@@ -162,7 +167,7 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
     if !signed_in {
         let told: Vec<String> = sign_in.iter().filter_map(|s| s.fix.clone()).collect();
-        let message = format!("{} would find no sign-in", info.title);
+        let message = format!("{} is not signed in", info.title);
         let first = told.first().cloned().unwrap_or_else(|| info.sign_in_hint.to_owned());
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
@@ -170,8 +175,7 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
     let trusted = agent.trusts(&here.cwd, &here.env, &here.home, &DiskFs);
     if trusted == Some(true) {
         notes.push(
-            "the folder is trusted by a rule of the agent: `--trust run` still leaves its own settings out"
-                .into(),
+            "the agent's own rules trust this directory, but `--trust run` does not load its settings".into(),
         );
     }
     AgentReport {
@@ -198,11 +202,11 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
 fn cache_problem(cache: &Path) -> Option<String> {
     let nearest = cache.ancestors().find(|f| f.exists())?;
     if !nearest.is_dir() {
-        return Some(format!("`{}` is not a folder", nearest.display()));
+        return Some(format!("`{}` is not a directory", nearest.display()));
     }
     tempfile::tempfile_in(nearest)
         .err()
-        .map(|e| format!("cannot write in `{}`: {}", nearest.display(), e.kind()))
+        .map(|e| format!("cannot write to `{}`: {}", nearest.display(), e.kind()))
 }
 
 #[cfg(test)]

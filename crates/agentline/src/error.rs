@@ -14,10 +14,10 @@ pub enum Error {
     #[error("{0}")]
     NoSession(Problem),
     /// The session could not be opened; the outcome has the reason.
-    #[error("the session could not be opened: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
+    #[error("cannot open the session: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
     NotOpened(Box<agentline_core::Outcome>),
     /// A file-system or system operation failed.
-    #[error("could not {what} {}: {source}", .path.display())]
+    #[error("cannot {what} {}: {source}", .path.display())]
     Io {
         /// The operation, as a verb.
         what: &'static str,

@@ -67,16 +67,16 @@ impl fmt::Display for InstallProgress {
 #[non_exhaustive]
 pub enum InstallError {
     /// The version is not a complete npm version.
-    #[error("`{0}` is not a version such as 1.2.3")]
+    #[error("`{0}` is not a complete version")]
     Version(String),
     /// Node.js was not found.
-    #[error("Node.js was not found on PATH or in the usual places")]
+    #[error("Node.js was not found on PATH or in the usual directories")]
     NoNode {
         /// The minimum major version.
         needed: u32,
     },
     /// Node.js is too old for the agent.
-    #[error("Node.js {found} at `{}` is too old: {needed} or newer is needed", path.display())]
+    #[error("Node.js {found} at `{}` is too old: {needed} or newer is required", path.display())]
     NodeTooOld {
         /// The path of Node.js.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum InstallError {
         needed: u32,
     },
     /// Node.js was found, but npm was not.
-    #[error("npm was not found beside `{}` or on PATH", node.display())]
+    #[error("npm was not found next to `{}` or on PATH", node.display())]
     NoNpm {
         /// The path of Node.js.
         node: PathBuf,
@@ -102,13 +102,13 @@ pub enum InstallError {
         source: io::Error,
     },
     /// Another process has held the lock for too long.
-    #[error("another installation holds `{}` for more than {} minutes", lock.display(), LOCK_PATIENCE.as_secs() / 60)]
+    #[error("another installation has held the lock `{}` for more than {} minutes", lock.display(), LOCK_PATIENCE.as_secs() / 60)]
     Locked {
         /// The lock file.
         lock: PathBuf,
     },
     /// npm failed.
-    #[error("npm could not install {what}: {why}{}", Tail(stderr_tail))]
+    #[error("npm failed to install {what}: {why}{}", Tail(stderr_tail))]
     Npm {
         /// The package and version.
         what: String,
@@ -118,7 +118,7 @@ pub enum InstallError {
         stderr_tail: String,
     },
     /// npm succeeded, but the program is missing or has another version.
-    #[error("npm ended well, but {what} is not in `{}`: {found}", folder.display())]
+    #[error("npm succeeded, but {what} is not in `{}`: {found}", folder.display())]
     Incomplete {
         /// The package and version.
         what: String,
@@ -134,17 +134,17 @@ impl InstallError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Version(_) => "give a whole version, such as `0.61.0`".into(),
+            Self::Version(_) => "use a complete version, such as `0.61.0`".into(),
             Self::NoNode { needed } | Self::NodeTooOld { needed, .. } => {
                 format!("install Node.js {needed} or newer (https://nodejs.org) and put `node` on PATH")
             }
             Self::NoNpm { .. } => "install npm; it comes with Node.js from https://nodejs.org".into(),
             Self::Cache { .. } => {
-                "set `AGENTLINE_CACHE_DIR` to a folder that you may write, with 200 MB free".into()
+                "set `AGENTLINE_CACHE_DIR` to a writable directory with 200 MB of free space".into()
             }
             Self::Locked { lock } => format!("if no installation is running, delete `{}`", lock.display()),
             Self::Npm { what, stderr_tail, .. } => npm::hint(stderr_tail, what),
-            Self::Incomplete { what, .. } => format!("see what npm does: `npm install -g {what}`"),
+            Self::Incomplete { what, .. } => format!("run `npm install -g {what}` to see what fails"),
         }
     }
 }
@@ -172,7 +172,7 @@ pub fn ensure(
         return Ok(program);
     }
     crate::fs::private_dir::create_dir_all(&job.agents)
-        .map_err(|e| job.cache_error("make", &job.agents, e))?;
+        .map_err(|e| job.cache_error("create", &job.agents, e))?;
     let lock = job.lock(on)?;
     // The previous holder of the lock may have installed it.
     if let Ok(program) = job.installed() {
@@ -267,7 +267,7 @@ impl<'a> Job<'a> {
             self.sweep(&prefix);
         }
         let staging = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.agents);
-        let staging = staging.map_err(|e| self.cache_error("make a folder in", &self.agents, e))?;
+        let staging = staging.map_err(|e| self.cache_error("create a directory in", &self.agents, e))?;
 
         let start = Instant::now();
         on(InstallProgress::Installing { what: self.what(), folder: self.folder() });
@@ -302,9 +302,11 @@ impl<'a> Job<'a> {
     }
 
     fn cache_error(&self, doing: &'static str, path: &Path, source: io::Error) -> InstallError {
-        // Missing parents are created, so this error means that a file is in the way.
+        // Missing parents are created, so this error means that a file with this name exists.
         let source = match source.kind() {
-            ErrorKind::AlreadyExists => io::Error::new(ErrorKind::NotADirectory, "a file is in the way"),
+            ErrorKind::AlreadyExists => {
+                io::Error::new(ErrorKind::NotADirectory, "a file with this name exists")
+            }
             _ => source,
         };
         InstallError::Cache { doing, path: path.to_path_buf(), source }

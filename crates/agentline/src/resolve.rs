@@ -45,7 +45,7 @@ pub(crate) struct ResolvedRun {
 /// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-    let message = format!("stopped by the caller ({by}) before it had begun");
+    let message = format!("stopped by the caller ({by}) before the run started");
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
@@ -127,8 +127,7 @@ impl Inner {
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
-        let hint =
-            format!("make room in `{}`, or set {name} to a folder that you may write to", folder.display());
+        let hint = format!("free space in `{}`, or set {name} to a writable directory", folder.display());
         Outcome::not_begun(
             who,
             Verdict::Failed,
@@ -168,7 +167,7 @@ impl Inner {
         }
         let parent = self.temp_dir();
         let made = PrivateDir::create(&parent, WORKSPACE);
-        Ok(Some(Arc::new(made.map_err(Error::io("make a workspace in", parent))?)))
+        Ok(Some(Arc::new(made.map_err(Error::io("create a workspace in", parent))?)))
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
@@ -176,8 +175,8 @@ impl Inner {
         let dir = wanted.map_or_else(|| self.here.cwd.clone(), |dir| self.here.cwd.join(dir));
         let real = dir.canonicalize().ok().filter(|d| d.is_dir());
         real.ok_or_else(|| {
-            let problem = Problem::new("working_dir", format!("`{}` is not a folder", dir.display()));
-            Error::Usage(Problems::from(problem.hint("pass an existing folder with `--cwd`")))
+            let problem = Problem::new("working_dir", format!("`{}` is not a directory", dir.display()));
+            Error::Usage(Problems::from(problem.hint("pass an existing directory with `--cwd`")))
         })
     }
 
@@ -232,17 +231,17 @@ pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
     who.model.clone_from(&request.model);
     who.name.clone_from(&request.name);
     who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
-    let message = "timed out while the run was prepared: a file or the workspace could not be read in time";
+    let message = "timed out while preparing the run: a file or the workspace could not be read in time";
     let failure = Failure::new(FailureKind::TimeoutRun, message)
-        .hint("raise --timeout, and check that pipes you named have a writer and that the disk responds");
+        .hint("raise `--timeout`, and check that named pipes have a writer and that the disk responds");
     Outcome::not_begun(&who, Verdict::TimedOut, failure)
 }
 
 /// Returns a failure if the deadline has already passed.
 fn past_deadline(request: &RunRequest) -> Option<Failure> {
     request.deadline.filter(|when| *when <= now()).map(|_| {
-        Failure::new(FailureKind::TimeoutRun, "the deadline had passed before the run began")
-            .hint("set `deadline` to a time that is still to come")
+        Failure::new(FailureKind::TimeoutRun, "the deadline passed before the run started")
+            .hint("set `deadline` to a future time")
     })
 }
 
@@ -251,7 +250,7 @@ fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
     let message =
         problems.first().map_or_else(|| format!("{} was not found", info.title), |p| p.message.clone());
     let hint = problems.first().and_then(|p| p.hint.clone());
-    let hint = hint.unwrap_or_else(|| format!("type `npm install -g {}`", info.package));
+    let hint = hint.unwrap_or_else(|| format!("run `npm install -g {}`", info.package));
     Failure::new(FailureKind::NotInstalled, message).hint(hint)
 }
 
@@ -264,9 +263,9 @@ pub(crate) fn not_started(who: &RunInfo, agent: &dyn Agent, error: &SpawnError) 
     };
     let hint = match error {
         SpawnError::TooBig => {
-            "pass shorter values with `--env`, and fewer variables with `--pass-env`".to_owned()
+            "pass shorter values with `--env`, or fewer variables with `--pass-env`".to_owned()
         }
-        _ => format!("`agentline doctor` says which {} is found, and where", agent.info().title),
+        _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
     let failure = Failure::new(kind, error.to_string()).hint(hint);
     Outcome::not_begun(who, verdict, failure)

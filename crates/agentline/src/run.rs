@@ -288,7 +288,7 @@ fn vanished(run_id: &str) -> Outcome {
     run_id.clone_into(&mut who.run_id);
     let failure = agentline_core::Failure::new(
         agentline_core::FailureKind::Crashed,
-        "the run was torn down from inside",
+        "internal error: the run's task panicked or its runtime shut down",
     );
     Outcome::not_begun(&who, Verdict::Failed, failure)
 }

@@ -21,8 +21,8 @@ use std::{fmt, fs, io, path::Path, sync::Arc};
 pub const STRUCTURED_OUTPUT: &str = "structured_output";
 
 /// The description of that tool for the model.
-const DESCRIPTION: &str = "Hands in the final answer of this task. Call it exactly once, when all other work is done, with \
-                           the complete answer. If it reports that something is wrong, correct that and call it again.";
+const DESCRIPTION: &str = "Submits the final answer of this task. Call it exactly once, when all other work is done, with \
+                           the complete answer. If it reports an error, correct the answer and call it again.";
 /// The configuration key of the schema.
 const KEY: &str = "output_schema";
 /// The maximum size of a schema file.
@@ -50,17 +50,16 @@ impl Schema {
     pub fn from_file(path: &Path) -> Result<Self, Problems> {
         let wrong = |what: String| {
             let problem = Problem::new(KEY, format!("`{}` {what}", path.display()));
-            problem.hint("name a file that holds a JSON Schema")
+            problem.hint("use a file that contains a JSON Schema")
         };
         // The file may be a pipe, so callers must limit the time.
         let read = fs::File::open(path).and_then(|file| read_to_limit(file, LONGEST_FILE));
         let bytes = read.map_err(|why| match why.kind() {
-            io::ErrorKind::FileTooLarge => wrong(format!("is longer than {} MB", LONGEST_FILE >> 20)),
+            io::ErrorKind::FileTooLarge => wrong(format!("is larger than {} MB", LONGEST_FILE >> 20)),
             io::ErrorKind::IsADirectory => wrong("is not a file".into()),
             _ => wrong(format!("cannot be read: {why}")),
         })?;
-        let text =
-            String::from_utf8(bytes).map_err(|_| wrong("cannot be read: it is not UTF-8 text".into()))?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is not valid UTF-8".into()))?;
         let document = serde_json::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|why| wrong(format!("is not JSON: {why}")))?;
         Self::from_value(document).map_err(|problems| {
@@ -75,9 +74,9 @@ impl Schema {
     /// Fails if the value is not a JSON Schema. The problem names `output_schema` and has a hint.
     pub fn from_value(document: Value) -> Result<Self, Problems> {
         if !document.is_object() {
-            let problem = Problem::new(KEY, "is not a JSON Schema: that is an object");
+            let problem = Problem::new(KEY, "is not a JSON Schema: expected an object");
             return Err(problem
-                .hint("write something like `{\"type\": \"object\", \"properties\": {…}}`")
+                .hint("use something like `{\"type\": \"object\", \"properties\": {…}}`")
                 .into());
         }
         let compiled = CompiledSchema::new(&document)?;
@@ -135,7 +134,9 @@ impl Schema {
                 Ok(()) => Ok(value.clone()),
                 Err(wrong) => Err(wrong),
             },
-            None => Err(vec![format!("the argument `{key}` is missing; it holds the whole answer")]),
+            None => {
+                Err(vec![format!("the argument `{key}` is missing; it must contain the complete answer")])
+            }
         }
     }
 
@@ -150,7 +151,9 @@ impl Schema {
                 let taken = limit::check_within(limit::LONGEST_CHECK, move || schema.take(&input)).await;
                 match taken {
                     Ok(Ok(_)) => Ok(()),
-                    Ok(Err(wrong)) => Err(format!("the answer does not fit:\n{}", listed(&wrong))),
+                    Ok(Err(wrong)) => {
+                        Err(format!("the answer does not match the schema:\n{}", listed(&wrong)))
+                    }
                     Err(timeout) => Err(timeout.to_string()),
                 }
             }
@@ -163,12 +166,12 @@ impl Schema {
     pub fn instruction(&self, by_tool: bool) -> String {
         if by_tool {
             return format!(
-                "When you are done, hand in your final answer by calling the tool `{STRUCTURED_OUTPUT}` exactly once. \
+                "When you are done, submit your final answer by calling the tool `{STRUCTURED_OUTPUT}` exactly once. \
                  An answer that is only written as text does not count."
             );
         }
         format!(
-            "Your final answer must be one JSON value and nothing else: no words before or after it. It must fit this \
+            "Your final answer must be a single JSON value, with no text before or after it. It must match this \
              JSON Schema:\n{}",
             self.gist()
         )

@@ -120,7 +120,7 @@ impl Settings {
             // The trusted file moves the run to a directory that the user did not trust.
             config.request.trust = Trust::Run;
             let message = format!(
-                "`{}` is trusted, but its file moves the run to another directory, which is not",
+                "`{}` is trusted, but its settings move the run to another directory, which is not",
                 shown(&self.workspace)
             );
             config.notices.push(Notice::new(TRUST_CHANGED, message));
@@ -170,8 +170,8 @@ impl<'a> OwnLayers<'a> {
             && !resolved.starts_with(folder)
         {
             let message = format!(
-                "`{}` is a link out of its directory and was not read; \
-                 replace it by a file, or run `agentline trust` in the workspace",
+                "`{}` is a link to a file outside its directory and was not read; \
+                 replace it with a file, or run `agentline trust` in the workspace",
                 shown(&file)
             );
             layer = layer.only_trusted(Notice::new(WORKSPACE_CONFIG, message));
@@ -185,7 +185,7 @@ impl<'a> OwnLayers<'a> {
         let lost = |why: &str| {
             let message = format!(
                 "{why}, so this run does not load the workspace's settings; \
-                 look at them, then run `agentline trust {}`",
+                 review them, then run `agentline trust {}`",
                 shown(workspace)
             );
             Some(Layer::trust_lost(Notice::new(TRUST_CHANGED, message)))
@@ -232,7 +232,9 @@ pub fn build(layers: &[Layer]) -> Result<Config, Problems> {
         Ok(text) => Layer::prices(name, text),
         Err(fault) => {
             let (message, hint) = match fault {
-                Fault::Missing => (format!("there is no file `{name}`"), "create it, or name another".into()),
+                Fault::Missing => {
+                    (format!("`{name}` does not exist"), "create it, or use another file".into())
+                }
                 Fault::Other { message, hint } => (format!("`{name}` {message}"), hint),
             };
             Layer::broken(name, Problem::new("prices_file", message).hint(hint))
@@ -262,7 +264,7 @@ fn user_layer(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> 
     let file = user_file(home, variables)?;
     let is_named = variables.get(&OsString::from(USER_FILE_VARIABLE)).is_some_and(|value| !value.is_empty());
     read(&file, home, MayBe::Anything).or_else(|| {
-        let problem = Problem::new(USER_FILE_VARIABLE, format!("there is no file `{}`", file.display()))
+        let problem = Problem::new(USER_FILE_VARIABLE, format!("`{}` does not exist", file.display()))
             .hint(format!("create it, or unset {USER_FILE_VARIABLE}"))
             .source("environment");
         is_named.then(|| Layer::broken("environment", problem))
@@ -307,27 +309,27 @@ impl Fault {
 }
 
 fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
-    let move_away = "move it away, or put a TOML file there";
+    let move_away = "remove it, or replace it with a TOML file";
     let cannot_read = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Fault::Missing,
         io::ErrorKind::PermissionDenied => Fault::new(
             format!("cannot be read: {error}"),
-            format!("make it readable with `chmod u+r {}`, or move it away", file.display()),
+            format!("make it readable with `chmod u+r {}`, or remove it", file.display()),
         ),
         _ => Fault::new(format!("cannot be read: {error}"), move_away),
     };
     let kind = match fs::metadata(file) {
         // A broken symbolic link is an error, not a missing file.
         Err(_) if fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink()) => {
-            return Err(Fault::new("is a link that leads nowhere", "repair the link, or remove it"));
+            return Err(Fault::new("is a broken link", "fix or remove the link"));
         }
         found => found.map_err(cannot_read)?.file_type(),
     };
     if kind.is_dir() {
-        return Err(Fault::new("is a folder, not a file", move_away));
+        return Err(Fault::new("is a directory, not a file", move_away));
     }
     if !kind.is_file() && may_be == MayBe::OnlyFile {
-        return Err(Fault::new("is neither a file nor a link to one", move_away));
+        return Err(Fault::new("is not a regular file", move_away));
     }
     let read = match may_be {
         MayBe::OnlyFile => read_regular(file, LONGEST_FILE),
@@ -335,15 +337,13 @@ fn read_text(file: &Path, may_be: MayBe) -> Result<String, Fault> {
         MayBe::Anything => read_within(file, LONGEST_FILE, PIPE_TIME),
     };
     let bytes = read.map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => {
-            Fault::new("is longer than 1 MiB, which no file of settings is", move_away)
-        }
+        io::ErrorKind::FileTooLarge => Fault::new("is larger than 1 MiB", move_away),
         _ => cannot_read(error),
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Fault::new(format!("is not UTF-8 text, from line {line} on"), "save it as UTF-8")
+        Fault::new(format!("is not valid UTF-8 from line {line} on"), "save it as UTF-8")
     })
 }
 
@@ -355,8 +355,8 @@ fn environment_layers(variables: &BTreeMap<OsString, OsString>) -> Vec<Layer> {
         match (name.to_str(), value.to_str()) {
             (Some(name), Some(value)) => texts.push((name, value)),
             (Some(name), None) if name.starts_with("AGENTLINE_") && name != USER_FILE_VARIABLE => {
-                let problem = Problem::new(name, "is not UTF-8 text")
-                    .hint("write it in UTF-8, or unset it")
+                let problem = Problem::new(name, "is not valid UTF-8")
+                    .hint("use UTF-8, or unset it")
                     .source("environment");
                 layers.push(Layer::broken("environment", problem));
             }

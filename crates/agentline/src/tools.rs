@@ -155,9 +155,10 @@ impl ToolHost {
             spelled.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
         };
         let problem = |name: &String| {
-            let what = format!("its tools could be taken for those of `{}`, which are our own", self.name);
+            let what =
+                format!("its tools could be confused with those of agentline's own server `{}`", self.name);
             Problem::new(format!("mcp_servers.{name}"), what)
-                .hint("give the server another name, or our own tools with `ToolHost::server_name`")
+                .hint("rename the server, or agentline's own server with `ToolHost::server_name`")
         };
         servers.into_iter().filter(is_ours).map(problem).collect()
     }
@@ -169,7 +170,7 @@ impl ToolHost {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(plain) {
             problems.push(
-                Problem::new("server_name", format!("`{}` cannot be the name of a tool server", self.name))
+                Problem::new("server_name", format!("`{}` is not a valid name of a tool server", self.name))
                     .hint("use letters, digits and `-`"),
             );
         }
@@ -177,15 +178,17 @@ impl ToolHost {
         for tool in tools {
             let key = format!("tools.{}", tool.name());
             if !names.insert(tool.name()) {
-                problems.push(Problem::new(&key, "there are two tools of this name"));
+                problems.push(Problem::new(&key, "duplicate tool name"));
             }
             if let Err(why) = tool.check() {
                 problems.push(Problem::new(&key, why));
             }
             if PREFIX.len() + self.name.len() + tool.name().len() > LONGEST_NAME {
                 problems.push(
-                    Problem::new(&key, "the name is too long together with that of the server").hint(
-                        format!("agents make `mcp_server_tool` of both, at most {LONGEST_NAME} letters"),
+                    Problem::new(&key, "the combined name of the server and the tool is too long").hint(
+                        format!(
+                            "agents combine them to `mcp_server_tool`, with at most {LONGEST_NAME} characters"
+                        ),
                     ),
                 );
             }

@@ -141,7 +141,7 @@ class Ear:
         name, number = str(params.get("tool")), int(params.get("call", 0))
         tool = self._order.tools.get(name)
         if tool is None:
-            reply.result({"output": f"there is no tool `{name}`", "is_error": True})
+            reply.result({"output": f"unknown tool `{name}`", "is_error": True})
             return
         call = ToolCall(run=self._order.run, number=number, tool=name)
 

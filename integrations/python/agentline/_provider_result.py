@@ -33,7 +33,7 @@ VERDICTS = {
     "untrusted": ("untrusted", "does not trust the workspace"),
     "limit_reached": ("limit_reached", "reached a limit"),
     "cancelled": ("cancelled", "was cancelled"),
-    "invalid_output": ("invalid_output", "gave an answer of another form"),
+    "invalid_output": ("invalid_output", "returned an answer that does not match the schema"),
 }
 
 
@@ -84,7 +84,7 @@ class Gathered:
         told = [*before, *outcome.warnings]
         if self._unread:
             told.append(
-                Notice("malformed_lines", f"Malformed JSON lines: {outcome.unreadable_lines} in all, first: {self._unread}")
+                Notice("malformed_lines", f"Malformed JSON lines: {outcome.unreadable_lines} in total, first: {self._unread}")
             )
         files: dict[str, None] = {}
         missing_files, strange = [], []
@@ -98,10 +98,10 @@ class Gathered:
             else:
                 missing_files.append(row.path)
         if missing_files:
-            what = "a tool said that it wrote these files, which are not there"
+            what = "a tool reported that it wrote these files, but they do not exist"
             told.append(Notice("files_missing", f"{what}: {', '.join(missing_files)}"))
         if strange:
-            what = "these files changed during the run, and it is not known by whom"
+            what = "these files changed during the run, but no tool reported them"
             told.append(Notice("files_unknown", f"{what}: {', '.join(strange)}"))
         return ProviderResult("".join(self._pieces), files, tuple(told), outcome)
 

@@ -78,7 +78,7 @@ class Host:
         if os.name == "nt":
             apart = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
         if cwd is not None and not os.path.isdir(cwd):
-            problem = Problem("cwd", f"`{cwd}` is not a folder")
+            problem = Problem("cwd", f"`{cwd}` is not a directory")
             raise UsageError(str(problem), (problem,))
         try:
             self._process = subprocess.Popen(
@@ -169,7 +169,7 @@ class Host:
         """Has what is said about a run told to this one. Two runs of one name could not be told apart."""
         with self._lock:
             if self._listeners.setdefault(run, listener) is not listener:
-                problem = Problem("run", f"a run `{run}` is going on already", "give each run a name of its own")
+                problem = Problem("run", f"a run named `{run}` is already in progress", "give each run a unique name")
                 raise UsageError(str(problem), (problem,))
 
     def forget(self, run: str) -> None:
@@ -347,7 +347,7 @@ def _culprit(message: Mapping[str, Any], why: Exception) -> Problem:
 def read_error(error: Any) -> AgentlineError:
     """The exception for an error of JSON-RPC."""
     error = error if isinstance(error, dict) else {}
-    message, code = str(error.get("message", "the host refused")), int(error.get("code", 0))
+    message, code = str(error.get("message", "the host returned an error")), int(error.get("code", 0))
     data = error.get("data") if isinstance(error.get("data"), dict) else {}
     assert isinstance(data, dict)
     if code in (-32602, -32600):

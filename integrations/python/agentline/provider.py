@@ -307,7 +307,7 @@ def _text(context: Mapping[str, Any], key: str) -> str | None:
         return None
     with contextlib.suppress(TypeError):
         return os.fsdecode(value)
-    raise ConfigurationError(f"{key} must be text", "give the path as text")
+    raise ConfigurationError(f"{key} must be a string", "pass the path as a string")
 
 
 def _find(file: str, workspace: Any, root: str | None) -> str:

@@ -246,7 +246,7 @@ def test_a_program_that_is_not_agentline_is_told_as_such(stage: Stage) -> None:
     assert "other --version" in (caught.value.hint or "")
     with pytest.raises(BinaryNotFound, match="cannot be started: Exec format error"):
         Agentline(other("\x7fELF"), env=stage.env)
-    with pytest.raises(agentline.UsageError, match="is not a folder"):
+    with pytest.raises(agentline.UsageError, match="is not a directory"):
         Agentline(stage.binary, env=stage.env, cwd=stage.folder / "nowhere")
     host = Host([other("#!/bin/sh\nexec sleep 600\n"), "host"], env=stage.env, cwd=None)
     with pytest.raises(HostDied, match="did not answer within 0.2 s"):

@@ -101,13 +101,13 @@ def test_failed_tool_calls_are_not_tracked(stage: Stage) -> None:
 
 def test_a_file_that_nobody_says_to_have_written_is_told(stage: Stage) -> None:
     result = generate(stage.fault("failed_but_wrote"))
-    told = ["these files changed during the run, and it is not known by whom: hello.txt"]
+    told = ["these files changed during the run, but no tool reported them: hello.txt"]
     assert result.files == {} and warned(result, "files_unknown") == told
 
 
 def test_a_file_that_was_never_written_is_not_listed(stage: Stage) -> None:
     result = generate(stage.fault("success_lie"))
-    told = ["a tool said that it wrote these files, which are not there: hello.txt"]
+    told = ["a tool reported that it wrote these files, but they do not exist: hello.txt"]
     assert result.files == {} and warned(result, "files_missing") == told
 
 

@@ -96,9 +96,9 @@ def test_what_is_wrong_with_a_call_starts_nothing(stage: Stage) -> None:
         root = {"project_root": stage.workspace}
         for prompt, context, message in (
             (" ", root, "`prompt`: is empty"),
-            ("hi", {"project_root": "/nonexistent/project"}, "`/nonexistent/project` is not a folder"),
+            ("hi", {"project_root": "/nonexistent/project"}, "`/nonexistent/project` is not a directory"),
             ("hi", {**root, "prompt_file": "missing.md"}, "missing.md` cannot be read"),
-            ("hi", {"project_root": 7}, "project_root must be text"),
+            ("hi", {"project_root": 7}, "project_root must be a string"),
         ):
             with pytest.raises(ConfigurationError) as caught:
                 provider.generate(prompt, context)

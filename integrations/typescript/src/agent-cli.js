@@ -181,7 +181,7 @@ export async function loadMessages(options = {}) {
       const loaded = await client.sessions.load({ agent: tool, project, session: sessionId });
       const [damage] = loaded.damage;
       if (loaded.messages.length === 0 && damage) {
-        throw new AgentlineError(`the session cannot be read: ${damage.message}`);
+        throw new AgentlineError(`cannot read the session: ${damage.message}`);
       }
       return loaded.messages;
     } catch (error) {

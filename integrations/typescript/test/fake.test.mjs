@@ -297,7 +297,7 @@ say bye`;
     assert.equal(error.phase, 'request');
     assert.ok(error.hint);
     assert.equal(error.outcome, null);
-    await assert.rejects(agentline.request('fly'), /no method/);
+    await assert.rejects(agentline.request('fly'), /unknown method/);
     await assert.rejects(agentline.run({ prompt: 'x', config: { a: 1n } }), TypeError);
     const unknown = await agentline.run({ prompt: 'say ok', config: { no_such_key: 1 } });
     assert.match(JSON.stringify(unknown.warnings), /no_such_key/);

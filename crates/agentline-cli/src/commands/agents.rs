@@ -14,8 +14,8 @@ use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -45,7 +45,7 @@ const COLUMNS: &[Column] = &[
     ("asks", |a| a.asks_permission),
     ("resume", |a| a.resumes),
     ("mcp", |a| a.mcp),
-    ("own tools", |a| a.hosted_tools),
+    ("host tools", |a| a.hosted_tools),
     ("schema", |a| a.schema),
     ("warm", |a| a.warm),
     ("attach", |a| a.attachments),
@@ -95,7 +95,7 @@ fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), CommandError> {
     for row in rows {
         let AgentInfo { id, title, aliases, package, pinned, program, .. } = row.info;
         if package.is_empty() {
-            writeln!(ui.out(), "\n{id}, from your settings\n  started by `{program}`")?;
+            writeln!(ui.out(), "\n{id} (from your settings)\n  command: `{program}`")?;
             continue;
         }
         let also =

@@ -7,7 +7,7 @@ use std::io::Write;
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline run --cache \"what does this do?\"   made once, told again as long as nothing changes
+  agentline run --cache \"what does this do?\"   reuse the result while nothing changes
   agentline cache stats
   agentline cache clear
 ";
@@ -21,16 +21,16 @@ pub(crate) struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say where it is and what it holds
+    /// Show the location and size of the cache
     Stats(Form),
-    /// Remove all of it
+    /// Remove all cached results
     Clear(Form),
 }
 
 #[derive(Debug, Args)]
 struct Form {
-    /// How to tell it
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -39,12 +39,12 @@ pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
     let config = setup.config()?;
     let (agentline, request) = setup.equip(&config);
     let cache = Cache::of(&agentline, &request.cache);
-    let (stats, form, verb) = match &args.what {
-        What::Stats(form) => (cache.stats(), form, "holds"),
+    let (stats, form, prefix) = match &args.what {
+        What::Stats(form) => (cache.stats(), form, ""),
         What::Clear(form) => {
             let cleared = cache.clear();
-            let failed = |why| CommandError::failed(format!("the cache could not be emptied: {why}"));
-            (cleared.map_err(failed)?, form, "held")
+            let failed = |why| CommandError::failed(format!("cannot clear the cache: {why}"));
+            (cleared.map_err(failed)?, form, "cleared ")
         }
     };
     match form.output {
@@ -55,7 +55,7 @@ pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
             let CacheStats { folder, entries, bytes, max_bytes, .. } = &stats;
             let mb = |bytes: u64| format!("{}.{} MB", bytes >> 20, ((bytes & 0xF_FFFF) * 10) >> 20);
             let (used, most) = (mb(*bytes), mb(*max_bytes));
-            writeln!(ui.out(), "{} {verb} {entries} outcomes, {used} of {most}", folder.display())?;
+            writeln!(ui.out(), "{prefix}{}: {entries} entries, {used} of {most}", folder.display())?;
         }
     }
     Ok(exit::DONE)

@@ -13,7 +13,7 @@ Examples:
   fish: agentline completions fish > ~/.config/fish/completions/agentline.fish
 ")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

@@ -14,19 +14,19 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Show every setting, its value and where it came from; secrets are left out
+    /// Show every setting with its value and source; secrets are omitted
     Show(Where),
-    /// Say everything that is wrong with the settings
+    /// Report all problems with the settings
     Check(Where),
 }
 
 #[derive(Debug, Args)]
 struct Where {
-    /// The workspace whose settings count [default: the current directory]
+    /// Workspace whose settings apply [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -91,7 +91,7 @@ fn check(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let word = if config.notices.is_empty() { "good" } else { "usable" };
+    let word = if config.notices.is_empty() { "valid" } else { "valid, with warnings" };
     writeln!(ui.out(), "the settings are {word}")?;
     Ok(exit::DONE)
 }

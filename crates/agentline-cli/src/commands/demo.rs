@@ -31,23 +31,23 @@ const LONGEST_PAUSE: u64 = 300;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It finds Gemini CLI, or installs the version that we test with into our own cache folder. The agent runs in a temporary
-workspace with an empty home of its own; your files, sign-in and settings are not touched.
+Uses the installed Gemini CLI, or installs the tested version into the cache directory. The agent runs in a \
+temporary workspace with an empty home directory. Your files, sign-in and settings are not used.
 ")]
 pub(crate) struct DemoArgs {
-    /// Play the recorded run, without the agent
+    /// Replay a recorded run without the agent
     #[arg(long, conflicts_with_all = ["pinned", "record"])]
     replay: bool,
-    /// Use the version that we test with, whatever is installed
+    /// Use the tested version, even if another one is installed
     #[arg(long)]
     pinned: bool,
-    /// Write the tape of the run, without paths of this machine
+    /// Write a tape of the run without paths of this machine
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Run nothing: keep the model and the stage for other programs, told as a line of JSON, until standard input ends.
-    /// Prompts get the demo's answers, or those of this script
+    /// Do not start a run: print the environment of the demo as one line of JSON and serve its model to other programs
+    /// until standard input closes. Prompts get the demo's answers, or those of SCRIPT
     #[arg(long, value_name = "SCRIPT", num_args = 0..=1, conflicts_with_all = ["replay", "record"])]
-    #[expect(clippy::option_option, reason = "the flag may be left out, and so may its value")]
+    #[expect(clippy::option_option, reason = "both the flag and its value are optional")]
     serve: Option<Option<PathBuf>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
             None => play_live(ui, agent, &agentline, &program, args),
         },
         Err(error) if args.serve.is_some() => Err(CommandError::failed(format!(
-            "there is no agent to set a stage for: {error}\n{}",
+            "cannot serve the demo without an agent: {error}\n{}",
             error.hint()
         ))),
         Err(error) => {
@@ -85,10 +85,13 @@ fn find(
     let found = agentline.detect(agent);
     let is_good = found.problems.is_empty() && found.supported;
     if let Some(program) = found.program.filter(|_| is_good && !pinned) {
-        let version = program.version.map_or_else(|| "of unknown version".into(), |v| v.to_string());
+        let version = program.version.map_or_else(|| "(unknown version)".into(), |v| v.to_string());
         ui.say(format!("agent: {} {version}, {}", info.title, program.path.display()));
         if version != info.pinned {
-            ui.say(format!("  the demo was made for {}; `--pinned` installs and uses that one", info.pinned));
+            ui.say(format!(
+                "  the demo is tested with {}; pass `--pinned` to install and use it",
+                info.pinned
+            ));
         }
         return Ok(program);
     }
@@ -96,10 +99,7 @@ fn find(
         ui.say(format!("agent: {}", problem.message));
     }
     let here = agentline.here().clone();
-    ui.say(format!(
-        "agent: {} {}, the version that we test with, from our cache folder",
-        info.title, info.pinned
-    ));
+    ui.say(format!("agent: {} {}, the tested version, in the cache directory", info.title, info.pinned));
     let program = install::ensure(agent, info.pinned, &here, &mut |progress| match progress {
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
         _ => ui.say(format!("  {progress}")),
@@ -115,11 +115,9 @@ fn play_live(
     program: &Program,
     args: &DemoArgs,
 ) -> Result<u8, CommandError> {
-    let cannot = |error: std::io::Error| {
-        CommandError::failed(format!("could not set the stage for the demo: {error}"))
-    };
+    let cannot = |error: std::io::Error| CommandError::failed(format!("cannot prepare the demo: {error}"));
     let stage = DemoStage::set(agentline.here(), program, Demo::start).map_err(cannot)?;
-    ui.say(format!("model: a scripted one on loopback, {}", stage.model_url()));
+    ui.say(format!("model: scripted, at {}", stage.model_url()));
     ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
     ui.say(format!("prompt: {PROMPT}\n"));
     let stage_line = stage.agentline(agent, program);
@@ -131,15 +129,15 @@ fn play_live(
     })?;
     let is_other = program.version.is_none_or(|version| version.to_string() != agent.info().pinned);
     if code != exit::DONE && is_other {
-        ui.say("the demo was made for another version of the agent: try `agentline demo --pinned`");
+        ui.say("the demo is tested with another version of the agent; try `agentline demo --pinned`");
     }
     if let Some(file) = &args.record {
         stage.save_tape(file, program).map_err(|error| {
-            CommandError::failed(format!("could not write the tape `{}`: {error}", file.display()))
+            CommandError::failed(format!("cannot write the tape `{}`: {error}", file.display()))
         })?;
         ui.say(format!("  tape: {}", file.display()));
     }
-    ui.say("\nNext: `agentline doctor` says what your own runs need; `agentline run \"…\"` starts one.");
+    ui.say("\nNext: check your setup with `agentline doctor`, then try `agentline run \"…\"`.");
     Ok(code)
 }
 
@@ -152,8 +150,7 @@ fn serve(
     script: Option<&Path>,
 ) -> Result<u8, CommandError> {
     let script = script.map(read_script).transpose()?;
-    let cannot =
-        |error: io::Error| CommandError::failed(format!("could not keep the stage of the demo: {error}"));
+    let cannot = |error: io::Error| CommandError::failed(format!("cannot serve the demo: {error}"));
     let model = |home: &Path| Demo::for_every_prompt(home, script);
     let stage = DemoStage::set(agentline.here(), program, model).map_err(cannot)?;
     writeln!(ui.out(), "{}", stage.for_programs(agent, program)).map_err(cannot)?;
@@ -164,7 +161,7 @@ fn serve(
 
 fn read_script(file: &Path) -> Result<Script, CommandError> {
     let why = |error: &dyn std::fmt::Display| {
-        CommandError::failed(format!("the script `{}` cannot be read: {error}", file.display()))
+        CommandError::failed(format!("cannot read the script `{}`: {error}", file.display()))
     };
     let text = std::fs::read(file).map_err(|error| why(&error))?;
     serde_json::from_slice(&text).map_err(|error| why(&error))
@@ -174,7 +171,7 @@ fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {
     let tape = Tape::read(TAPE)?;
     let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
     let title = agents::find(&tape.header.agent)?.info().title;
-    ui.say(format!("playing the recorded run of {title} {version} with a scripted model"));
+    ui.say(format!("replaying a recorded run of {title} {version} with a scripted model"));
     ui.say(format!("prompt: {PROMPT}\n"));
     let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };
     replay::play(ui, &tape, telling(), pace)

@@ -7,15 +7,20 @@ use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 when an agent could run now; 3 when none is installed; 4 when one is installed but not signed in;
-1 when something else is wrong.
+Prints one line per agent with its state and the next step. With AGENT or --verbose, prints all details: versions, \
+searched locations, sign-in methods, withheld variables, problems and fixes.
+
+Exit codes: 0 if an agent is ready; 2 if the settings are invalid; 3 if no agent is installed; 4 if an agent is \
+installed but not signed in; 1 for other problems.
 ")]
 pub(crate) struct DoctorArgs {
-    /// The workspace that is asked about [default: the current directory]
+    /// Only this agent, with all details
+    agent: Option<String>,
+    /// Workspace to check [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -35,9 +40,15 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
     let cwd = args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
     let mut report = agentline.doctor(&cwd, trust);
     report.supervisor = Some(cfg!(unix));
+    if let Some(name) = &args.agent {
+        let id = agentline.registry().find(name)?.info().id;
+        report.agents.retain(|agent| agent.id == id);
+    }
+    let is_detailed = args.agent.is_some() || ui.is_verbose();
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
-        ReportFormat::Text => ui.out().write_all(doctor::render(&report).as_bytes())?,
+        ReportFormat::Text if is_detailed => ui.out().write_all(doctor::render(&report).as_bytes())?,
+        ReportFormat::Text => ui.out().write_all(doctor::summarize(&report).as_bytes())?,
     }
     settings?;
     Ok(match () {

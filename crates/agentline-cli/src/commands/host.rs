@@ -6,17 +6,17 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline host                              wait for requests on standard input
+  agentline host                              serve requests from standard input
   echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"run\",\"params\":{\"prompt\":\"Say hello\"}}' | agentline host --drain
 ";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HostArgs {
-    /// How many agents are alive at once, at most
+    /// Maximum number of agent processes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     processes: u16,
-    /// When standard input ends, finish what was asked for instead of stopping it
+    /// When standard input closes, finish pending requests instead of cancelling them
     #[arg(long)]
     drain: bool,
 }
@@ -43,6 +43,6 @@ pub(crate) fn run(args: &HostArgs) -> Result<u8, CommandError> {
         Ok(()) => Ok(exit::DONE),
         // The client has disconnected, so there is nothing to report.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::DONE),
-        Err(error) => Err(CommandError::failed(format!("the host's streams failed: {error}"))),
+        Err(error) => Err(CommandError::failed(format!("standard input or output failed: {error}"))),
     }
 }

@@ -18,11 +18,11 @@ use std::{io::Write, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline policy explain                                  the policy of the settings, on every surface
+  agentline policy explain                        the policy of your settings on every surface
   agentline policy explain --permission-mode prompt --deny 'Bash(rm *)' -a gemini --surface acp
   agentline policy explain --allow 'Write(src/**)' 'Write(src/main.rs)' 'Bash(git push)'
 
-The column `held by` says who makes sure of it: the agent itself, agentline when the agent asks it, or nobody.
+The column `enforced by` shows what enforces the result: the agent, agentline (when the agent asks it), or nobody.
 ";
 
 /// The maximum number of problems shown for a surface.
@@ -50,14 +50,14 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Show what each agent will do with a policy, tool by tool
+    /// Explain what each agent does under a policy, tool by tool
     Explain(Box<ExplainArgs>),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct ExplainArgs {
-    /// Uses to explain: `Write(src/main.rs)`, `Bash(git push)`, `mcp__server__tool` [default: one of each kind]
+    /// Tool uses to explain: `Write(src/main.rs)`, `Bash(git push)`, `mcp__server__tool` [default: one of each kind]
     #[arg(value_name = "USE")]
     uses: Vec<String>,
     /// Only this agent
@@ -66,28 +66,28 @@ struct ExplainArgs {
     /// Only this surface: json, stream-json, acp
     #[arg(long)]
     surface: Option<String>,
-    /// The workspace [default: the current directory]
+    /// Workspace [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Folder outside the workspace that tools may use (repeatable)
+    /// Directory outside the workspace that tools may use (repeatable)
     #[arg(long, value_name = "DIR")]
     include_dir: Vec<PathBuf>,
-    /// default, accept-edits, bypass, plan, auto, deny or prompt
+    /// Permission mode: default, accept-edits, bypass, plan, auto, deny or prompt
     #[arg(long, value_name = "MODE")]
     permission_mode: Option<String>,
-    /// Permit a tool, a path or a command (repeatable)
+    /// Allow a tool, path or command (repeatable)
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
-    /// Refuse a tool, a path or a command (repeatable)
+    /// Deny a tool, path or command (repeatable)
     #[arg(long, value_name = "RULE")]
     deny: Vec<String>,
-    /// Ask about a tool, a path or a command (repeatable)
+    /// Ask before using a tool, path or command (repeatable)
     #[arg(long, value_name = "RULE")]
     ask: Vec<String>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
-    /// The same as `-o json`
+    /// Same as `-o json`
     #[arg(long)]
     json: bool,
 }
@@ -125,11 +125,11 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     // A policy has no prompt, but a valid request needs one.
     request.prompt = "x".into();
     let here = std::env::current_dir()
-        .map_err(|error| CommandError::failed(format!("no current folder: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("cannot read the current directory: {error}")))?;
     let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
     let files = AgentFiles::new(&cwd, request.include_directories.iter().cloned());
-    let files = files
-        .map_err(|error| CommandError::failed(format!("`{}` cannot be opened: {error}", cwd.display())))?;
+    let files =
+        files.map_err(|error| CommandError::failed(format!("cannot open `{}`: {error}", cwd.display())))?;
     let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN);
     let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
     let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
@@ -182,7 +182,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
     let title = ui.paint_out(Paint::Bold, &format!("{} over {}", report.agent, report.surface));
     writeln!(ui.out(), "{title}")?;
     for problem in &report.problems {
-        writeln!(ui.out(), "  would not begin: {problem}")?;
+        writeln!(ui.out(), "  cannot start: {problem}")?;
     }
     if let Some(more) = report.more_problems {
         writeln!(ui.out(), "  and {more} more problems")?;
@@ -191,7 +191,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
     let by_of =
         |told: &Explanation| told.rule.clone().map_or_else(|| told.by.clone(), |rule| format!("rule {rule}"));
     let by_width = report.uses.iter().map(|row| by_of(&row.told).chars().count()).max().unwrap_or(0);
-    writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  held by", "use", "by")?;
+    writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  enforced by", "use", "by")?;
     for Row { text, told } in &report.uses {
         let paint = match told.decision {
             "allow" => Paint::Green,
@@ -249,8 +249,8 @@ impl ExplainArgs {
         }
         if wanted.is_empty() {
             let name = self.surface.as_deref().unwrap_or_default();
-            return Err(Problem::new("--surface", format!("`{name}` is not a surface of an agent here"))
-                .hint("write json, stream-json or acp"));
+            return Err(Problem::new("--surface", format!("unknown surface `{name}`"))
+                .hint("use json, stream-json or acp"));
         }
         Ok(wanted)
     }

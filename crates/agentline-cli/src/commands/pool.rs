@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  agentline pool start                          keep agents warm from now on
+  agentline pool start                          start the daemon
   for p in one two three; do agentline run --warm \"$p\"; done
   agentline pool status
   agentline pool stop
@@ -24,27 +24,27 @@ pub(crate) struct PoolArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Start the daemon, if it is not running yet
+    /// Start the daemon if it is not running
     Start(StartArgs),
-    /// Say how it stands: its agents, their runs and their memory
+    /// Show the daemon's agents, their runs and their memory use
     Status {
-        /// How to tell it
-        #[arg(short, long, value_name = "FORM", default_value = "text")]
+        /// Output format
+        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
         output: ReportFormat,
     },
-    /// Let all agents go and end the daemon
+    /// Stop all agents and the daemon
     Stop,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StartArgs {
-    /// How many agents are alive at once, at most
+    /// Maximum number of agent processes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     processes: u16,
-    /// End after this long without work, seconds or `10m`
+    /// Exit after this long without work, in seconds or as `10m`
     #[arg(long, value_name = "TIME", default_value = "15m")]
     idle: String,
-    /// Replace an agent that takes more memory than this, in MB
+    /// Replace an agent that uses more memory than this, in MB
     #[arg(long, value_name = "MB", default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
     /// Stay in the foreground
@@ -55,7 +55,7 @@ pub(crate) struct StartArgs {
 #[cfg(not(unix))]
 pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, CommandError> {
     Err(CommandError::failed(
-        "the pool's daemon is not there on this system yet; programs can use `Pool` of the library",
+        "the pool daemon is not supported on this system; use `Pool` of the library instead",
     ))
 }
 
@@ -103,14 +103,15 @@ mod unix {
         idle(args)?;
         match Client::status(agentline.here()).await {
             Ok(status) => {
-                ui.say(format!("the pool is running already (process {})", status.pid));
+                ui.say(format!("the pool is already running (process {})", status.pid));
                 return Ok(exit::DONE);
             }
             Err(why @ NoDaemon::OtherVersion(_)) => return Err(CommandError::failed(why.to_string())),
             Err(_) => {}
         }
-        let program =
-            std::env::current_exe().map_err(|error| CommandError::failed(format!("who am I? {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            CommandError::failed(format!("cannot find the agentline executable: {error}"))
+        })?;
         let mut daemon = Command::new(program)
             .args(["pool", "start", "--foreground", "--quiet", "--idle", &args.idle])
             .args(["--processes", &args.processes.to_string(), "--memory", &args.memory.to_string()])
@@ -120,22 +121,25 @@ mod unix {
             // A new process group, so that signals of this terminal do not reach it.
             .process_group(0)
             .spawn()
-            .map_err(|error| CommandError::failed(format!("the pool could not be started: {error}")))?;
+            .map_err(|error| CommandError::failed(format!("cannot start the pool: {error}")))?;
         let until = Instant::now() + START;
         loop {
             if let Ok(status) = Client::status(agentline.here()).await {
                 ui.say(format!(
-                    "the pool is running (process {}); `agentline run --warm` uses it",
+                    "started the pool (process {}); use it with `agentline run --warm`",
                     status.pid
                 ));
                 return Ok(exit::DONE);
             }
             if let Ok(Some(ended)) = daemon.try_wait() {
-                let hint = "`agentline pool start --foreground` says why";
-                return Err(CommandError::failed(format!("the pool ended at once ({ended}); {hint}")));
+                let hint = "run `agentline pool start --foreground` to see why";
+                return Err(CommandError::failed(format!("the pool exited at startup ({ended}); {hint}")));
             }
             if Instant::now() >= until {
-                return Err(CommandError::failed("the pool does not answer"));
+                return Err(CommandError::failed(format!(
+                    "the pool did not respond within {} s",
+                    START.as_secs()
+                )));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -155,7 +159,7 @@ mod unix {
         options.pool = pool;
         options.idle_exit = idle(args)?;
         options.supervisor = supervisor.unwrap_or_default();
-        ui.say(format!("listening at {}", daemon::socket(agentline.here()).display()));
+        ui.say(format!("listening on {}", daemon::socket(agentline.here()).display()));
         live_run::start(|| async {
             daemon::serve(agentline.here(), options, live_run::stopped()).await?;
             Ok(exit::DONE)
@@ -164,8 +168,8 @@ mod unix {
 
     fn idle(args: &StartArgs) -> Result<Duration, CommandError> {
         parse_duration(&args.idle).ok().filter(|time| !time.is_zero()).ok_or_else(|| {
-            Problem::new("--idle", format!("`{}` is not a time", args.idle))
-                .hint("write seconds, or a time such as `10m`")
+            Problem::new("--idle", format!("`{}` is not a duration", args.idle))
+                .hint("use seconds, or a duration such as `10m`")
                 .into()
         })
     }
@@ -181,7 +185,7 @@ mod unix {
                 if output == ReportFormat::Json {
                     writeln!(ui.out(), "null")?;
                 }
-                ui.say(format!("{why}; `agentline pool start` starts one"));
+                ui.say(format!("{why}; start one with `agentline pool start`"));
                 return Ok(exit::FAILED);
             }
         };
@@ -195,10 +199,10 @@ mod unix {
         writeln!(out, "pool       process {}, up {}", status.pid, seconds(status.age_ms))?;
         writeln!(out, "socket     {}", status.socket.display())?;
         let (runs, queued) = (pool.runs, pool.queued);
-        writeln!(out, "runs       {runs}, {queued} waiting, {} tried again", pool.retried)?;
+        writeln!(out, "runs       {runs}, {queued} waiting, {} retried", pool.retried)?;
         writeln!(
             out,
-            "agents     {} alive, {} started, {} recycled",
+            "agents     {} running, {} started, {} recycled",
             pool.processes.len(),
             pool.started,
             pool.recycled
@@ -210,7 +214,7 @@ mod unix {
             let state = match (process.ready, process.active) {
                 (false, _) => "starting".to_owned(),
                 (true, 0) => "idle".to_owned(),
-                (true, runs) => format!("{runs} at work"),
+                (true, runs) => format!("{runs} running"),
             };
             let age = seconds(process.age_ms);
             writeln!(
@@ -224,9 +228,9 @@ mod unix {
 
     pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, CommandError> {
         if Client::stop(agentline.here()).await {
-            ui.say("the pool is gone, and all its agents with it");
+            ui.say("stopped the pool and its agents");
         } else {
-            ui.say("no pool was running");
+            ui.say("no pool is running");
         }
         Ok(exit::DONE)
     }

@@ -14,16 +14,16 @@ use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct PricesArgs {
-    /// Only this model, by its id or that of one of its releases
+    /// Only this model, by its id or the id of one of its releases
     model: Option<String>,
-    /// The workspace whose settings count [default: the current directory]
+    /// Workspace whose settings apply [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// A TOML file with prices of yours, above those that are built in
+    /// TOML file with prices that override the built-in ones
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, CommandError> {
         Some(model) => match table.row(model) {
             Some((id, price)) => vec![row(&table, id, price)],
             None => {
-                let hint = format!("set one in agentline.toml: [prices.models.\"{model}\"]");
-                ui.error(&format!("the price of `{model}` is not known"), Some(&hint));
+                let hint = format!("set a price in agentline.toml: [prices.models.\"{model}\"]");
+                ui.error(&format!("no price is known for `{model}`"), Some(&hint));
                 return Ok(exit::FAILED);
             }
         },
@@ -81,7 +81,7 @@ fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
     let width = rows.iter().map(|row| row.model.len()).max().unwrap_or(0).max("> 200000".len() + 2);
     let head =
         line("US dollars", width, ["input", "cached", "write", "write 1h", "output"].map(str::to_owned));
-    let head = ui.paint_out(Paint::Bold, &format!("{head}  of"));
+    let head = ui.paint_out(Paint::Bold, &format!("{head}  date"));
     writeln!(ui.out(), "{head}")?;
     for row in rows {
         let Price { input, output, cached, cache_write, cache_write_long, long } = *row.price;
@@ -97,7 +97,10 @@ fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
     let mut sources: Vec<(&str, &str)> =
         rows.iter().filter_map(|row| Some((row.maker?, row.source))).collect();
     sources.dedup();
-    writeln!(ui.out(), "\nFor a million tokens; `>`: all tokens of a request with a longer prompt.")?;
+    writeln!(
+        ui.out(),
+        "\nPrices are per million tokens. Rows with `>` apply to all tokens of a request with a longer prompt."
+    )?;
     for (maker, source) in sources {
         writeln!(ui.out(), "{maker}: {source}")?;
     }

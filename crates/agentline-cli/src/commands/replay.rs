@@ -23,10 +23,10 @@ use std::{
 const EXAMPLES: &str = "\
 Examples:
   agentline run --record run.tape.jsonl \"…\"     record a run
-  agentline replay run.tape.jsonl -o json       the same outcome again, without the agent
-  agentline replay --as gemini run.tape.jsonl   stand in for Gemini CLI: its lines, its exit code
+  agentline replay run.tape.jsonl -o json       print the same outcome without the agent
+  agentline replay --as gemini run.tape.jsonl   act as Gemini CLI: same output, same exit code
   agentline replay --as gemini run.tape.jsonl --write-program ./gemini
-                                                the same as a program that any tool can start
+                                                write a program that does the same
 ";
 
 /// The maximum length of a line. Recorded lines of agents are shorter.
@@ -37,24 +37,24 @@ const FIRST_BYTES: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
-    /// The tape, as `agentline run --record` writes it
+    /// Tape written by `agentline run --record`
     tape: PathBuf,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text", conflicts_with = "stand_in")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "stand_in")]
     output: OutputFormat,
-    /// The outcome also holds the messages of the run
+    /// Include the messages of the run in the outcome
     #[arg(long, conflicts_with = "stand_in")]
     messages: bool,
-    /// Keep the pauses of the recording, instead of playing as fast as possible
+    /// Replay with the recorded pauses instead of as fast as possible
     #[arg(long)]
     real_time: bool,
-    /// Stand in for this agent's program: print what it printed and exit as it did
+    /// Act as this agent's program: print its recorded output and exit with its code
     #[arg(long = "as", id = "stand_in", value_name = "AGENT")]
     stand_in: Option<String>,
-    /// Write a program that stands in for the agent, instead of doing it
+    /// Write a program that acts as the agent, and exit
     #[arg(long, value_name = "FILE", requires = "stand_in")]
     write_program: Option<PathBuf>,
-    /// Arguments for the agent; they are accepted and change nothing
+    /// Arguments for the agent, which are ignored
     #[arg(last = true, requires = "stand_in")]
     args: Vec<String>,
 }
@@ -164,8 +164,8 @@ impl Show {
     fn end(self, ui: &mut Ui) -> Result<u8, CommandError> {
         ui.flush()?;
         self.code.ok_or_else(|| {
-            Problem::new("TAPE", "holds no run")
-                .hint("record one with `agentline run --record FILE …`")
+            Problem::new("TAPE", "the tape contains no run")
+                .hint("record a run with `agentline run --record FILE …`")
                 .into()
         })
     }
@@ -188,9 +188,8 @@ impl<'a> TapeLines<'a> {
         let read = (&mut self.from).take(LONGEST_LINE + 1).read_until(b'\n', &mut line);
         let read = read.map_err(|error| unreadable(self.path, &error))?;
         if read as u64 > LONGEST_LINE {
-            let problem =
-                Problem::new("TAPE", format!("has a line that is longer than {} MB", LONGEST_LINE >> 20));
-            return Err(problem.hint("record it again").into());
+            let problem = Problem::new("TAPE", format!("a line is longer than {} MB", LONGEST_LINE >> 20));
+            return Err(problem.hint("record the run again").into());
         }
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -215,14 +214,14 @@ fn open_within(path: &Path, time: Duration) -> io::Result<BufReader<File>> {
     };
     thread::Builder::new().name("agentline-tape".into()).spawn(open)?;
     receive.recv_timeout(time).unwrap_or_else(|_| {
-        let message = format!("nothing was written to it within {} s", time.as_secs_f64());
+        let message = format!("no data within {} s", time.as_secs_f64());
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     })
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem::new("TAPE", format!("`{}` could not be read: {error}", path.display()))
-        .hint("record one with `agentline run --record FILE …`")
+    Problem::new("TAPE", format!("cannot read `{}`: {error}", path.display()))
+        .hint("record a run with `agentline run --record FILE …`")
 }
 
 #[cfg(all(test, unix))]

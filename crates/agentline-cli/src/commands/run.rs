@@ -27,151 +27,151 @@ Examples:
   cat task.md | agentline run -o json > outcome.json
   agentline run -o events \"…\" | jq -c 'select(.type == \"tool_use\")'
 
-Settings come from, weakest first: the built-in defaults, your ~/.config/agentline/config.toml, the workspace's
-agentline.toml (as far as `agentline trust` permits), AGENTLINE_… variables, and these flags.
+Settings come from these sources, the last one wins: built-in defaults, ~/.config/agentline/config.toml, \
+the workspace's agentline.toml (in full only after `agentline trust`), AGENTLINE_… variables, flags.
 ";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::HELP))]
 pub(crate) struct RunArgs {
-    /// What the agent is asked to do; `-`, or nothing with a piped stdin, reads stdin
+    /// Prompt; `-`, or no prompt and a piped standard input, reads standard input
     pub(crate) prompt: Option<String>,
-    /// Tell the agent to read this file
+    /// Tell the agent to read its task from this file
     #[arg(short = 'f', long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
-    /// Send this image, audio or text file with the prompt, where the surface can (repeatable)
+    /// Attach an image, audio, PDF or text file, if the surface supports it (repeatable)
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// Instructions for the agent
+    /// System prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// `append` puts --system on top of the agent's own instructions, `replace` instead of them
+    /// Whether --system is added to the agent's own system prompt (`append`) or replaces it (`replace`)
     #[arg(long, value_name = "MODE")]
     system_mode: Option<String>,
-    /// Your name for this prompt, echoed in events, errors and outcome
+    /// Name for this run, repeated in events, errors and the outcome
     #[arg(long)]
     name: Option<String>,
 
-    /// Which agent [default: gemini]
+    /// Agent to run [default: gemini]
     #[arg(short, long, help_heading = "Agent")]
     agent: Option<String>,
-    /// How to talk to it: auto, json, stream-json, acp [default: auto]
+    /// Interface to the agent: auto, json, stream-json, acp [default: auto]
     #[arg(long, help_heading = "Agent")]
     surface: Option<String>,
-    /// Which model, as the agent spells it
+    /// Model, as the agent names it
     #[arg(short, long, help_heading = "Agent")]
     model: Option<String>,
-    /// What a model outside the agent's own list means: warn, strict [default: warn]
+    /// How to handle a model that is not in the agent's list: warn, strict [default: warn]
     #[arg(long, value_name = "HOW", help_heading = "Agent")]
     model_validation: Option<String>,
-    /// Go on with a stored session: its id, or `latest`
+    /// Resume a saved session: its id, or `latest`
     #[arg(long, value_name = "ID", help_heading = "Agent")]
     resume: Option<String>,
-    /// The id that a new session shall have
+    /// Id of the new session
     #[arg(long, value_name = "ID", help_heading = "Agent")]
     session_id: Option<String>,
     /// MCP server for this run: `name=URL` or `name=command args…` (repeatable)
     #[arg(long, value_name = "SERVER", help_heading = "Agent")]
     mcp: Vec<String>,
-    /// JSON Schema file: the answer must be a value of it
+    /// JSON Schema file that the answer must match
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     schema: Option<PathBuf>,
-    /// How often the agent may mend a value that does not fit the schema [default: 2]
+    /// Maximum number of attempts to repair an answer that does not match the schema [default: 2]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
     repair_turns: Option<u32>,
-    /// A command that must succeed before the run is over; while it fails, the agent is sent on
+    /// Re-prompt the agent until COMMAND succeeds
     #[arg(long, value_name = "COMMAND", help_heading = "Agent")]
     until: Option<String>,
-    /// How often the agent is sent on at most [default: 10]
+    /// Maximum number of re-prompts with --until [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
     max_rounds: Option<u32>,
-    /// Use an agent of `agentline pool`, where one is running
+    /// Use an agent of `agentline pool`, if the pool is running
     #[arg(long, help_heading = "Agent")]
     warm: bool,
-    /// Tell a run again that was made before with the same everything on the same files; keep this one
+    /// Reuse the result of an identical earlier run; store this one
     #[arg(long, help_heading = "Agent")]
     cache: bool,
 
-    /// The workspace [default: the current directory]
-    #[arg(short = 'C', long, value_name = "DIR", help_heading = "What it may do")]
+    /// Workspace [default: the current directory]
+    #[arg(short = 'C', long, value_name = "DIR", help_heading = "Permissions")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Folder outside the workspace that tools may use (repeatable)
-    #[arg(long, value_name = "DIR", help_heading = "What it may do")]
+    /// Directory outside the workspace that tools may use (repeatable)
+    #[arg(long, value_name = "DIR", help_heading = "Permissions")]
     include_dir: Vec<PathBuf>,
-    /// default, accept-edits, bypass or plan; over ACP also auto, deny, prompt [default: default]
-    #[arg(long, value_name = "MODE", help_heading = "What it may do")]
+    /// Permission mode: default, accept-edits, bypass or plan; over ACP also auto, deny, prompt [default: default]
+    #[arg(long, value_name = "MODE", help_heading = "Permissions")]
     permission_mode: Option<String>,
-    /// Permit a tool, a path or a command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
-    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    /// Allow a tool, path or command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "Permissions")]
     allow: Vec<String>,
-    /// Refuse a tool, a path or a command (repeatable)
-    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    /// Deny a tool, path or command (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "Permissions")]
     deny: Vec<String>,
-    /// Ask before a tool, a path or a command is used; refused where nobody can be asked (repeatable)
-    #[arg(long, value_name = "RULE", help_heading = "What it may do")]
+    /// Ask before using a tool, path or command; denied without a terminal (repeatable)
+    #[arg(long, value_name = "RULE", help_heading = "Permissions")]
     ask: Vec<String>,
-    /// How far the workspace is trusted: run (its own settings, hooks and MCP servers are not loaded), full, no
+    /// Trust in the workspace: run (do not load its own settings, hooks and MCP servers), full, no
     /// [default: run, or full after `agentline trust`]
-    #[arg(long, value_name = "HOW", help_heading = "What it may do")]
+    #[arg(long, value_name = "HOW", help_heading = "Permissions")]
     trust: Option<String>,
-    /// The agent's own sandbox, or the program that makes it: `--sandbox`, `--sandbox=docker`
+    /// Use the agent's own sandbox, or a sandbox program: `--sandbox`, `--sandbox=docker`
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-          help_heading = "What it may do")]
+          help_heading = "Permissions")]
     sandbox: Option<String>,
-    /// Add a variable to the agent's environment (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "What it may do")]
+    /// Set a variable in the agent's environment (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Permissions")]
     env: Vec<String>,
-    /// Let the agent see one more of your variables; `*` is all (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "What it may do")]
+    /// Pass one of your variables to the agent; `*` passes all (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Permissions")]
     pass_env: Vec<String>,
 
-    /// Whole run, seconds or `10m` [default: 10m]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Time limit of the run, in seconds or as `10m` [default: 10m]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     timeout: Option<String>,
-    /// Silence with nothing pending [default: 2m]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Maximum silence while nothing is pending [default: 2m]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     idle_timeout: Option<String>,
-    /// Silence while a tool runs [default: 10m]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Maximum silence while a tool runs [default: 10m]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     tool_timeout: Option<String>,
-    /// Until the agent first answers [default: 1m]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Maximum time until the agent first responds [default: 1m]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     startup_timeout: Option<String>,
-    /// The moment at which the run must be over: `2030-01-01T00:00:00Z`, or seconds since 1970
-    #[arg(long, value_name = "WHEN", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Time at which the run must end: `2030-01-01T00:00:00Z`, or seconds since 1970
+    #[arg(long, value_name = "WHEN", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     deadline: Option<String>,
-    /// ACP: silence after the answer before a turn is over, in milliseconds
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// ACP: silence after an answer that ends the turn, in milliseconds
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     quiet_period: Option<String>,
-    /// Stop after this many turns of the model
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Stop after this many model turns
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_turns: Option<u32>,
     /// Stop after this many tool calls
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_tool_calls: Option<u32>,
-    /// Stop after this many tokens in all
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Stop after this many tokens in total
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_tokens: Option<u64>,
-    /// Stop after this many tokens of answers, thoughts included
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Stop after this many output tokens, including thoughts
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_output_tokens: Option<u64>,
-    /// Stop after this many US dollars
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, help_heading = "Clocks and limits")]
+    /// Stop when the cost reaches this many US dollars
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_cost: Option<f64>,
 
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text", help_heading = "Output")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
     pub(crate) output: OutputFormat,
-    /// Show the reasoning too, on standard error
+    /// Also show the reasoning, on standard error
     #[arg(long, help_heading = "Output")]
     emit_thoughts: bool,
-    /// The outcome also holds the messages of the run
+    /// Include the messages of the run in the outcome
     #[arg(long, help_heading = "Output")]
     messages: bool,
-    /// Print the JSON value in the answer and nothing else; an answer without one is `invalid_output`
+    /// Print only the JSON value in the answer; an answer without one is `invalid_output`
     #[arg(long, help_heading = "Output")]
     extract_json: bool,
-    /// Write the tape of the run, for `agentline replay`
+    /// Write a tape of the run, for `agentline replay`
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     record: Option<PathBuf>,
 }
@@ -180,7 +180,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     let read = || Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())));
     let mut setup = match read() {
         Err(CommandError::Failed(message)) => {
-            let hint = "change to a directory that exists and that you may read".into();
+            let hint = "change to a directory that exists and is readable".into();
             let mut renderer = Renderer::new(RenderOptions::plain(args.output));
             return show_failure(ui, &mut renderer, &RunRequest::default(), message, hint);
         }
@@ -219,15 +219,15 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
             if !launched.withheld.is_empty() {
-                ui.detail(format!("the agent does not see: {}", launched.withheld.join(", ")));
-                ui.detail("pass one on with `--pass-env NAME`, all with `--pass-env '*'`");
+                ui.detail(format!("withheld variables: {}", launched.withheld.join(", ")));
+                ui.detail("pass one with `--pass-env NAME`, or all with `--pass-env '*'`");
             }
         }
         live.show(ui, &mut renderer).await
     });
     match done {
         Err(CommandError::Failed(message)) if !has_begun => {
-            let hint = "`agentline doctor` checks what a run needs".into();
+            let hint = "run `agentline doctor` to check your setup".into();
             show_failure(ui, &mut renderer, &asked, message, hint)
         }
         Err(CommandError::Unable { message, hint }) if !has_begun => {
@@ -274,7 +274,7 @@ async fn begin(
     if warm {
         match agentline::daemon::Client::connect(agentline.here()).await {
             Ok(pool) => return pool.run(agentline, request).await,
-            Err(why) => ui.detail(format!("{why}; the agent is started for this run")),
+            Err(why) => ui.detail(format!("{why}; starting an agent for this run")),
         }
     }
     #[cfg(not(unix))]

@@ -27,15 +27,15 @@ use std::{
 const EXAMPLES: &str = "\
 Examples:
   agentline sessions list --since 7d
-  agentline sessions show latest                the last session of this folder, readable
-  agentline sessions show 3f2a91bc -o json      its messages, in one form whichever agent spoke
+  agentline sessions show latest                the latest session of this directory
+  agentline sessions show 3f2a91bc -o json      its messages, in the same form for every agent
   agentline sessions search \"race condition\"
   agentline sessions export latest -o session.html
   agentline sessions usage --by model
   agentline sessions watch
 
-A session is named by its id, by the beginning of it, by `latest` (of the current folder), or by the path of a session file.
-Nothing here writes to an agent's files.
+Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. \
+These commands never write to an agent's files.
 ";
 
 #[derive(Debug, Args)]
@@ -43,26 +43,26 @@ Nothing here writes to an agent's files.
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     what: What,
-    /// A TOML file with prices of yours, above those that are built in
+    /// TOML file with prices that override the built-in ones
     #[arg(long, value_name = "FILE", global = true)]
     prices: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List the sessions of all agents, newest first
+    /// List sessions of all agents, newest first
     List(list::ListArgs),
-    /// Show a session: what was said, what the tools did, what they changed
+    /// Show a session: prompts, answers, tool calls and changes
     Show(show::ShowArgs),
-    /// Find words in all sessions
+    /// Search all sessions
     Search(search::SearchArgs),
-    /// Write a session as a page, as Markdown or as JSON
+    /// Export a session as HTML, Markdown, JSON or text
     Export(export::ExportArgs),
-    /// Count tokens and costs
+    /// Show token usage and cost
     Usage(usage::UsageArgs),
     /// Follow a session while its agent works
     Watch(watch::WatchArgs),
-    /// Print where a session is kept
+    /// Print the paths of a session's files
     Path {
         #[command(flatten)]
         which: SessionArg,
@@ -72,10 +72,10 @@ enum What {
 /// Which session is meant.
 #[derive(Debug, Args)]
 pub(super) struct SessionArg {
-    /// Its id, the beginning of it, `latest`, or the path of a session file
+    /// Session id, a prefix of it, `latest`, or the path of a session file
     #[arg(value_name = "ID|FILE", default_value = "latest")]
     session: String,
-    /// Only among the sessions of this agent
+    /// Only sessions of this agent
     #[arg(short, long, value_name = "AGENT")]
     agent: Option<String>,
 }
@@ -83,16 +83,16 @@ pub(super) struct SessionArg {
 /// Which sessions are meant.
 #[derive(Debug, Args)]
 pub(super) struct SessionFilterArgs {
-    /// Only those of this agent (repeatable)
+    /// Only sessions of this agent (repeatable)
     #[arg(short, long, value_name = "AGENT")]
     agent: Vec<String>,
-    /// Only those about this folder
+    /// Only sessions of this directory
     #[arg(short, long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Only from this time on: `2026-11-01`, `today`, `yesterday`, `7d`, `12h`
+    /// Only sessions since this time: `2026-11-01`, `today`, `yesterday`, `7d`, `12h`
     #[arg(long, value_name = "DATE")]
     since: Option<String>,
-    /// Only up to this time; a day counts to its end
+    /// Only sessions until this time; a date includes the whole day
     #[arg(long, value_name = "DATE")]
     until: Option<String>,
 }

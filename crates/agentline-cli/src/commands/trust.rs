@@ -21,16 +21,16 @@ Examples:
   agentline trust --list
   agentline trust --revoke ../project
 
-A trusted directory may run commands: its agentline.toml counts in full, and agents load its
-settings, hooks and MCP servers. Trust holds for this directory alone and for these files as they
-are now. When one of them changes, a run asks again on a terminal; elsewhere it runs without them
-and warns. `--trust run` runs without them at any time.
+A trusted directory may run commands: its agentline.toml applies in full, and agents load its \
+settings, hooks and MCP servers. Trust covers only this directory and the current content of these \
+files. When one of them changes, a run asks again on a terminal; without a terminal it ignores \
+these files and prints a warning. `--trust run` always ignores them.
 ";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrustArgs {
-    /// The directory [default: the current directory]
+    /// Directory to trust [default: the current directory]
     dir: Option<PathBuf>,
     /// List the trusted directories
     #[arg(long, conflicts_with_all = ["revoke", "dir"])]
@@ -38,8 +38,8 @@ pub(crate) struct TrustArgs {
     /// Stop trusting the directory
     #[arg(long)]
     revoke: bool,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -47,9 +47,8 @@ pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, CommandError> {
     let agentline = Agentline::from_env()?;
     let here = agentline.here();
     let variables = std::env::vars_os().collect();
-    let store = TrustStore::find(Some(&here.home), &variables).ok_or_else(|| {
-        Problem::new("HOME", "is not set, so there is no place to remember trust").hint("set HOME")
-    })?;
+    let store = TrustStore::find(Some(&here.home), &variables)
+        .ok_or_else(|| Problem::new("HOME", "not set, so trust cannot be stored").hint("set HOME"))?;
     let directory = args.dir.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
     let (report, text) = match (args.list, args.revoke) {
         (true, _) => list(&store)?,
@@ -67,8 +66,8 @@ fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Com
     store.trust(manifest)?;
     let (directory, files) = (manifest.directory.display().to_string(), &manifest.files);
     let mut text = match files.len() {
-        0 => format!("trusted {}: it has no settings of its own yet\n", one_line(&directory)),
-        _ => format!("trusted {}, with these files as they are now:\n", one_line(&directory)),
+        0 => format!("trusted {}, which has no settings of its own yet\n", one_line(&directory)),
+        _ => format!("trusted {} and the current content of these files:\n", one_line(&directory)),
     };
     for file in files.keys() {
         text.push_str(&format!("  {}\n", one_line(file)));
@@ -80,8 +79,8 @@ fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Com
 fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), CommandError> {
     let was_trusted = store.revoke(&directory)?;
     let directory = directory.canonicalize().unwrap_or(directory).display().to_string();
-    let word = if was_trusted { "no longer trusts" } else { "did not trust" };
-    let text = format!("agentline {word} {}\n", one_line(&directory));
+    let word = if was_trusted { "is no longer trusted" } else { "was not trusted" };
+    let text = format!("{} {word}\n", one_line(&directory));
     Ok((json!({"directory": directory, "trusted": false, "was_trusted": was_trusted}), text))
 }
 
@@ -97,9 +96,9 @@ fn list(store: &TrustStore) -> Result<(Value, String), CommandError> {
             _ => Vec::new(),
         };
         let note = match (directory.is_dir(), changed.len()) {
-            (false, _) => ", which is gone".to_owned(),
+            (false, _) => " (does not exist)".to_owned(),
             (true, 0) => format!(" ({} files)", trusted.files.len()),
-            (true, changes) => format!(" ({changes} changed since: not trusted until you trust it again)"),
+            (true, changes) => format!(" ({changes} changed, so it is not trusted until you trust it again)"),
         };
         text.push_str(&format!("{}{note}\n", one_line(&directory.display().to_string())));
         rows.push(json!({
@@ -108,7 +107,7 @@ fn list(store: &TrustStore) -> Result<(Value, String), CommandError> {
         }));
     }
     if all.is_empty() {
-        text.push_str("no directory is trusted\n");
+        text.push_str("no trusted directories\n");
     }
     Ok((rows.into(), text))
 }
@@ -124,7 +123,7 @@ pub(crate) fn ask_again(ui: &mut Ui, changed: &ChangedTrust) -> Result<bool, Com
     for change in &changed.changes {
         ui.line(format!("  {:<8} {}", change.change.name(), one_line(&change.path)));
     }
-    ui.prompt("Trust it as it is now? They can run commands. [y/N] ");
+    ui.prompt("Trust the current settings? They can run commands. [y/N] ");
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");

@@ -58,7 +58,7 @@ impl Form for HumanRenderer {
                 ui.warn(&phrases::plain(message));
             }
             Event::Started(started) if ui.shows_progress() => {
-                let model = started.model.as_deref().unwrap_or("its own model");
+                let model = started.model.as_deref().unwrap_or("default model");
                 let version = started.agent_version.as_deref().unwrap_or_default();
                 let line = format!("{} {version} over {}, {model}", started.agent, surface(started.surface));
                 ui.detail(line);
@@ -139,7 +139,7 @@ impl HumanRenderer {
 fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, took: &str) {
     let (paint, word) = match status {
         ToolStatus::Ok => (Paint::Green, "ok"),
-        ToolStatus::Denied => (Paint::Yellow, "refused"),
+        ToolStatus::Denied => (Paint::Yellow, "denied"),
         ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
         _ => (Paint::Red, "failed"),
     };
@@ -177,13 +177,11 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     parts.extend(tokens.output.map(|n| format!("{n} out")));
     parts.extend(tokens.thoughts.filter(|n| *n > 0).map(|n| format!("{n} thought")));
     if !parts.is_empty() {
-        let cost = outcome.cost_usd.map_or_else(|| "cost not known".into(), |usd| format!("${usd:.4}"));
+        let cost = outcome.cost_usd.map_or_else(|| "unknown cost".into(), |usd| format!("${usd:.4}"));
         ui.say(format!("  tokens: {} · {cost}", parts.join(", ")));
     }
     match &outcome.cache {
-        Some(cache) if cache.hit => {
-            ui.say("  from the cache: this was made before, and nothing was spent now")
-        }
+        Some(cache) if cache.hit => ui.say("  from the cache: result of an earlier run, at no cost"),
         Some(agentline::CacheStatus { reason: Some(reason), .. }) => {
             ui.say(format!("  not cached: {reason}"))
         }
@@ -204,10 +202,10 @@ fn file_line(ui: &Ui, file: &FileRow) -> String {
         (Some(added), Some(removed)) => format!(" (+{added} -{removed})"),
         _ => String::new(),
     };
-    let doubt = if file.verified { "" } else { ", but the disk shows no change" };
+    let doubt = if file.verified { "" } else { ", but unchanged on disk" };
     format!("  {} {}{lines}{doubt}", ui.paint(paint, word), phrases::plain(&file.path))
 }
 
 fn surface(surface: Option<agentline::Surface>) -> &'static str {
-    surface.map_or("its own surface", agentline::Surface::name)
+    surface.map_or("default surface", agentline::Surface::name)
 }

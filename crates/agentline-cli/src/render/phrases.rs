@@ -46,7 +46,7 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
         let is_unclear = matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult);
         if (is_unclear || ui.is_verbose()) && !error.stderr_tail.is_empty() {
             let tail: Vec<&str> = error.stderr_tail.lines().rev().take(10).collect();
-            ui.say("the agent's last words on standard error:");
+            ui.say("last lines of the agent's standard error:");
             for line in tail.into_iter().rev() {
                 let line = ui.paint(Paint::Dim, &format!("  {}", plain(line)));
                 ui.say(line);
@@ -55,7 +55,7 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
     } else if outcome.verdict == Verdict::DoneWithDenials {
         let tools: Vec<String> = outcome.denied.iter().map(shown_tool).collect();
         ui.error(
-            &format!("tools were refused: {} (done_with_denials)", tools.join(", ")),
+            &format!("denied tools: {} (done_with_denials)", tools.join(", ")),
             Some(way_out(&outcome.denied)),
         );
     }
@@ -65,11 +65,11 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
 fn way_out(denied: &[agentline::Denial]) -> &'static str {
     let all = |reason: &str| denied.iter().all(|denial| denial.reason == reason);
     if all("outside_workspace") {
-        "name the folder with `--include-dir DIR`, or another workspace with `--cwd`"
+        "allow the directory with `--include-dir DIR`, or choose another workspace with `--cwd`"
     } else if all("command_substitution") {
-        "nothing permits `$(…)` or backticks in this agent's commands; ask for commands without them, or for a script"
+        "this agent cannot be allowed to use `$(…)` or backticks in commands; ask for commands without them, or for a script"
     } else {
-        "permit them with `--allow TOOL`, or pass another `--permission-mode`"
+        "allow them with `--allow TOOL`, or use another `--permission-mode`"
     }
 }
 

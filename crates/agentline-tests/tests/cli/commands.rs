@@ -58,7 +58,7 @@ fn prices_are_dated_and_yours_stand_above_them() {
     assert_eq!(one[0]["as_of"].as_str().unwrap().len(), 10);
     let none = user.agentline(&["prices", "claude-opus-4-99"]);
     assert_eq!((none.code, none.out.as_str()), (1, ""));
-    assert!(none.err.contains("is not known") && none.err.contains("[prices.models."), "{}", none.err);
+    assert!(none.err.contains("no price is known") && none.err.contains("[prices.models."), "{}", none.err);
     user.write(
         "../home/.config/agentline/config.toml",
         "[prices.models.'gemini-2.5-flash']\ninput = 7\noutput = 8\nlong = { above = 9, input = 10, output = 11 }\n",
@@ -78,16 +78,60 @@ fn doctor_says_by_its_exit_code_what_is_missing() {
     assert!(!good.out.contains(KEY));
     let unsigned = User::new().env("GEMINI_API_KEY", "").agentline(&["doctor"]);
     assert_eq!(unsigned.code, 4, "{}", unsigned.out);
-    let missing = User::new().env("GEMINI_CLI_PATH", "/nowhere/gemini").agentline(&["doctor"]);
+    let missing = User::new().env("GEMINI_CLI_PATH", "/nowhere/gemini").agentline(&["doctor", "gemini"]);
     assert_eq!(missing.code, 3, "{}", missing.out);
     assert!(missing.out.contains("/nowhere/gemini"));
     let user = User::new();
     user.write("agentline.toml", "timeout = 'soon'\n");
     let wrong = user.agentline(&["doctor"]);
     assert!(
-        wrong.code == 2 && wrong.err.contains("`timeout`") && wrong.out.contains("Gemini CLI"),
+        wrong.code == 2 && wrong.err.contains("`timeout`") && wrong.out.contains("gemini "),
         "{}",
         wrong.err
+    );
+}
+
+#[test]
+fn doctor_without_installed_agents_fits_on_a_screen_of_80_columns_and_24_lines() {
+    let user = User::new().env("PATH", "/nonexistent").env("GEMINI_CLI_PATH", "").env("GEMINI_API_KEY", "");
+    let agents = user.agentline(&["doctor", "-o", "json"]).json()["agents"].as_array().unwrap().clone();
+    let short = user.agentline(&["doctor"]);
+    assert!(short.out.lines().count() <= 24, "{}", short.out);
+    assert!(short.out.lines().all(|line| line.chars().count() <= 80), "{}", short.out);
+    for agent in &agents {
+        let id = agent["id"].as_str().unwrap();
+        let lines: Vec<&str> = short.out.lines().filter(|line| line.starts_with(&format!("{id} "))).collect();
+        assert_eq!(lines.len(), 1, "{id}: {}", short.out);
+        if agent["installed"] == false {
+            assert!(
+                lines[0].contains("not installed")
+                    && lines[0].contains("  npm install -g ")
+                    && !lines[0].contains('…'),
+                "{}",
+                lines[0]
+            );
+        }
+    }
+    let all = user.agentline(&["doctor", "-v"]);
+    assert_eq!(all.out.matches("\n  searched\n").count(), agents.len(), "{}", all.out);
+    assert_eq!(all.code, short.code);
+}
+
+#[test]
+fn doctor_of_a_named_agent_shows_the_details_of_that_agent_only() {
+    let user = User::new();
+    let one = user.agentline(&["doctor", "gemini"]);
+    assert_eq!(one.code, 0, "{}", one.out);
+    assert!(one.out.contains("Gemini CLI (gemini): ready") && !one.out.contains("Codex"), "{}", one.out);
+    let rows = user.agentline(&["doctor", "gemini", "-o", "json"]).json();
+    assert_eq!(rows["agents"].as_array().unwrap().len(), 1);
+    let unknown = user.agentline(&["doctor", "gemni"]);
+    assert!(unknown.code == 2 && unknown.err.contains("gemini"), "{}", unknown.err);
+    let short = user.agentline(&["doctor"]);
+    assert!(
+        short.out.contains("agentline run -a gemini") && !short.out.contains("searched"),
+        "{}",
+        short.out
     );
 }
 
@@ -117,10 +161,10 @@ fn config_shows_every_value_with_its_source_and_no_secret() {
 #[test]
 fn config_check_tells_everything() {
     let user = User::new();
-    assert_eq!(user.agentline(&["config", "check"]).out, "the settings are good\n");
+    assert_eq!(user.agentline(&["config", "check"]).out, "the settings are valid\n");
     user.write("agentline.toml", "modle = 'm'\n");
     let usable = user.agentline(&["config", "check"]);
-    assert_eq!((usable.code, usable.out.as_str()), (0, "the settings are usable\n"));
+    assert_eq!((usable.code, usable.out.as_str()), (0, "the settings are valid, with warnings\n"));
     assert!(usable.err.contains("did you mean `model`?"), "{}", usable.err);
     user.write("agentline.toml", "timeout = 0\nmax_turns = -1\n");
     let wrong = user.agentline(&["config", "check"]);
@@ -147,7 +191,7 @@ fn help_and_version_are_on_standard_output() {
     assert_eq!((version.out, version.code), (format!("agentline {}\n", env!("CARGO_PKG_VERSION")), 0));
     for (args, parts) in [
         (&["--help"][..], &["Examples:", "Exit codes:", "Environment:", "GEMINI_CLI_PATH"][..]),
-        (&["run", "--help"], &["--permission-mode", "Exit codes:", "Clocks and limits:"]),
+        (&["run", "--help"], &["--permission-mode", "Exit codes:", "Timeouts and limits:"]),
         (&["replay", "-h"], &["--as", "--write-program"]),
     ] {
         let done = user.agentline(args);

@@ -38,7 +38,7 @@ fn the_real_agent_does_its_job_and_the_outcome_is_told() {
 fn the_recorded_run_is_the_same_run() {
     let done = User::new().agentline(&["demo", "--replay"]);
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
-    assert!(done.err.contains("playing the recorded run of Gemini CLI 0.61.0"), "{}", done.err);
+    assert!(done.err.contains("replaying a recorded run of Gemini CLI 0.61.0"), "{}", done.err);
     assert!(done.err.contains("● Write primes.py … ok") && done.err.contains("done in "), "{}", done.err);
 }
 

@@ -6,31 +6,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const COMMANDS: &[&str] = &[
-    "run",
-    "replay",
-    "sessions",
-    "doctor",
-    "agents",
-    "policy",
-    "pool",
-    "prices",
-    "demo",
-    "config",
-    "trust",
-    "completions",
-];
-
-/// Commands of a command whose help has a place of its own.
-const SUBCOMMANDS: &[&str] = &[
-    "sessions list",
-    "sessions show",
-    "sessions search",
-    "sessions export",
-    "sessions usage",
-    "sessions watch",
-    "sessions path",
-];
+/// The words of every visible command, such as `sessions list`, in the order of the help.
+fn commands() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![(String::new(), agentline_cli::command())];
+    while let Some((path, command)) = open.pop() {
+        if !path.is_empty() {
+            found.push(path.clone());
+        }
+        let visible: Vec<_> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).collect();
+        for inner in visible.into_iter().rev() {
+            open.push((format!("{path} {}", inner.get_name()).trim().to_owned(), inner.clone()));
+        }
+    }
+    assert!(found.len() > 20 && found.iter().any(|path| path == "sessions list"), "{found:?}");
+    found
+}
 
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
 #[test]
@@ -39,9 +30,9 @@ fn the_page_holds_the_help_of_every_command() {
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let user = User::new();
     let mut current = between(&written, "agents table", &user.agentline(&["agents"]).out);
-    for command in COMMANDS.iter().chain(SUBCOMMANDS) {
+    for command in commands() {
         let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
-        current = between(&current, command, &user.agentline(&words).out);
+        current = between(&current, &command, &user.agentline(&words).out);
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&page, &current).unwrap();
@@ -129,6 +120,7 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn every_command_that_is_shown_can_be_typed() {
     let user = User::new();
+    let known = commands();
     let mut typed = 0;
     for (page, text) in pages() {
         let mut is_block = false;
@@ -144,7 +136,7 @@ fn every_command_that_is_shown_can_be_typed() {
                 let words = words(&line[at + name.len()..]);
                 let Some(first) = words.first() else { continue };
                 // Sentences name the program too; a command begins with one of ours, or with a flag.
-                if !COMMANDS.contains(&first.as_str()) && !first.starts_with('-') {
+                if !known.contains(first) && !first.starts_with('-') {
                     continue;
                 }
                 // A sentence may name a flag without its value.

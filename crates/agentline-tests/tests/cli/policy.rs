@@ -27,7 +27,7 @@ fn a_policy_is_explained_for_each_surface() {
     assert_eq!(row("Write(../outside.txt)"), ["deny", "agentline", "agent"]);
     assert_eq!(row("Bash(rm -rf build)"), ["deny", "rule", "agentline"]);
     assert_eq!(row("Bash(git status)"), ["ask", "mode", "agentline"]);
-    assert!(done.out.contains("would not begin: `deny`: `Bash(rm *)` cannot be enforced"), "{}", done.out);
+    assert!(done.out.contains("cannot start: `deny`: `Bash(rm *)` cannot be enforced"), "{}", done.out);
     assert_eq!(row("mcp__agentline__tool"), ["allow", "agentline", "agentline"]);
 }
 
@@ -58,7 +58,7 @@ fn uses_are_named_and_what_is_wrong_is_said() {
     let mine = user.agentline(&["policy", "explain", "--json", "-a", "mine", "Bash(ls)"]).json();
     assert_eq!(mine["agents"][0]["uses"][0]["held_by"], "agentline", "{mine}");
     let held = user.agentline(&["policy", "explain", "--allow", "Grep(secret)"]);
-    assert!(held.code == 0 && held.out.contains("would not begin: `allow`"), "{}", held.out);
+    assert!(held.code == 0 && held.out.contains("cannot start: `allow`"), "{}", held.out);
 }
 
 /// A user whose agent asks over ACP.

@@ -60,7 +60,7 @@ fn what_is_no_tape_is_refused() {
     assert_eq!(user.agentline(&["replay", "nowhere"]).code, 2);
     let header = fs::read_to_string(DEMO_TAPE).unwrap().lines().next().unwrap().to_owned();
     user.write("only-a-header", &header);
-    assert!(user.agentline(&["replay", "only-a-header"]).err.contains("holds no run"));
+    assert!(user.agentline(&["replay", "only-a-header"]).err.contains("contains no run"));
 }
 
 #[test]

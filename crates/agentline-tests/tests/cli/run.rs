@@ -49,7 +49,7 @@ END"#,
     verdict(&user, &[], "done_with_denials", 5);
     let done = user.agentline(&["run", "hi"]);
     assert_eq!((done.out.as_str(), done.code), ("I could not.\n", 5));
-    assert!(done.err.contains("tools were refused: Bash") && done.err.contains("--allow"), "{}", done.err);
+    assert!(done.err.contains("denied tools: Bash") && done.err.contains("--allow"), "{}", done.err);
 }
 
 #[test]
@@ -88,11 +88,7 @@ fn details_name_the_command_and_what_the_agent_does_not_see() {
     let user = User::new().env("MY_DATABASE", "x").env("FAKE_AGENT_FAULT", "secret_in_text");
     let done = user.agentline(&["run", "-v", "hi"]);
     assert!(done.err.contains("command: ") && done.err.contains("stream-json"), "{}", done.err);
-    assert!(
-        done.err.contains("the agent does not see: ") && done.err.contains("MY_DATABASE"),
-        "{}",
-        done.err
-    );
+    assert!(done.err.contains("withheld variables: ") && done.err.contains("MY_DATABASE"), "{}", done.err);
     assert!(!done.err.contains(KEY) && !done.out.contains(KEY), "{}{}", done.out, done.err);
     assert!(done.out.contains("The key is"), "{}", done.out);
     let done = user.agentline(&["run", "hi"]);

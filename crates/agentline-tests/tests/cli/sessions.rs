@@ -177,12 +177,12 @@ fn a_session_is_named_by_id_prefix_latest_or_file() {
 fn what_is_not_there_or_wrong_is_told_in_one_message() {
     let home = Home::full();
     for (args, code, says) in [
-        (&["show", "nope"][..], 1, "no agent has a session `nope`"),
-        (&["show"], 1, "has a session of"),
+        (&["show", "nope"][..], 1, "no session `nope` found"),
+        (&["show"], 1, "no session found for"),
         (&["show", "no/such/file.jsonl"], 1, "no/such/file.jsonl"),
-        (&["search", "zzzzyyyy"], 1, "nothing was found"),
-        (&["list", "--agent", "claude", "--since", "2030-01-01"], 1, "no session was found"),
-        (&["usage", "--since", "2030-01-01"], 1, "no session was found"),
+        (&["search", "zzzzyyyy"], 1, "no matches found"),
+        (&["list", "--agent", "claude", "--since", "2030-01-01"], 1, "no sessions found"),
+        (&["usage", "--since", "2030-01-01"], 1, "no sessions with token usage"),
         (&["list", "--agent", "gemni"], 2, "did you mean `gemini`?"),
         (&["list", "--since", "soon"], 2, "`--since`"),
         (&["search", "(", "--regex"], 2, "error:"),
@@ -190,9 +190,9 @@ fn what_is_not_there_or_wrong_is_told_in_one_message() {
         (&["search"], 2, "WORDS"),
         (&["show", "-o", "html", GEMINI], 2, "--output"),
         (&["export", GEMINI], 2, "--output"),
-        (&["export", GEMINI, "-o", "page"], 2, "does not tell what to write"),
-        (&["export", GEMINI, "-o", "-"], 2, "does not tell what to write"),
-        (&["export", GEMINI, "-o", "no/such/folder/a.html"], 1, "could not write"),
+        (&["export", GEMINI, "-o", "page"], 2, "cannot tell the format"),
+        (&["export", GEMINI, "-o", "-"], 2, "cannot tell the format"),
+        (&["export", GEMINI, "-o", "no/such/folder/a.html"], 1, "cannot write"),
         (&["watch", GEMINI, "--until-idle", "-1"], 2, "--until-idle"),
         (&["usage", "--by", "colour"], 2, "--by"),
     ] {
@@ -204,7 +204,7 @@ fn what_is_not_there_or_wrong_is_told_in_one_message() {
     // A file that no agent wrote.
     home.user.write("other.json", "{\"a\":1}");
     let done = home.run(&["show", "other.json"]);
-    assert!(done.code == 2 && done.err.contains("is no session of"), "{}", done.err);
+    assert!(done.code == 2 && done.err.contains("is not a session of"), "{}", done.err);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_damaged_session_is_shown_as_far_as_it_can_be() {
     home.write(&home.own_file(), &lines.join("\n"));
     let text = home.run(&["show"]).out;
     assert!(
-        text.contains("before") && text.contains("behind") && text.contains("could not be read: line 2"),
+        text.contains("before") && text.contains("behind") && text.contains("unreadable: line 2"),
         "{text}"
     );
     assert_eq!(home.run(&["show", "-o", "json"]).json()["session"]["damage"][0]["line"], 2);

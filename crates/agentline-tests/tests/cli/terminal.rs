@@ -59,7 +59,7 @@ fn an_agent_cannot_steer_the_terminal() {
 #[test]
 fn a_missing_prompt_is_not_waited_for() {
     let Some(done) = on_a_terminal(&User::new(), &["run"]) else { return };
-    assert!(done.out.contains("`PROMPT`: is missing") && done.out.contains("hint:"), "{}", done.out);
+    assert!(done.out.contains("`PROMPT`: missing prompt") && done.out.contains("hint:"), "{}", done.out);
     assert_eq!(done.code, 2);
 }
 

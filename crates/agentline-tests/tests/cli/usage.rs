@@ -22,7 +22,7 @@ fn prompts_that_no_agent_takes() {
     let bytes = user.agentline_with_input(&["run", "-"], b"ab\xff");
     assert_eq!(
         bytes.err,
-        "error: `PROMPT`: is not UTF-8: byte 2 begins no character\n  hint: convert it, for example with `iconv -t UTF-8`\n"
+        "error: `PROMPT`: the prompt is not valid UTF-8 at byte 2\n  hint: convert it, for example with `iconv -t UTF-8`\n"
     );
     let long = user.agentline_with_input(&["run"], &vec![b'a'; 8_388_609]);
     assert_eq!(
@@ -56,7 +56,11 @@ fn a_value_where_a_name_is_wanted_is_not_shown() {
 fn a_tape_that_cannot_be_written_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
-    assert!(done.err.starts_with("error: `record`: `") && done.err.contains("hint: "), "{}", done.err);
+    assert!(
+        done.err.starts_with("error: `record`: cannot write `") && done.err.contains("hint: "),
+        "{}",
+        done.err
+    );
     assert_eq!((done.code, done.out.as_str()), (2, ""));
     assert!(!user.path("hello.txt").exists());
 }
@@ -125,7 +129,7 @@ fn each_message_names_the_flag_and_the_way_out() {
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
     assert!(
-        missing.err.contains("`working_dir`") && missing.err.contains("is not a folder"),
+        missing.err.contains("`working_dir`") && missing.err.contains("is not a directory"),
         "{}",
         missing.err
     );

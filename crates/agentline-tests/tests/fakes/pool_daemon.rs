@@ -126,10 +126,10 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
     assert_eq!((mode(&user.socket()), mode(user.socket().parent().unwrap())), (0o600, 0o700));
     let again = user.done(&["pool", "start"]);
     assert_eq!(again.code, Some(0));
-    assert!(again.err.contains("running already"), "{}", again.err);
+    assert!(again.err.contains("already running"), "{}", again.err);
     let in_front = user.done(&["pool", "start", "--foreground"]);
     assert_ne!(in_front.code, Some(0));
-    assert!(in_front.err.contains("running already"), "{}", in_front.err);
+    assert!(in_front.err.contains("already running"), "{}", in_front.err);
 
     let (first, second) = (user.warm("state"), user.warm("state"));
     assert_eq!(pid_of(&first), pid_of(&second));
@@ -150,7 +150,7 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
     user.nothing_lives();
     assert!(!user.socket().exists());
     let stopped = user.done(&["pool", "stop"]);
-    assert!(stopped.code == Some(0) && stopped.err.contains("no pool was running"), "{}", stopped.err);
+    assert!(stopped.code == Some(0) && stopped.err.contains("no pool is running"), "{}", stopped.err);
     assert_ne!(
         pid_of(&user.warm("state")),
         pid_of(&user.warm("state")),
@@ -353,7 +353,7 @@ fn nonsense_on_the_socket_harms_nobody() {
         answer
     };
     assert!(talk(b"").contains("hello"));
-    assert!(talk(b"what?\n{}\n[1]\n\"status\"\n").contains("not understood"));
+    assert!(talk(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid request"));
     assert!(talk(b"\"status\"\n").contains("idle_exit_ms"));
     talk(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
     talk(&vec![b'x'; 4 << 20]);
@@ -369,8 +369,8 @@ fn nonsense_on_the_socket_harms_nobody() {
 fn one_who_cannot_be_talked_to_is_no_pool() {
     for (hello, why) in [
         (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
-        (Some("good morning\n"), "does not answer"),
-        (None, "does not answer"),
+        (Some("good morning\n"), "does not respond"),
+        (None, "does not respond"),
     ] {
         let user = User::new();
         fs::create_dir_all(user.socket().parent().unwrap()).unwrap();
@@ -436,7 +436,7 @@ fn another_user_is_not_served() {
         open(folder, 0o777);
     }
     let (code, said) = status();
-    assert!(code == Some(1) && said.contains("another user's"), "{said}");
+    assert!(code == Some(1) && said.contains("belongs to another user"), "{said}");
     let mut direct = Command::new("sh");
     let talk = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.settimeout(10)\nprint(s.recv(100))";
     direct

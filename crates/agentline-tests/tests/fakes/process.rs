@@ -507,7 +507,7 @@ async fn a_failed_start_says_why() {
         let here = folder.path();
         let missing = start("no-such-agent".as_ref(), here);
         assert!(matches!(missing, SpawnError::NotFound { .. }), "{missing:?}");
-        assert_eq!(missing.to_string(), "there is no program `no-such-agent`");
+        assert_eq!(missing.to_string(), "program `no-such-agent` does not exist");
         let missing = start(here.join("absent").as_ref(), here);
         assert!(matches!(missing, SpawnError::NotFound { .. }), "{missing:?}");
         let error = start(script.as_ref(), here);

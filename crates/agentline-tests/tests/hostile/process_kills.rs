@@ -226,7 +226,7 @@ fn an_ordinary_user_can_ask_for_a_namespace() {
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY);
     let (host, line) = host_as(&case, command, Isolation::Namespace);
-    if line.contains("refuses a pid namespace") {
+    if line.contains("does not allow a pid namespace") {
         // The system does not offer user namespaces to everybody.
         return;
     }

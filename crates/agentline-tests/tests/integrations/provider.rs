@@ -301,7 +301,7 @@ fn failed_tool_calls_not_tracked() {
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_unknown"),
-        ["these files changed during the run, and it is not known by whom: hello.txt"]
+        ["these files changed during the run, but no tool reported them: hello.txt"]
     );
 }
 
@@ -311,7 +311,7 @@ fn files_that_were_never_written_or_are_gone_are_not_listed() {
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_missing"),
-        ["a tool said that it wrote these files, which are not there: hello.txt"]
+        ["a tool reported that it wrote these files, but they do not exist: hello.txt"]
     );
     let desk = Desk::events(&[
         INIT,
@@ -469,7 +469,7 @@ fn what_is_wrong_with_a_call_starts_nothing() {
     let error = refused(" ", &CallContext::default());
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Configuration, "`prompt`: is empty"));
     let error = refused("hi", &CallContext::default().project_root("/nonexistent/project"));
-    assert!(error.message.contains("`/nonexistent/project` is not a folder"), "{error}");
+    assert!(error.message.contains("`/nonexistent/project` is not a directory"), "{error}");
     let error = refused("hi", &CallContext::default().prompt_file("missing.md"));
     assert!(error.message.contains("missing.md` cannot be read"), "{error}");
     assert!(!desk.workspace().join("started").exists());

@@ -109,15 +109,15 @@ pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions)
 /// Returns why a run cannot be cached, as far as the request shows it.
 fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&'static str> {
     let never = [
-        (request.resume.is_some(), "it goes on with a stored session"),
-        (request.session_id.is_some(), "it names its session"),
+        (request.resume.is_some(), "it resumes a saved session"),
+        (request.session_id.is_some(), "it sets a session id"),
         (request.record.is_some(), "it records a tape"),
         (reads_pipe(request), "it reads a pipe or a device"),
     ];
     let unless = [
-        (options.tools.as_ref().is_some_and(|tools| !tools.is_empty()), "it has functions of the program"),
-        (options.until.is_some(), "the program checks its answers"),
-        (!request.mcp_servers.is_empty() || request.mcp_settings_path.is_some(), "it has MCP servers"),
+        (options.tools.as_ref().is_some_and(|tools| !tools.is_empty()), "it uses functions of the caller"),
+        (options.until.is_some(), "the caller checks its answers"),
+        (!request.mcp_servers.is_empty() || request.mcp_settings_path.is_some(), "it uses MCP servers"),
     ];
     let unless = unless.into_iter().filter(|_| !impure);
     never.into_iter().chain(unless).find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
@@ -138,7 +138,7 @@ fn with_launch(
     let options = inner.with_schema(&mut asked, options)?;
     let launch = inner.launch(&asked, Path::new(NO_DIRECTORY), NO_SESSION)?;
     if !launch.servers.is_empty() && !impure {
-        return Ok(KeyResult::Not { reason: "it has MCP servers".into(), warn: false });
+        return Ok(KeyResult::Not { reason: "it uses MCP servers".into(), warn: false });
     }
     let is_temporary = asked.temporary.is_some();
     let mut own = launch.folders.clone();

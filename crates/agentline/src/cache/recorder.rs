@@ -53,7 +53,7 @@ impl Recorder {
     /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
     pub(crate) fn keep(&self, run: Run) -> Run {
         let recorder = self.clone();
-        let mark = CacheStatus::not_kept(self.want.key(), "it could not begin");
+        let mark = CacheStatus::not_kept(self.want.key(), "it could not start");
         run.past(mark, move |from, to, wakeup| {
             tokio::spawn(recorder.listen(from, to, wakeup));
         })
@@ -123,11 +123,11 @@ impl RecordedRun {
             return Err(reason);
         }
         if heard.events.len() > LARGEST {
-            return Err("it is too long".into());
+            return Err("its record is too large".into());
         }
         let changed = Changes::since(inner, question, outcome)?;
         if heard.unsure && !(changed.files.is_empty() && outcome.files.is_empty()) {
-            return Err("it is not known who changed what".into());
+            return Err("other processes may have changed the workspace".into());
         }
         let mut events = heard.events;
         let stored_at = seconds();
@@ -146,10 +146,10 @@ impl RecordedRun {
         let bytes = entry::encode(&meta, &events, &changed.contents);
         let holds = |secret: &String| memchr::memmem::find(&bytes, secret.as_bytes()).is_some();
         if question.secrets.iter().any(holds) {
-            return Err("it holds a secret".into());
+            return Err("it contains a secret".into());
         }
         let put = self.store.put(&question.key, &bytes, &inner.memory.room);
-        put.map_err(|why| format!("the cache cannot be written: {why}"))?;
+        put.map_err(|why| format!("cannot write to the cache: {why}"))?;
         Ok(CacheStatus::kept(&question.key, stored_at))
     }
 }
@@ -172,12 +172,12 @@ impl Heard {
         match &record.event {
             Event::ToolUse(tool) if question.harmless.contains(&tool.name) => {}
             Event::ToolUse(tool) => match tool.kind {
-                ToolKind::Web => self.impure = Some(format!("it used the web, by `{}`", tool.name)),
-                ToolKind::Mcp => self.impure = Some(format!("it used an MCP server, by `{}`", tool.name)),
+                ToolKind::Web => self.impure = Some(format!("it used the web with `{}`", tool.name)),
+                ToolKind::Mcp => self.impure = Some(format!("it used an MCP server with `{}`", tool.name)),
                 _ => {}
             },
             Event::Permission { by, .. } if matches!(by.as_str(), "callback" | "terminal") => {
-                self.impure = Some("somebody was asked for permission".into());
+                self.impure = Some("it asked for permission".into());
             }
             Event::Warning { code, .. } => {
                 self.unsure |= matches!(code.as_str(), "shared_workspace" | "workspace_not_compared");
@@ -214,23 +214,20 @@ impl Changes {
         let after = FilePrints::take(&question.cwd, &question.own, &inner.memory.files)?;
         for row in outcome.files.iter().filter(|row| row.verified) {
             if !question.before.has(&row.path) && !after.has(&row.path) {
-                return Err(format!(
-                    "it changed `{}`, which is outside the workspace or ignored in it",
-                    row.path
-                ));
+                return Err(format!("it changed `{}`, which is outside the workspace or ignored", row.path));
             }
         }
         let mut size = 0;
         for (path, print) in question.before.changes(&after) {
             let name = std::str::from_utf8(path).map_err(|_| "it changed a file whose name is not UTF-8")?;
             if !outcome.files.iter().any(|row| row.path == name) {
-                return Err(format!("`{name}` changed meanwhile"));
+                return Err(format!("another process changed `{name}`"));
             }
             let on_disk: PathBuf = question.cwd.join(name);
             let (mut file, content) =
-                found(&on_disk).map_err(|why| format!("`{name}` cannot be read: {why}"))?;
+                found(&on_disk).map_err(|why| format!("cannot read `{name}`: {why}"))?;
             if print.is_some_and(|print| !print.is_of(&content)) {
-                return Err(format!("`{name}` changed meanwhile"));
+                return Err(format!("another process changed `{name}`"));
             }
             size += content.len();
             if size > LARGEST {

@@ -29,7 +29,7 @@ pub(super) fn restore(inner: &Inner, question: &CacheKey, entry: &CacheEntry) ->
         let after =
             FilePrints::take(&question.cwd, &question.own, &inner.memory.files).map_err(io::Error::other)?;
         let as_it_was = state(&after) == entry.meta.after;
-        as_it_was.then_some(()).ok_or_else(|| io::Error::other("somebody else writes there"))
+        as_it_was.then_some(()).ok_or_else(|| io::Error::other("another process changed the workspace"))
     });
     if written.is_err() {
         undo.undo();

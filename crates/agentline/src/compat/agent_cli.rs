@@ -37,7 +37,7 @@ pub enum LoadError {
         project: PathBuf,
     },
     /// The session is damaged and no entry of it is readable.
-    #[error("the session cannot be read: {0}")]
+    #[error("cannot read the session: {0}")]
     Damaged(String),
     /// The agent is unknown, or the session could not be searched or read.
     #[error(transparent)]

@@ -72,7 +72,7 @@ impl Provider {
         let provider = Self::new(agentline, config)?;
         if provider.agent.info().id != agent.info().id {
             let problem = Problem::new("agent", format!("agent is {named}, but the provider is `{id}`"));
-            return Err(problem.hint("leave `agent` out").into());
+            return Err(problem.hint("remove `agent`").into());
         }
         Ok(provider)
     }

@@ -13,19 +13,19 @@ pub fn render(report: &DoctorReport) -> String {
         out.push('\n');
     };
     line(format!("agentline {} on {}", report.agentline, report.system));
-    line(format!("  folder      {}", report.folder.display()));
+    line(format!("  directory   {}", report.folder.display()));
     let cache = report.cache.problem.as_ref().map(|p| format!(" ({p})")).unwrap_or_default();
     line(format!("  cache       {}{cache}", report.cache.path.display()));
     line(match &report.node {
         None => "  Node.js     not found".into(),
         Some(node) => {
-            let version = node.version.map_or_else(|| "does not answer".to_owned(), |v| v.to_string());
+            let version = node.version.map_or_else(|| "unknown version".to_owned(), |v| v.to_string());
             format!("  Node.js     {version}  {}", node.path.display())
         }
     });
     if let Some(supervisor) = report.supervisor {
         let what =
-            if supervisor { "ready: nothing outlives a run, even if agentline is killed" } else { "none" };
+            if supervisor { "ready: cleans up after a run, even if agentline is killed" } else { "none" };
         line(format!("  supervisor  {what}"));
     }
     for agent in &report.agents {
@@ -54,26 +54,26 @@ fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
         line(format!("  tested with {}", agent.tested));
     }
     let works = |(surface, works): &(agentline_core::Surface, bool)| {
-        if *works { surface.to_string() } else { format!("{surface} (not yet)") }
+        if *works { surface.to_string() } else { format!("{surface} (not supported)") }
     };
     line(format!("  surfaces    {}", agent.surfaces.iter().map(works).collect::<Vec<_>>().join(", ")));
     line(format!(
-        "  folder      {}",
+        "  directory   {}",
         match agent.trusted {
             Some(true) => "trusted by the agent's own rules",
             Some(false) => "not trusted by the agent's own rules",
-            None => "not known to the agent; runs use `--trust run`",
+            None => "unknown to the agent; runs use `--trust run`",
         }
     ));
     if !agent.looked.is_empty() {
-        line("  looked in".into());
+        line("  searched".into());
     }
     for (place, found, paths) in by_place(agent) {
         let mark = if found { '+' } else { '-' };
         line(format!("    {mark} {:<13} {}", place.to_string(), paths.join(", ")));
     }
     if !agent.sign_in.is_empty() {
-        line("  sign-in, in the agent's order (`*` is the one that it takes)".into());
+        line("  sign-in methods in the agent's order (`*` is used)".into());
     }
     for source in &agent.sign_in {
         line(sign_in_line(source));
@@ -82,8 +82,8 @@ fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
         line(format!("  withheld    {} (see `--pass-env`)", agent.withheld.join(", ")));
     }
     agent.notes.iter().for_each(|note| line(format!("  note        {note}")));
-    agent.problems.iter().for_each(|problem| line(format!("  wrong       {}", problem.message)));
-    agent.fixes.iter().for_each(|fix| line(format!("  to do       {fix}")));
+    agent.problems.iter().for_each(|problem| line(format!("  problem     {}", problem.message)));
+    agent.fixes.iter().for_each(|fix| line(format!("  fix         {fix}")));
 }
 
 fn sign_in_line(source: &SignIn) -> String {

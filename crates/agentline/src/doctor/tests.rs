@@ -82,8 +82,8 @@ fn without_a_sign_in_it_says_how() {
     let report = Machine::new("0.61.0").report(&[]);
     assert!(!report.ok());
     let text = render(&report);
-    assert!(text.contains("wrong       Gemini CLI would find no sign-in"), "{text}");
-    assert!(text.contains("to do       set GEMINI_API_KEY"), "{text}");
+    assert!(text.contains("problem     Gemini CLI is not signed in"), "{text}");
+    assert!(text.contains("fix         set GEMINI_API_KEY"), "{text}");
 }
 
 #[test]
@@ -133,5 +133,5 @@ fn the_cache_is_looked_at() {
     assert_eq!(cache(&machine.path("new/folder")).problem, None);
     assert!(!machine.path("new").exists());
     machine.write("file", "");
-    assert!(cache(&machine.path("file/folder")).problem.unwrap().contains("is not a folder"));
+    assert!(cache(&machine.path("file/folder")).problem.unwrap().contains("is not a directory"));
 }

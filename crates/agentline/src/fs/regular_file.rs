@@ -80,7 +80,7 @@ pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result
     };
     std::thread::Builder::new().name("agentline-read".into()).spawn(read)?;
     receive.recv_timeout(time).unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing ended it within {} s", time.as_secs())))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("no end of input within {} s", time.as_secs())))
     })
 }
 

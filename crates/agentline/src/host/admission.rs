@@ -165,7 +165,7 @@ impl State {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it lies between one and the most"
+            reason = "the value is clamped to 1..=most"
         )]
         let bearable = self.bearable as usize;
         bearable.clamp(1, self.most)
@@ -179,7 +179,7 @@ impl Drop for AdmissionPermit {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody runs 2^52 agents")]
+#[expect(clippy::cast_precision_loss, reason = "the number of agents is far below 2^52")]
 fn bearable(most: usize) -> f64 {
     most as f64
 }

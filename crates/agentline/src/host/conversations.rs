@@ -37,7 +37,7 @@ impl Conversations {
 
     fn find(&self, name: &str) -> Result<Conversation, RpcError> {
         self.lock().get(name).cloned().ok_or_else(|| {
-            let problem = Problem::new("session", format!("there is no open conversation `{name}`"));
+            let problem = Problem::new("session", format!("no open conversation `{name}`"));
             RpcError::usage(&[problem.hint("open one with `session/open`")])
         })
     }
@@ -72,7 +72,7 @@ impl Host {
         let session = tokio::select! {
             session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
             () = stop.cancelled() => {
-                let message = "the conversation was stopped before it was open";
+                let message = "the conversation was cancelled before it was open";
                 return Err(RpcError::new(RpcError::CANCELLED, message));
             }
         };

@@ -23,8 +23,7 @@ impl Host {
     pub(super) async fn cache_clear(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
         let cache = self.cache(asked)?;
         let cleared = self.agentline.blocking(move |_| cache.clear()).await;
-        let failed =
-            |why| RpcError::new(RpcError::INTERNAL, format!("the cache could not be emptied: {why}"));
+        let failed = |why| RpcError::new(RpcError::INTERNAL, format!("cannot clear the cache: {why}"));
         Ok(cleared.map_err(failed)?.into())
     }
 

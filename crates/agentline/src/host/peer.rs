@@ -43,8 +43,8 @@ impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused(why) => f.write_str(why),
-            Self::Late(time) => write!(f, "the host did not answer within {time:?}"),
-            Self::Gone => f.write_str("the host is gone"),
+            Self::Late(time) => write!(f, "the host did not respond within {time:?}"),
+            Self::Gone => f.write_str("the host disconnected"),
         }
     }
 }
@@ -64,7 +64,7 @@ impl HostPeer {
         self.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         match tokio::time::timeout(time, answer).await {
             Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|why| {
-                NoAnswer::Refused(format!("the host's answer to `{method}` does not fit: {why}"))
+                NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {why}"))
             }),
             Ok(Ok(Err(error))) => Err(NoAnswer::Refused(error.message)),
             Ok(Err(_)) => Err(NoAnswer::Gone),

@@ -273,8 +273,8 @@ fn asked_to_wait(outcome: &Outcome) -> Option<Duration> {
 fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
     let settings: CacheSettings = serde_json::from_value(table).map_err(|why| {
-        let problem = Problem::new("cache", format!("does not fit: {why}"));
-        RpcError::usage(&[problem.hint("write true, false, or {\"dir\": \"…\", \"max_age_s\": 3600}")])
+        let problem = Problem::new("cache", format!("invalid value: {why}"));
+        RpcError::usage(&[problem.hint("use true, false, or {\"dir\": \"…\", \"max_age_s\": 3600}")])
     })?;
     keys.insert("cache".into(), settings.on.unwrap_or(true).into());
     let mut put = |key: &str, value: Option<Value>| {
@@ -297,10 +297,10 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcEr
     }
     let wrong = |i: usize, what: &str| {
         let problem = Problem::new(format!("attachments.{i}"), what.to_owned());
-        RpcError::usage(&[problem.hint("write a path, or {\"name\": \"a.png\", \"data\": \"…base64…\"}")])
+        RpcError::usage(&[problem.hint("use a path, or {\"name\": \"a.png\", \"data\": \"…base64…\"}")])
     };
     let failed = |error: std::io::Error| {
-        RpcError::new(RpcError::INTERNAL, format!("an attachment could not be kept: {error}"))
+        RpcError::new(RpcError::INTERNAL, format!("cannot store an attachment: {error}"))
     };
     let folder = PrivateDir::create(&std::env::temp_dir(), ATTACHMENTS).map_err(failed)?;
     for (i, one) in list.iter_mut().enumerate() {
@@ -312,15 +312,15 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcEr
             .file_name()
             .filter(|_| is_name)
             .map(|name| folder.path().join(format!("{i}-{}", name.to_string_lossy())));
-        let name = name.ok_or_else(|| wrong(i, "has a `name` that is no file name"))?;
+        let name = name.ok_or_else(|| wrong(i, "`name` is not a file name"))?;
         let bytes = match (word("data"), word("text")) {
             (Some(data), _) => {
                 use base64::Engine as _;
                 let decoded = base64::engine::general_purpose::STANDARD.decode(data);
-                decoded.map_err(|_| wrong(i, "has `data` that is not base64"))?
+                decoded.map_err(|_| wrong(i, "`data` is not base64"))?
             }
             (None, Some(text)) => text.as_bytes().to_vec(),
-            (None, None) => return Err(wrong(i, "has neither `data` nor `text`")),
+            (None, None) => return Err(wrong(i, "`data` or `text` is required")),
         };
         private_dir::write_new(&name, &bytes).map_err(failed)?;
         *one = Value::String(name.to_string_lossy().into_owned());
@@ -394,7 +394,7 @@ fn permission_handler(peer: HostPeer, run: Arc<str>, time: Duration) -> Permissi
         async move {
             match peer.ask::<PermissionAnswer>("permission/ask", &asked, time).await {
                 Ok(answer) if answer.decision == "allow" => Permission::Allow,
-                Ok(answer) => Permission::Deny(answer.reason.unwrap_or_else(|| "refused by the host".into())),
+                Ok(answer) => Permission::Deny(answer.reason.unwrap_or_else(|| "denied by the host".into())),
                 Err(why) => Permission::Deny(why.to_string()),
             }
         }
@@ -419,10 +419,8 @@ fn checker(peer: HostPeer, run: Arc<str>, time: Duration) -> CompletionCheck {
                     Ok(CheckResult::Continue(missing))
                 }
                 // The agent cannot fix this error, and every further round would cost tokens.
-                Err(why) => {
-                    Err(Failure::new(FailureKind::Tool, format!("the check could not be made: {why}"))
-                        .hint("answer `check` with `done`; `answer_timeout_ms` says how long that may take"))
-                }
+                Err(why) => Err(Failure::new(FailureKind::Tool, format!("the check failed: {why}"))
+                    .hint("respond to `check` with `done` within `answer_timeout_ms`")),
             }
         }
     })

@@ -218,10 +218,13 @@ impl Host {
         let message = match serde_json::from_slice::<Value>(&line) {
             Ok(Value::Object(message)) => message,
             Ok(_) => {
-                return self.refuse(&Value::Null, RpcError::new(RpcError::INVALID, "a message is an object"));
+                return self.refuse(
+                    &Value::Null,
+                    RpcError::new(RpcError::INVALID, "a message must be a JSON object"),
+                );
             }
             Err(why) => {
-                let error = RpcError::new(RpcError::PARSE, format!("the line is not JSON: {why}"));
+                let error = RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}"));
                 return self.refuse(&asker(&line), error);
             }
         };
@@ -245,7 +248,7 @@ impl Host {
                 Ok(run) => {
                     let called = AssertUnwindSafe(host.call(&method, params, run)).catch_unwind().await;
                     let fault =
-                        |_| RpcError::new(RpcError::INTERNAL, format!("`{method}` failed inside agentline"));
+                        |_| RpcError::new(RpcError::INTERNAL, format!("internal error: `{method}` panicked"));
                     called.map_err(fault).and_then(|answer| answer)
                 }
                 Err(error) => Err(error),
@@ -263,13 +266,15 @@ impl Host {
         let error = message.remove("error").filter(|error| !error.is_null());
         let answer = match (error, message.remove("result")) {
             (Some(error), _) => {
-                let message = error["message"].as_str().unwrap_or("the host refused").to_owned();
+                let message = error["message"].as_str().unwrap_or("the host returned an error").to_owned();
                 Err(RpcError::new(error["code"].as_i64().unwrap_or(RpcError::INTERNAL), message))
             }
             (None, Some(result)) => Ok(result),
             (None, None) => {
-                let error =
-                    RpcError::new(RpcError::INVALID, "a message has a `method`, a `result` or an `error`");
+                let error = RpcError::new(
+                    RpcError::INVALID,
+                    "a message must have a `method`, a `result` or an `error`",
+                );
                 return self.refuse(&id.unwrap_or_default(), error);
             }
         };
@@ -393,7 +398,7 @@ impl Host {
             "cache/clear" => write(&self.cache_clear(read(params)?).await?),
             "shutdown" => Ok(json!({})),
             _ => {
-                let message = format!("there is no method `{method}`; known: {}", METHODS.join(", "));
+                let message = format!("unknown method `{method}`; known methods: {}", METHODS.join(", "));
                 Err(RpcError::new(RpcError::METHOD, message))
             }
         }
@@ -403,7 +408,7 @@ impl Host {
     async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
         tokio::select! {
             done = work => Ok(done),
-            () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host ends")),
+            () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host is shutting down")),
         }
     }
 
@@ -417,10 +422,8 @@ impl Host {
         };
         let mut runs = self.runs();
         if runs.contains_key(&name) {
-            let problem = Problem::new("run", format!("a run `{name}` is going on already"));
-            return Err(RpcError::usage(&[
-                problem.hint("give each run a name of its own, or leave `run` out")
-            ]));
+            let problem = Problem::new("run", format!("a run named `{name}` is already in progress"));
+            return Err(RpcError::usage(&[problem.hint("give each run a unique name, or omit `run`")]));
         }
         let stop = CancellationToken::new();
         runs.insert(Arc::clone(&name), stop.clone());
@@ -471,10 +474,10 @@ fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<
         let why = T::deserialize(&json!({ key: value })).err()?.to_string();
         // The missing field belongs to another key, which is left out here.
         let is_of_another = why.starts_with("missing field");
-        (!is_of_another).then(|| Problem::new(key.clone(), format!("does not fit: {why}")))
+        (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {why}")))
     };
     let keys: Vec<Problem> = params.as_object().into_iter().flatten().filter_map(alone).collect();
-    if keys.is_empty() { vec![Problem::new("params", format!("do not fit: {why}"))] } else { keys }
+    if keys.is_empty() { vec![Problem::new("params", format!("invalid parameters: {why}"))] } else { keys }
 }
 
 fn write(value: &impl serde::Serialize) -> Result<Value, RpcError> {

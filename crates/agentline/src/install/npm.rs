@@ -72,8 +72,8 @@ pub(super) fn install(
         |why: String, stderr_tail: String| InstallError::Npm { what: what.to_owned(), why, stderr_tail };
     let io = |doing, source| InstallError::Cache { doing, path: folder.to_path_buf(), source };
     // A `package.json` here prevents npm from searching for one in the parent directories.
-    fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write in", e))?;
-    let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write in", e))?;
+    fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write to", e))?;
+    let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write to", e))?;
     let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
     let mut command = command(npm, node, here);
     command.args(["install", "--global=false", "--workspaces=false", "--omit=dev"]);
@@ -83,14 +83,14 @@ pub(super) fn install(
     command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
     command.args(["--loglevel=error", "--prefix"]).arg(folder).arg(exactly);
     command.current_dir(folder).stdout(Stdio::null());
-    command.stderr(stderr.try_clone().map_err(|e| io("write in", e))?);
+    command.stderr(stderr.try_clone().map_err(|e| io("write to", e))?);
     let mut child =
         command.spawn().map_err(|e| failed(format!("`{}`: {e}", npm.display()), String::new()))?;
     let status = wait(&mut child, NPM_PATIENCE, |elapsed| on(InstallProgress::Working { elapsed }));
     let why = match status {
         Some(status) if status.success() => return Ok(()),
         Some(status) => status.to_string(),
-        None => format!("it did not end within {} minutes", NPM_PATIENCE.as_secs() / 60),
+        None => format!("no result after {} minutes", NPM_PATIENCE.as_secs() / 60),
     };
     Err(failed(why, tail(&mut stderr)))
 }
@@ -100,26 +100,28 @@ pub(super) fn hint(stderr: &str, what: &str) -> String {
     const HINTS: &[(&[&str], &str)] = &[
         (
             &["ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET"],
-            "the registry cannot be reached: check the network and `npm config get registry`, then try again",
+            "cannot reach the registry: check the network and `npm config get registry`, then retry",
         ),
-        (&["E401", "E403", "ENEEDAUTH"], "the registry wants a sign-in: type `npm login`, then try again"),
+        (&["E401", "E403", "ENEEDAUTH"], "the registry requires sign-in: run `npm login`, then retry"),
         (
             &["ETARGET", "E404", "ENOVERSIONS"],
-            "the registry does not have this version: see `npm config get registry`",
+            "the registry does not have this version: check `npm config get registry`",
         ),
         (&["ENOSPC", "EDQUOT"], "the disk is full: free some space, or set `AGENTLINE_CACHE_DIR`"),
         (
             &["SELF_SIGNED_CERT", "UNABLE_TO_", "CERT_"],
-            "the certificate of the registry is not trusted: set `NODE_EXTRA_CA_CERTS`",
+            "the registry's certificate is not trusted: set `NODE_EXTRA_CA_CERTS`",
         ),
         (
             &["EACCES", "EPERM", "EROFS"],
-            "npm may not write: look at the path above and at `npm config get cache`",
+            "npm has no write permission: check the path above and `npm config get cache`",
         ),
     ];
     let found = HINTS.iter().find(|(words, _)| words.iter().any(|w| stderr.contains(w)));
-    found
-        .map_or_else(|| format!("see what npm does: `npm install -g {what}`"), |(_, hint)| (*hint).to_owned())
+    found.map_or_else(
+        || format!("run `npm install -g {what}` to see what fails"),
+        |(_, hint)| (*hint).to_owned(),
+    )
 }
 
 /// Creates a command in the caller's environment with Node.js first on `PATH`, because npm is a Node.js script.

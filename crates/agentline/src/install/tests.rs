@@ -168,7 +168,7 @@ fn what_is_missing_is_named() {
     assert!(error.to_string().contains("18.20.4") && error.to_string().contains("20 or newer"), "{error}");
 
     let error = machine.ensure("latest", &[]).unwrap_err();
-    assert_eq!(error.to_string(), "`latest` is not a version such as 1.2.3");
+    assert_eq!(error.to_string(), "`latest` is not a complete version");
     for bad in ["", "1.2", "1.2.3 --global", "../1.2.3", "^1.2.3"] {
         assert!(matches!(machine.ensure(bad, &[]), Err(InstallError::Version(_))), "{bad}");
     }

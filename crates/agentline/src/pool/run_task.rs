@@ -217,7 +217,10 @@ impl RunTask {
                 }
                 RunItem::Over(outcome) => {
                     let outcome = outcome.unwrap_or_else(|| {
-                        let lost = Failure::new(FailureKind::Crashed, "the agent was torn down from inside");
+                        let lost = Failure::new(
+                            FailureKind::Crashed,
+                            "internal error: the agent's task panicked or its runtime shut down",
+                        );
                         Box::new(self.not_begun(Verdict::Failed, lost))
                     });
                     if !spoke && !self.is_stopped && lost_early(&outcome) {
@@ -264,11 +267,8 @@ impl RunTask {
     }
 
     fn waited_too_long(&self) -> Outcome {
-        let failure = Failure::new(
-            FailureKind::TimeoutRun,
-            "the run waited for a place in the pool for all of its time",
-        );
-        self.not_begun(Verdict::TimedOut, failure.hint("give the pool more processes, or the run more time"))
+        let failure = Failure::new(FailureKind::TimeoutRun, "timed out waiting for a pool slot");
+        self.not_begun(Verdict::TimedOut, failure.hint("raise `--timeout` or `pool.max_processes`"))
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) enum SlotUser {
 
 /// The reason for refusing a run.
 pub(super) const CLOSED: &str = "the pool is closed";
-const FULL: &str = "too many runs wait for a place in the pool";
+const FULL: &str = "too many runs are waiting for a pool slot";
 
 impl PoolState {
     pub(super) fn new(mut options: PoolOptions) -> Self {

@@ -8,19 +8,19 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum SpawnError {
     /// The program does not exist.
-    #[error("there is no program `{}`", program.display())]
+    #[error("program `{}` does not exist", program.display())]
     NotFound {
         /// The program as requested.
         program: PathBuf,
     },
     /// The program is a script whose interpreter is missing.
-    #[error("`{}` is there, but the interpreter that its first line names is not", program.display())]
+    #[error("`{}` exists, but the interpreter in its first line does not", program.display())]
     NoInterpreter {
         /// The script.
         program: PathBuf,
     },
     /// The file is not executable, or is not a program.
-    #[error("`{}` cannot be executed: {source}", program.display())]
+    #[error("cannot execute `{}`: {source}", program.display())]
     NotExecutable {
         /// The program as requested.
         program: PathBuf,
@@ -28,25 +28,25 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The working directory does not exist or is not accessible.
-    #[error("the working directory `{}` cannot be used", cwd.display())]
+    #[error("cannot use the working directory `{}`", cwd.display())]
     BadCwd {
         /// The directory.
         cwd: PathBuf,
     },
     /// The arguments and the environment together exceed the system limit.
-    #[error("the arguments and the environment are larger than the system allows")]
+    #[error("the arguments and the environment exceed the system limit")]
     TooBig,
     /// An argument, a variable or a path contains a NUL byte.
     #[error("an argument, a variable or a path contains a NUL byte")]
     Nul,
     /// The mark is empty or contains characters other than letters, digits, `-`, `_` and `.`.
-    #[error("the mark `{mark}` must be of letters, digits, `-`, `_` and `.`")]
+    #[error("the mark `{mark}` may contain only letters, digits, `-`, `_` and `.`")]
     BadMark {
         /// The mark.
         mark: String,
     },
     /// The supervisor could not be started or did not reply as expected.
-    #[error("the supervisor `{}` did not work: {source}", program.display())]
+    #[error("the supervisor `{}` failed: {source}", program.display())]
     Supervisor {
         /// The program that was started as the supervisor.
         program: PathBuf,
@@ -55,14 +55,14 @@ pub enum SpawnError {
     },
     /// The pid namespace required by `isolation = "namespace"` cannot be created on this system.
     #[error(
-        "`isolation = \"namespace\"`: this system refuses a pid namespace: {source}; use `auto` or `none`"
+        "`isolation = \"namespace\"`: this system does not allow a pid namespace: {source}; use `auto` or `none`"
     )]
     NoNamespace {
         /// The system error.
         source: io::Error,
     },
     /// The caller is not inside a tokio runtime.
-    #[error("an agent can only be started inside a tokio runtime")]
+    #[error("an agent must be started inside a tokio runtime")]
     NoRuntime,
     /// Any other system error.
     #[error(transparent)]

@@ -170,17 +170,17 @@ impl BirthDetector {
         None
     }
 
-    #[expect(clippy::unused_self, reason = "as where it is told")]
+    #[expect(clippy::unused_self, reason = "same signature as on systems that detect births")]
     pub(super) fn now(&self) -> Option<BirthMark> {
         None
     }
 
-    #[expect(clippy::unused_self, reason = "as where it is told")]
+    #[expect(clippy::unused_self, reason = "same signature as on systems that detect births")]
     pub(super) fn none_since(&self, moment: &BirthMark) -> bool {
         match *moment {}
     }
 
-    #[expect(clippy::unused_self, reason = "as where it is told")]
+    #[expect(clippy::unused_self, reason = "same signature as on systems that detect births")]
     pub(super) fn is_since(&self, _pid: i32, moment: &BirthMark) -> bool {
         match *moment {}
     }

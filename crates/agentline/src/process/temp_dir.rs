@@ -54,8 +54,8 @@ fn explain_full(outcome: &mut Outcome, dirs: &[PathBuf]) {
     let Some(full) = dirs.iter().find(|dir| is_full(dir)) else { return };
     let dir = full.display();
     let message = format!("the temporary directory `{dir}` is full");
-    error.message = format!("{message}, so the agent could not work: {}", error.message);
-    error.hint = Some(format!("make room in `{dir}`, or set TMPDIR to a directory with room"));
+    error.message = format!("{message}: {}", error.message);
+    error.hint = Some(format!("free space in `{dir}`, or set TMPDIR to a directory with free space"));
     outcome.warnings.push(Notice::new("temp_dir_full", message));
 }
 

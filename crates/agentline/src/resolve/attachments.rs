@@ -34,18 +34,18 @@ pub fn read_attachments(paths: &[PathBuf], base: &Path) -> Result<Vec<Attachment
 fn read(path: &Path) -> Result<Attachment, Problem> {
     let wrong =
         |what: String, hint: &str| Problem::new(KEY, format!("`{}` {what}", path.display())).hint(hint);
-    let unread = |why| wrong(format!("cannot be read: {why}"), "name a file that is there");
+    let unread = |why| wrong(format!("cannot be read: {why}"), "use an existing, readable file");
     let too_large = || {
         wrong(
             format!("is larger than {} MB", LARGEST >> 20),
-            "make it smaller, or name it in the prompt for the agent to read",
+            "use a smaller file, or name it in the prompt so that the agent reads it",
         )
     };
     // A pipe has no canonical path.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let found = fs::metadata(&real).map_err(unread)?;
     if found.is_dir() {
-        return Err(wrong("is a folder".into(), "name the files in it, or pass it with `--include-dir`"));
+        return Err(wrong("is a directory".into(), "attach its files, or pass it with `--include-dir`"));
     }
     if found.is_file() && found.len() > LARGEST {
         return Err(too_large());
@@ -57,11 +57,11 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
         _ => unread(why),
     })?;
     if bytes.is_empty() {
-        return Err(wrong("is empty".into(), "name a file that holds something"));
+        return Err(wrong("is empty".into(), "use a file with content"));
     }
     let (mime, content) = recognised(bytes, path).ok_or_else(|| {
         wrong(
-            "is of a kind that is not known".into(),
+            "has an unknown file type".into(),
             "attach an image (png, jpeg, gif, webp, heic), audio (wav, mp3, ogg, flac, m4a), a PDF or UTF-8 text",
         )
     })?;
@@ -243,10 +243,10 @@ mod tests {
         let expected = [
             "cannot be read",
             "is empty",
-            "kind that is not known",
-            "kind that is not known",
+            "unknown file type",
+            "unknown file type",
             "larger than 20 MB",
-            "is a folder",
+            "is a directory",
         ];
         assert_eq!(said.len(), expected.len(), "{said:?}");
         for (said, expected) in said.iter().zip(expected) {

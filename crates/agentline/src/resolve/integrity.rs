@@ -95,7 +95,7 @@ impl Guarded {
     fn change(&self) -> Option<String> {
         let how = match fs::symlink_metadata(&self.path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
-            Err(why) => format!("cannot be looked at: {why}"),
+            Err(why) => format!("cannot be inspected: {why}"),
             Ok(found) => self.difference(&Stamp::of(&found), found.is_dir())?.to_owned(),
         };
         Some(format!("`{}` {how}", self.path.display()))
@@ -116,7 +116,7 @@ impl Guarded {
         // The path may be a pipe by now, so only regular files are read.
         let is_intact =
             read_regular(&self.path, LARGEST).is_ok_and(|content| digest(&content) == digest_before);
-        (!is_intact).then_some("has other content")
+        (!is_intact).then_some("has different content")
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
         set_mode(&rules, 0o400).unwrap();
         assert_eq!(guarded.change(), None, "only the time of the change differs");
         let other = Guarded { digest: Some(digest(b"other")), ..guarded };
-        assert!(other.change().is_some_and(|change| change.ends_with("has other content")));
+        assert!(other.change().is_some_and(|change| change.ends_with("has different content")));
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(stage.integrity.change(), None, "the agent may save what it has");
         fs::write(&settings, "{\"tools\":{\"allowed\":[\"*\"]}}").unwrap();
         stage.integrity.settle();
-        assert!(stage.integrity.change().is_some_and(|change| change.ends_with("has other content")));
+        assert!(stage.integrity.change().is_some_and(|change| change.ends_with("has different content")));
         fs::remove_file(&settings).unwrap();
         assert!(stage.integrity.change().is_some_and(|change| change.ends_with("was removed")));
     }

@@ -10,17 +10,17 @@ use std::{
 /// Creates all files, links and directories of a launch.
 pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
     for folder in &launch.folders {
-        private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+        private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
     }
     for file in &launch.files {
         if let Some(parent) = file.path.parent() {
-            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+            private_dir::create_dir_all(parent).map_err(Error::io("create the directory", parent))?;
         }
         private_dir::write_new(&file.path, &file.content).map_err(Error::io("write", &file.path))?;
     }
     for (at, to) in &launch.links {
         if let Some(parent) = at.parent() {
-            private_dir::create_dir_all(parent).map_err(Error::io("make the folder", parent))?;
+            private_dir::create_dir_all(parent).map_err(Error::io("create the directory", parent))?;
         }
         link(to, at).map_err(Error::io("link", at))?;
     }

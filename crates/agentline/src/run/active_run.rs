@@ -71,7 +71,7 @@ pub(crate) type ProcessGone = Arc<OnceLock<Failure>>;
 
 /// Rejects a run whose process was gone before the run could begin.
 pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
-    let unknown = || Failure::new(FailureKind::Crashed, "the agent was gone already");
+    let unknown = || Failure::new(FailureKind::Crashed, "the agent had already exited");
     let failure = why.cloned().unwrap_or_else(unknown);
     let outcome = Outcome::not_begun(&late.order.who, Verdict::Failed, failure);
     late.active_run.link.finish(outcome);
@@ -80,11 +80,11 @@ pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
 /// Returns the failure for runs submitted to a process that exited this way.
 pub(crate) fn gone_by(exit: ExitReason) -> Failure {
     let how = match exit {
-        ExitReason::Code(code) => format!("it had exited with code {code}"),
-        ExitReason::Signal(signal) => format!("signal {signal} had ended it"),
-        _ => "it had been killed".to_owned(),
+        ExitReason::Code(code) => format!("exit code {code}"),
+        ExitReason::Signal(signal) => format!("signal {signal}"),
+        _ => "killed".to_owned(),
     };
-    Failure::new(FailureKind::Crashed, format!("the agent was gone already: {how}"))
+    Failure::new(FailureKind::Crashed, format!("the agent had already exited: {how}"))
 }
 
 /// Returns a handler that accepts every answer and refuses every other request.
@@ -93,9 +93,9 @@ pub(crate) fn nobody() -> RequestAnswers {
         let answer = match ask {
             HostRequest::Review { .. } => HostResponse::Accept { value: None },
             HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => {
-                HostResponse::Error("files are not served".into())
+                HostResponse::Error("file access is not available".into())
             }
-            _ => HostResponse::Ruled(PermissionDecision::deny("agentline", "nobody is there to be asked")),
+            _ => HostResponse::Ruled(PermissionDecision::deny("agentline", "there is no one to ask")),
         };
         Box::pin(std::future::ready((Vec::new(), answer)))
     })
@@ -103,16 +103,17 @@ pub(crate) fn nobody() -> RequestAnswers {
 
 /// Returns the default response for a request whose handler failed.
 pub(crate) fn lost_answer(ask: &HostRequest) -> HostResponse {
-    const LOST: &str = "whoever was asked failed";
+    const LOST: &str = "the handler of the request failed";
     match ask {
         HostRequest::Settle { .. } => {
             let mut disk = DiskReport::default();
             disk.unknown = true;
             HostResponse::Settled(disk)
         }
-        HostRequest::Review { .. } => {
-            HostResponse::Reject(Failure::new(FailureKind::Tool, "the check of the answer failed itself"))
-        }
+        HostRequest::Review { .. } => HostResponse::Reject(Failure::new(
+            FailureKind::Tool,
+            "internal error: the check of the answer panicked",
+        )),
         HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => HostResponse::Error(LOST.into()),
         _ => HostResponse::Ruled(PermissionDecision::deny("agentline", LOST)),
     }

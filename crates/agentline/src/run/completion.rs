@@ -123,7 +123,7 @@ impl CompletionCheck {
             }
         };
         tokio::time::timeout(left, checked).await.unwrap_or_else(|_| {
-            let message = format!("{self} was not finished when the time of the run was over");
+            let message = format!("{self} did not finish within the timeout of the run");
             Err(Failure::new(FailureKind::TimeoutRun, message))
         })
     }
@@ -156,7 +156,7 @@ impl Command {
         // The command is the caller's own and may need to see the caller's processes.
         spawn.isolation = Isolation::None;
         let mut process = Process::spawn(spawn).map_err(|why| {
-            Failure::new(FailureKind::Spawn, format!("the check `{}` could not be started: {why}", self.line))
+            Failure::new(FailureKind::Spawn, format!("cannot start the check `{}`: {why}", self.line))
         })?;
         process.close_stdin();
         let mut tail = Tail::default();
@@ -168,13 +168,13 @@ impl Command {
         };
         let how = match exit {
             ProcessExit::Code(0) => return Ok(CheckResult::Done),
-            ProcessExit::Code(code) => format!("ended with exit code {code}"),
-            ProcessExit::Signal(signal) => format!("was ended by signal {signal}"),
-            ProcessExit::Lost => "ended in a way that nobody knows".into(),
+            ProcessExit::Code(code) => format!("exited with code {code}"),
+            ProcessExit::Signal(signal) => format!("was killed by signal {signal}"),
+            ProcessExit::Lost => "ended with an unknown status".into(),
         };
         let output = match tail.text() {
-            text if text.is_empty() => "It printed nothing.".into(),
-            text => format!("The end of what it printed:\n{text}"),
+            text if text.is_empty() => "It printed no output.".into(),
+            text => format!("The end of its output:\n{text}"),
         };
         Ok(CheckResult::Continue(format!("`{}` {how}. {output}", self.line)))
     }
@@ -218,7 +218,7 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,
-        _ => "no text",
+        _ => "no message",
     }
 }
 

@@ -229,7 +229,9 @@ pub(crate) async fn drive(live: SpawnedProcess) {
     for (mut active_run, mut outcome) in held {
         close_sides(&mut active_run).await;
         if !taped {
-            outcome.warnings.push(Notice::new("tape", "the tape could not be written to its end"));
+            outcome
+                .warnings
+                .push(Notice::new("tape", "the tape is incomplete, because it could not be written"));
         }
         active_run.link.finish(*outcome);
     }
@@ -427,7 +429,7 @@ impl Driver {
         }
         let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         if let (Some(server), Some(error)) = (told["server"].as_str(), told["error"].as_str()) {
-            let message = format!("the MCP server `{server}` does not work: {error}");
+            let message = format!("MCP server `{server}` failed: {error}");
             self.feed(InputKind::Notice { run, notice: Notice::new("mcp_server", message) });
         }
     }

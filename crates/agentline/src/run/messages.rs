@@ -76,7 +76,7 @@ impl Completer {
                 // A run without messages has lost nothing.
                 let warning = (!messages.is_empty()).then(|| {
                     let message = format!(
-                        "the messages are those of the stream, without what only the session tells: {why}"
+                        "the messages come from the stream and lack details of the saved session: {why}"
                     );
                     Notice::new("messages_incomplete", message)
                 });
@@ -87,12 +87,12 @@ impl Completer {
 
     /// Returns the messages that the agent saved for this run.
     fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
-        let redactor = self.redactor.as_ref().ok_or("its secrets are known to another process alone")?;
-        let id = outcome.session_id.as_deref().ok_or("the agent named no session")?;
+        let redactor = self.redactor.as_ref().ok_or("only another process knows the secrets to redact")?;
+        let id = outcome.session_id.as_deref().ok_or("the agent reported no session")?;
         let store = self.agentline.sessions().unredacted().no_index();
         let found = store
             .find_of(id, Path::new(&outcome.cwd), &SessionFilter::new().agent(&*outcome.agent))
-            .map_err(|_| format!("the agent has saved no session `{id}`"))?;
+            .map_err(|_| format!("the agent saved no session `{id}`"))?;
         let mut session = store.load(&found).map_err(|error| error.to_string())?;
         let of_run = self.of_run(&session);
         redactor.session(&mut session);
@@ -100,10 +100,10 @@ impl Completer {
         let messages = told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
         let mut messages: Vec<Message<'static>> = messages.collect();
         if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
-            return Err(format!("the session does not hold the call `{call}`"));
+            return Err(format!("the session does not contain the call `{call}`"));
         }
         if messages.iter().all(|message| message.role != Role::Assistant) {
-            return Err("the session does not hold the answer".into());
+            return Err("the session does not contain the answer".into());
         }
         // The stop reason comes from the end of the run, because few agents store it.
         if let Some(last) = messages.last_mut().filter(|last| last.role == Role::Assistant) {

@@ -105,12 +105,9 @@ impl Ready {
         let clocks = &self.prepared_run.order.clocks;
         let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
         if wait > left {
-            let message = format!(
-                "the session cannot be opened for another {} s without harm to it",
-                wait.as_secs() + 1
-            );
+            let message = format!("the session cannot be opened safely for another {} s", wait.as_secs() + 1);
             let failure = Failure::new(FailureKind::TimeoutRun, message)
-                .hint("give the run more time, try again later, or use the surface `stream-json`");
+                .hint("raise `--timeout`, retry later, or use `--surface stream-json`");
             return Err(Box::new(Outcome::not_begun(
                 &self.prepared_run.order.who,
                 Verdict::TimedOut,
@@ -119,7 +116,7 @@ impl Ready {
         }
         if !wait.is_zero() {
             let message = format!(
-                "waited {} s before the session was opened: the agent would have spoiled one that is so young",
+                "waited {} s before opening the session, because the agent damages a session that is too recent",
                 wait.as_secs() + 1
             );
             self.prepared_run.notices.push(Notice::new("waited_for_session", message));
@@ -196,13 +193,12 @@ impl Inner {
     fn start(&self, asked: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create(&temp_dir, PRIVATE)
-            .map_err(Error::io("make a private directory in", &temp_dir))?;
+            .map_err(Error::io("create a private directory in", &temp_dir))?;
         let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
         let tape = self.tape(asked, &launch)?;
         materialize::carry_out(&launch)?;
-        let integrity =
-            Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
+        let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
         let max_line = asked.plan.request.max_line_bytes;
         Ok(PreparedProcess {
             agent: asked.agent,
@@ -229,8 +225,8 @@ impl Inner {
         // An agent cannot start programs once its own working directory is removed. It also stores data for every
         // directory that it was ever started in, so this is always the same one.
         let cwd = self.here.cache.join("pool");
-        private_dir::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
-        start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
+        private_dir::create_dir_all(&cwd).map_err(Error::io("create the directory", &cwd))?;
+        start.launch.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
         Ok(start)
     }
 
@@ -385,8 +381,8 @@ impl Inner {
         header.variables = launch.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let tape = TapeFile::create(&path, &header, Redactor::new(&launch.secrets)).map_err(|why| {
-            let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
-            Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
+            let problem = Problem::new("record", format!("cannot write `{}`: {why}", path.display()));
+            Problems::from(problem.hint("choose a path in a writable directory"))
         })?;
         Ok(Some(tape))
     }

@@ -109,7 +109,7 @@ impl HandledRequest {
 
     fn refused(ruling: PermissionDecision) -> Self {
         let why = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
-        let answer = HostResponse::Error(format!("denied: refused by {}: {why}", ruling.by));
+        let answer = HostResponse::Error(format!("denied: by {}: {why}", ruling.by));
         Self { answer, ruling: Some(ruling) }
     }
 }
@@ -142,8 +142,8 @@ impl RequestHandler {
     fn with(request: &RunRequest, cwd: &Path, files: io::Result<AgentFiles>) -> Result<Self, Problems> {
         let policy = Policy::new(request, cwd)?;
         let files = files.map_err(|error| {
-            let message = format!("`{}` cannot be opened: {error}", cwd.display());
-            Problems(vec![Problem::new("working_dir", message).hint("name a folder that is there")])
+            let message = format!("cannot open `{}`: {error}", cwd.display());
+            Problems(vec![Problem::new("working_dir", message).hint("use an existing directory")])
         })?;
         let policy = policy.also_at(files.workspace());
         Ok(Self {
@@ -186,7 +186,9 @@ impl RequestHandler {
             HostRequest::Permission(ask) => self.permission(*ask).await,
             HostRequest::ReadFile { path, line, limit } => self.read(path, line, limit).await,
             HostRequest::WriteFile { path, text } => self.write(path, text).await,
-            _ => HandledRequest::plain(HostResponse::Error("unsupported: nobody answers this here".into())),
+            _ => {
+                HandledRequest::plain(HostResponse::Error("unsupported: this request is not handled".into()))
+            }
         }
     }
 
@@ -481,8 +483,8 @@ mod tests {
         let request = mode(Mode::Bypass).deny("Read(secret)").deny("Edit(src/**)").allow("Write(/etc/**)");
         let answerer = answerer(&dir, request);
         for (ask, expected, message) in [
-            (read("secret"), "deny rule rule Read(secret)", "denied: refused by rule: Read(secret)"),
-            (write("src/a"), "deny rule rule Edit(src/**)", "denied: refused by rule: Edit(src/**)"),
+            (read("secret"), "deny rule rule Read(secret)", "denied: by rule: Read(secret)"),
+            (write("src/a"), "deny rule rule Edit(src/**)", "denied: by rule: Edit(src/**)"),
             (
                 read("../x"),
                 "deny agentline outside_workspace -",
@@ -510,7 +512,7 @@ mod tests {
         let missing = answerer.answer(read("src/b")).await;
         assert_eq!(
             missing,
-            HandledRequest::plain(HostResponse::Error("not_found: `src/b` is not there".into()))
+            HandledRequest::plain(HostResponse::Error("not_found: `src/b` does not exist".into()))
         );
         assert!(!missing.is_denial());
     }

@@ -70,8 +70,8 @@ impl Agentline {
         let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
         request.surface = request.surface.or_else(|| agent.live_surface());
         if !request.surface.is_some_and(Surface::is_live) {
-            let problem = Problem::new("surface", "a conversation needs an agent that stays alive");
-            return Err(Problems::from(problem.hint("leave `surface` out, or set it to `acp`")).into());
+            let problem = Problem::new("surface", "a conversation requires a live surface, such as `acp`");
+            return Err(Problems::from(problem.hint("omit `surface`, or set it to `acp`")).into());
         }
         let mut opening = request.clone();
         if opening.prompt.trim().is_empty() {

@@ -65,7 +65,7 @@ impl TapeFile {
 fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
     let path = path.canonicalize()?;
     if !path.metadata()?.is_file() {
-        return Err(io::Error::other("the tape is no file that could be written again"));
+        return Err(io::Error::other("the tape is not a regular file, so it cannot be redacted"));
     }
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);

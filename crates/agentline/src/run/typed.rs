@@ -26,7 +26,7 @@ pub enum TypedError {
     #[error("{}: {}", .0.verdict.name(), told(.0))]
     Failed(Box<Outcome>),
     /// The value matches the schema of the type but cannot be deserialized as the type.
-    #[error("the value fits the schema of the type, but not the type: {why}")]
+    #[error("the value matches the schema of the type, but not the type: {why}")]
     Mismatch {
         /// The error of `serde`.
         why: serde_json::Error,
@@ -94,7 +94,7 @@ fn read<T: DeserializeOwned>(outcome: Outcome) -> Result<Typed<T>, TypedError> {
 }
 
 fn told(outcome: &Outcome) -> &str {
-    outcome.error.as_ref().map_or("the agent handed in no value", |error| &error.message)
+    outcome.error.as_ref().map_or("the agent submitted no value", |error| &error.message)
 }
 
 #[cfg(test)]

@@ -124,30 +124,27 @@ impl Validator {
                 n => format!(" after {n} repair turns"),
             };
             let begins = match text.trim() {
-                "" => "there is no text".into(),
-                text => format!("the text begins: {}", shortened(text, LONGEST_TEXT)),
+                "" => "the text is empty".into(),
+                text => format!("the text starts with: {}", shortened(text, LONGEST_TEXT)),
             };
             let message =
-                format!("the answer does not fit the schema{after}: {}; {begins}", wrong.join("; "));
+                format!("the answer does not match the schema{after}: {}; {begins}", wrong.join("; "));
             let answer = HostResponse::Reject(Failure::new(FailureKind::InvalidOutput, message));
             return Validation { answer, notices: Vec::new() };
         }
         self.repairs += 1;
         let how = if self.by_tool {
             format!(
-                "Call the tool `{STRUCTURED_OUTPUT}` with the corrected, complete answer, of this JSON Schema"
+                "Call the tool `{STRUCTURED_OUTPUT}` with the corrected, complete answer, which must match this JSON Schema"
             )
         } else {
-            "Answer again with the corrected, complete JSON value and nothing else, of this JSON Schema"
+            "Answer again with only the corrected, complete JSON value, which must match this JSON Schema"
                 .into()
         };
-        let prompt = format!(
-            "Your answer does not fit what was asked for:\n{}\n\n{how}:\n{}",
-            listed(wrong),
-            schema.gist()
-        );
+        let prompt =
+            format!("Your answer does not match the schema:\n{}\n\n{how}:\n{}", listed(wrong), schema.gist());
         let told = format!(
-            "the answer did not fit the schema, so the agent was sent on (repair {} of {}): {}",
+            "the answer did not match the schema; re-prompted the agent (repair {} of {}): {}",
             self.repairs,
             self.repair_turns,
             shortened(&wrong.join("; "), LONGEST_NOTICE)
@@ -159,7 +156,7 @@ impl Validator {
     fn round(&mut self, checker: &CompletionCheck, why: &str) -> Validation {
         if self.rounds >= self.max_rounds {
             let message = format!(
-                "{checker} still failed after {} rounds: {}",
+                "{checker} still fails after {} rounds: {}",
                 self.rounds,
                 shortened(why, LONGEST_REASON)
             );
@@ -167,14 +164,12 @@ impl Validator {
             return Validation { answer, notices: Vec::new() };
         }
         self.rounds += 1;
-        let mut prompt = format!("The task is not complete yet. {why}\n\nGo on until it is.");
+        let mut prompt = format!("The task is not complete yet. {why}\n\nContinue until it is.");
         if self.schema.is_some() {
-            prompt.push_str(" Then hand in the whole answer again, as before.");
+            prompt.push_str(" Then submit the complete answer again, as before.");
         }
-        let told = format!(
-            "{checker} failed, so the agent was sent on (round {} of {})",
-            self.rounds, self.max_rounds
-        );
+        let told =
+            format!("{checker} failed; re-prompted the agent (round {} of {})", self.rounds, self.max_rounds);
         Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("round", told)] }
     }
 }
@@ -183,7 +178,7 @@ impl Validator {
 fn unchecked(timeout: CheckTimeout, left: Duration) -> Validation {
     let kind = if left <= timeout.0 { FailureKind::TimeoutRun } else { FailureKind::InvalidOutput };
     let failure = Failure::new(kind, timeout.to_string())
-        .hint("simplify the schema: `anyOf`, `oneOf` and `$ref` that nest multiply the work of a check");
+        .hint("simplify the schema: nested `anyOf`, `oneOf` and `$ref` make a check slow");
     Validation { answer: HostResponse::Reject(failure), notices: Vec::new() }
 }
 
@@ -209,7 +204,7 @@ fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Val
     match (by_tool, candidates.first()) {
         (Some(Err(wrong)), _) => Err(wrong),
         (_, Some(candidate)) => Err(schema.check(candidate).err().unwrap_or_default()),
-        _ => Err(vec!["there is no JSON value in the answer".into()]),
+        _ => Err(vec!["the answer contains no JSON value".into()]),
     }
 }
 

@@ -104,7 +104,7 @@ impl WatchedRun {
         {
             let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
             let message =
-                format!("stopped by the caller ({by}); agentline itself was too busy to end it in order");
+                format!("stopped by the caller ({by}); agentline was too busy to end the run cleanly");
             return Some(Outcome::not_begun(
                 &self.who,
                 Verdict::Cancelled,
@@ -112,9 +112,9 @@ impl WatchedRun {
             ));
         }
         (is_late && now > self.ends_at).then(|| {
-            let message = "the run took longer than its timeout, and agentline itself was too busy to end it";
+            let message = "timed out, and agentline was too busy to end the run cleanly";
             let failure = Failure::new(FailureKind::TimeoutRun, message)
-                .hint("report this with the tape of the run; `--record FILE` writes one");
+                .hint("report this with a tape of the run (`--record FILE`)");
             Outcome::not_begun(&self.who, Verdict::TimedOut, failure)
         })
     }

@@ -20,7 +20,8 @@ impl CompiledSchema {
     /// Compiles a schema, or returns its problems.
     pub(super) fn new(document: &Value) -> Result<Self, Problems> {
         if !depth::is_bounded(document) {
-            let message = format!("nests references and alternatives more than {} deep", depth::DEEPEST);
+            let message =
+                format!("nests references and alternatives more than {} levels deep", depth::DEEPEST);
             return Err(Problem::new(super::KEY, message).hint("make the schema flatter").into());
         }
         depth::with_stack(|| Self::compile(document))
@@ -50,7 +51,7 @@ struct Nothing;
 
 impl UrlLoader for Nothing {
     fn load(&self, _url: &str) -> Result<Value, Box<dyn Error>> {
-        Err("nothing is fetched".into())
+        Err("remote schemas are not fetched".into())
     }
 }
 
@@ -59,37 +60,36 @@ fn problem(error: &CompileError, document: &Value) -> Problem {
     let place = |url: &str| url.trim_start_matches(HERE).to_owned();
     match error {
         CompileError::LoadUrlError { url, .. } if is_draft(document, url) => {
-            wrong(format!("is of a draft that is not known: `{url}`"))
-                .hint("set `$schema` to that of draft 2020-12, 2019-09, 7, 6 or 4, or leave it out")
+            wrong(format!("uses an unknown draft: `{url}`"))
+                .hint("set `$schema` to draft 2020-12, 2019-09, 7, 6 or 4, or remove it")
         }
         CompileError::UnsupportedDraft { url } | CompileError::InvalidMetaSchemaUrl { url, .. } => {
-            wrong(format!("is of a draft that is not known: `{}`", place(url)))
-                .hint("set `$schema` to that of draft 2020-12, 2019-09, 7, 6 or 4, or leave it out")
+            wrong(format!("uses an unknown draft: `{}`", place(url)))
+                .hint("set `$schema` to draft 2020-12, 2019-09, 7, 6 or 4, or remove it")
         }
         CompileError::LoadUrlError { url, .. } => {
-            wrong(format!("refers to `{}`, which is not part of it, and nothing is fetched", place(url)))
-                .hint("copy that under `$defs` and refer to it as `#/$defs/NAME`")
+            wrong(format!("refers to `{}`, but remote schemas are not fetched", place(url)))
+                .hint("copy it to `$defs` and refer to it as `#/$defs/NAME`")
         }
         CompileError::JsonPointerNotFound(at) => {
-            wrong(format!("refers to `{}`, which is not in it", place(at))).hint("correct the `$ref`")
+            wrong(format!("refers to `{}`, which does not exist", place(at))).hint("fix the `$ref`")
         }
         CompileError::InvalidRegex { regex, src, .. } => {
-            wrong(format!("has a pattern that cannot be read: `{regex}`: {src}"))
-                .hint("correct the `pattern`")
+            wrong(format!("has an invalid pattern: `{regex}`: {src}")).hint("fix the `pattern`")
         }
         CompileError::ValidationError { src, .. } => of_meta(src, document),
         other => wrong(format!(
-            "is not a good JSON Schema: {}",
+            "is not a valid JSON Schema: {}",
             message::bounded(&other.to_string().replace(HERE, ""))
         ))
-        .hint("correct the schema"),
+        .hint("fix the schema"),
     }
 }
 
 fn of_meta(error: &ValidationError<'_, '_>, document: &Value) -> Problem {
     let sentences = message::sentences(error, document, "");
-    Problem::new(super::KEY, format!("is not a good JSON Schema: {}", sentences.join("; ")))
-        .hint("correct the schema")
+    Problem::new(super::KEY, format!("is not a valid JSON Schema: {}", sentences.join("; ")))
+        .hint("fix the schema")
 }
 
 fn is_draft(document: &Value, url: &str) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct CheckTimeout(pub(crate) Duration);
 impl fmt::Display for CheckTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs_f64().ceil();
-        write!(f, "the answer could not be checked against the schema within {seconds} s")
+        write!(f, "the check of the answer against the schema did not finish within {seconds} s")
     }
 }
 

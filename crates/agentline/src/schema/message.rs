@@ -65,7 +65,7 @@ fn tell(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec
     }
     let inside = error.instance_location.to_string();
     let place = format!("{at}{inside}");
-    let place = if place.is_empty() { "at the top".into() } else { format!("at `{place}`") };
+    let place = if place.is_empty() { "at the root".into() } else { format!("at `{place}`") };
     let value = root.pointer(&inside).unwrap_or(&Value::Null);
     let what = if alternatives { none_of(error, root, at) } else { one(&error.kind, value) };
     found.push(bounded(&format!("{place}: {what}")));
@@ -98,27 +98,27 @@ fn one(kind: &ErrorKind<'_, '_>, value: &Value) -> String {
         ErrorKind::Required { want } => format!("{}, found {found}", missing(want)),
         ErrorKind::Dependency { prop, missing: gone }
         | ErrorKind::DependentRequired { prop, missing: gone } => {
-            format!("{}, which `{prop}` needs", missing(gone))
+            format!("{}, which `{prop}` requires", missing(gone))
         }
         ErrorKind::AdditionalProperties { got } => {
             let got: Vec<&str> = got.iter().map(|name| &**name).collect();
-            format!("expected nothing besides what the schema names, found {}", names(&got))
+            format!("expected only properties of the schema, found {}", names(&got))
         }
-        ErrorKind::AdditionalItems { got } => format!("expected {got} items less, found {found}"),
+        ErrorKind::AdditionalItems { got } => format!("expected {got} fewer items, found {found}"),
         ErrorKind::Enum { want } => {
             let want: Vec<String> = want.iter().map(shown).collect();
             expected(&format_args!("one of {}", want.join(", ")))
         }
         ErrorKind::Const { want } => expected(&shown(want)),
         ErrorKind::Format { want, err, .. } => {
-            expected(&format_args!("a text of the format `{want}` ({err})"))
+            expected(&format_args!("a string of the format `{want}` ({err})"))
         }
         ErrorKind::MinProperties { want, .. } => expected(&format_args!("at least {want} properties")),
         ErrorKind::MaxProperties { want, .. } => expected(&format_args!("at most {want} properties")),
         ErrorKind::MinItems { got, want } => format!("expected at least {want} items, found {got}"),
         ErrorKind::MaxItems { got, want } => format!("expected at most {want} items, found {got}"),
         ErrorKind::UniqueItems { got: [a, b] } => {
-            format!("expected items that differ, found the same at {a} and {b}")
+            format!("expected unique items, found the same at {a} and {b}")
         }
         ErrorKind::MinLength { got, want } => {
             format!("expected at least {want} characters, found {got}: {found}")
@@ -126,17 +126,17 @@ fn one(kind: &ErrorKind<'_, '_>, value: &Value) -> String {
         ErrorKind::MaxLength { got, want } => {
             format!("expected at most {want} characters, found {got}: {found}")
         }
-        ErrorKind::Pattern { want, .. } => expected(&format_args!("a text that matches `{want}`")),
+        ErrorKind::Pattern { want, .. } => expected(&format_args!("a string that matches `{want}`")),
         ErrorKind::Minimum { want, .. } => expected(&format_args!("at least {want}")),
         ErrorKind::Maximum { want, .. } => expected(&format_args!("at most {want}")),
         ErrorKind::ExclusiveMinimum { want, .. } => expected(&format_args!("more than {want}")),
         ErrorKind::ExclusiveMaximum { want, .. } => expected(&format_args!("less than {want}")),
         ErrorKind::MultipleOf { want, .. } => expected(&format_args!("a multiple of {want}")),
         ErrorKind::FalseSchema => format!("expected nothing here, found {found}"),
-        ErrorKind::Not => format!("found {found}, which is what the schema excludes"),
+        ErrorKind::Not => format!("found {found}, which the schema excludes"),
         ErrorKind::OneOf(Some((a, b))) => {
             format!(
-                "expected exactly one of the alternatives, found {found}, which fits {} and {}",
+                "expected exactly one of the alternatives, found {found}, which matches {} and {}",
                 a + 1,
                 b + 1
             )

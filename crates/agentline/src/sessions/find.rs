@@ -149,9 +149,8 @@ impl SessionStore {
             many => {
                 let names: Vec<String> = all.iter().take(NAMED).map(name_of).collect();
                 let more = if many > NAMED { ", …" } else { "" };
-                let message =
-                    format!("`{wanted}` is the beginning of {many} sessions: {}{more}", names.join(", "));
-                Err(problem(message, "give more of the id"))
+                let message = format!("`{wanted}` matches {many} sessions: {}{more}", names.join(", "));
+                Err(problem(message, "use more characters of the id"))
             }
         }
     }
@@ -165,11 +164,14 @@ impl SessionStore {
         let last = all.into_iter().max_by_key(|stored| newest(stored.info()));
         last.map(FoundSession::from).ok_or_else(|| {
             let project = filter.project.as_deref().unwrap_or(cwd).display();
-            let whose =
-                if filter.agents.is_empty() { "no agent".to_owned() } else { filter.agents.join(" nor ") };
+            let whose = if filter.agents.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", filter.agents.join(" or "))
+            };
             no_session(
-                format!("{whose} has a session of `{project}`"),
-                "see `agentline sessions list` for those of other projects, and give an id",
+                format!("no session{whose} found for `{project}`"),
+                "use an id from `agentline sessions list`, which shows all projects",
             )
         })
     }
@@ -180,8 +182,8 @@ impl SessionStore {
         // A directory has no content, and a pipe could be read only once.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(problem(
-                format!("`{}` is no file", path.display()),
-                "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
+                format!("`{}` is not a file", path.display()),
+                "use a session file of an agent, or an id from `agentline sessions list`",
             ));
         }
         let head = head_of(path).map_err(Error::io("read", path))?;
@@ -189,8 +191,8 @@ impl SessionStore {
         let Some((agent, form)) = told else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
             return Err(problem(
-                format!("`{}` is no session of {}", path.display(), names.join(", ")),
-                "give a file that an agent wrote about a session, or an id of `agentline sessions list`",
+                format!("`{}` is not a session of {}", path.display(), names.join(", ")),
+                "use a session file of an agent, or an id from `agentline sessions list`",
             ));
         };
         if form == SessionFormat::Database {
@@ -226,12 +228,12 @@ impl SessionStore {
                 Ok(FoundSession { info, agent, parts: vec![candidate.part()], is_whole: false })
             }
             0 => Err(problem(
-                format!("there is no session in `{}`", path.display()),
-                "give an id of `agentline sessions list`",
+                format!("`{}` contains no session", path.display()),
+                "use an id from `agentline sessions list`",
             )),
             many => Err(problem(
-                format!("`{}` holds {many} sessions, the newest are {}", path.display(), ids.join(", ")),
-                "give the id of one",
+                format!("`{}` contains {many} sessions; the newest are {}", path.display(), ids.join(", ")),
+                "use the id of one of them",
             )),
         }
     }
@@ -260,11 +262,11 @@ fn name_of(stored: &StoredSession) -> String {
 
 fn none(wanted: &str, long_enough: bool) -> Error {
     let hint = if long_enough {
-        "see `agentline sessions list`, or give the path of a session file"
+        "use an id from `agentline sessions list`, or the path of a session file"
     } else {
-        "give at least four letters of the id, see `agentline sessions list`"
+        "use at least four characters of an id from `agentline sessions list`"
     };
-    no_session(format!("no agent has a session `{wanted}`"), hint)
+    no_session(format!("no session `{wanted}` found"), hint)
 }
 
 fn no_session(message: String, hint: &str) -> Error {

@@ -14,7 +14,7 @@ use std::{
 /// The maximum length of a line in bytes. Longer lines are skipped.
 pub(super) const LONGEST_LINE: usize = 256 << 20;
 /// The damage message for a line that is too long.
-const TOO_LONG: &str = "longer than 256 MB; it was passed over";
+const TOO_LONG: &str = "longer than 256 MB; skipped";
 
 /// Reads the lines of one session from one or more files.
 ///

@@ -92,7 +92,7 @@ fn looks_like_a_database(path: &Path) -> io::Result<()> {
     open_regular(path, u64::MAX)?.take(BEGINNING.len() as u64).read_to_end(&mut head)?;
     match head.is_empty() || head == BEGINNING {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no database")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a database")),
     }
 }
 

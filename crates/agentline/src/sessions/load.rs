@@ -17,7 +17,7 @@ pub(super) const HEAD: usize = 64 * 1024;
 /// The maximum size of a file that is one JSON value, because it is held in memory.
 const LARGEST: u64 = 2 << 30;
 /// The damage message for content that is not UTF-8.
-pub(super) const NOT_UTF8: &str = "holds bytes that are not UTF-8; they are shown as U+FFFD";
+pub(super) const NOT_UTF8: &str = "contains invalid UTF-8, which is shown as U+FFFD";
 
 impl SessionStore {
     /// Reads a session into memory. The files of one session are merged; unreadable parts are listed in `damage`.
@@ -182,7 +182,7 @@ pub(super) fn fold_bytes(
 
 fn no_session(agent: &'static dyn Agent) -> SavedSession {
     let mut session = SavedSession::default();
-    session.damage.push(ReadError::new(None, format!("this is no session of {}", agent.info().title)));
+    session.damage.push(ReadError::new(None, format!("not a session of {}", agent.info().title)));
     session
 }
 

@@ -129,20 +129,20 @@ fn a_session_is_found_by_id_beginning_latest_and_file() {
     assert_eq!(find("latest").unwrap(), OTHER);
     assert_eq!(find(file.to_str().unwrap()).unwrap(), ID);
     for (wanted, words) in [
-        ("1111", ["2 sessions", "give more"]),
-        ("111", ["no agent has", "at least four letters"]),
-        ("9999", ["no agent has", "sessions list"]),
+        ("1111", ["2 sessions", "more characters"]),
+        ("111", ["no session `111` found", "at least four characters"]),
+        ("9999", ["no session `9999` found", "sessions list"]),
     ] {
         let error = find(wanted).unwrap_err();
         assert!(words.iter().all(|word| message(&error).contains(word)), "{error}");
     }
     let error = home.store().find("latest", Path::new("/nowhere")).unwrap_err();
-    assert!(message(&error).contains("session of `/nowhere`"), "{error}");
+    assert!(message(&error).contains("no session found for `/nowhere`"), "{error}");
     let stranger = home.path().join("notes.json");
     fs::write(&stranger, "{\"a\":1}").unwrap();
-    assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is no session of"));
+    assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is not a session of"));
     assert!(matches!(find("./missing.jsonl").unwrap_err(), Error::Io { .. }));
-    assert!(message(&find(home.path().to_str().unwrap()).unwrap_err()).contains("is no file"));
+    assert!(message(&find(home.path().to_str().unwrap()).unwrap_err()).contains("is not a file"));
     let copy = home.path().join("copied-elsewhere");
     fs::copy(&file, &copy).unwrap();
     let found = home.store().find("copied-elsewhere", &home.path()).unwrap();

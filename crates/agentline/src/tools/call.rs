@@ -45,11 +45,11 @@ async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
         Ok(Ok(output)) => output,
         Ok(Err(end)) => match end.try_into_panic() {
             Ok(panic) => ToolOutput::error(format!("the tool panicked: {}", said(&*panic))),
-            Err(_) => ToolOutput::error("the tool was stopped"),
+            Err(_) => ToolOutput::error("the tool was cancelled"),
         },
         Err(_) => {
             call.stopped.cancel();
-            ToolOutput::error(format!("the tool did not answer within {}", words(tool.limit())))
+            ToolOutput::error(format!("the tool timed out after {}", words(tool.limit())))
         }
     }
 }
@@ -71,7 +71,7 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,
-        _ => "without a message",
+        _ => "no message",
     }
 }
 

@@ -130,7 +130,7 @@ async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Routes>) {
 
 async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes) -> HttpAnswer {
     let Some((room, server)) = find(request.uri().path(), rooms) else {
-        return plain(StatusCode::NOT_FOUND, "there is nothing here");
+        return plain(StatusCode::NOT_FOUND, "not found");
     };
     if let Err((why, status, message)) = check(&request, address, &room.token) {
         if room.refused.fetch_add(1, Ordering::Relaxed) < REFUSALS_TOLD {
@@ -140,17 +140,17 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes)
     }
     let (head, body) = request.into_parts();
     let Ok(body) = Limited::new(body, LONGEST_REQUEST).collect().await else {
-        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long, or broke off");
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large or incomplete");
     };
     let body = body.to_bytes();
     match server {
         None => match &room.own {
             Some(own) => own.answer(Request::from_parts(head, Full::new(body.clone())), &body).await,
-            None => plain(StatusCode::NOT_FOUND, "there are no tools"),
+            None => plain(StatusCode::NOT_FOUND, "no tools are offered"),
         },
         Some(server) => match room.foreign.get(&server) {
             Some(relay) => relay.answer(&head.method, &body).await,
-            None => plain(StatusCode::NOT_FOUND, "there is no such server"),
+            None => plain(StatusCode::NOT_FOUND, "no such server"),
         },
     }
 }
@@ -181,13 +181,13 @@ fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Resul
         return Err(("host", StatusCode::FORBIDDEN, "the Host header does not name this server"));
     }
     if text(header::ORIGIN).is_some() {
-        return Err(("origin", StatusCode::FORBIDDEN, "requests of web pages are not answered"));
+        return Err(("origin", StatusCode::FORBIDDEN, "requests from web pages are not allowed"));
     }
     let given = text(header::AUTHORIZATION).unwrap_or_default();
     let given =
         given.split_at_checked("Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
     let good = given.is_some_and(|(_, given)| given.ct_eq(token.as_bytes()).into());
-    if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or wrong")) }
+    if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or invalid")) }
 }
 
 pub(super) fn plain(status: StatusCode, message: &str) -> HttpAnswer {

@@ -68,7 +68,7 @@ impl ToolRegistry {
         let work = async {
             match tool {
                 Some(tool) => perform(tool, args, call).await,
-                None => ToolOutput::error(format!("there is no tool `{name}`")),
+                None => ToolOutput::error(format!("unknown tool `{name}`")),
             }
         };
         let output = tokio::select! {

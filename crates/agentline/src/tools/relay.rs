@@ -114,7 +114,7 @@ impl Relay {
                 }
             },
             _ => {
-                link.died("servers of this kind are not known");
+                link.died("unknown type of server");
                 (relay(Way::Nowhere), tokio::spawn(async {}))
             }
         }
@@ -137,11 +137,11 @@ impl Relay {
                 self.notify("notifications/initialized", None);
                 return self.link.is_ready(introduction);
             }
-            Ok(Ok(RelayReply::Error(error))) => format!("it refused to begin: {error}"),
+            Ok(Ok(RelayReply::Error(error))) => format!("initialization failed: {error}"),
             // `command::carry` reports the reason in more detail.
             Ok(Err(ServerGone(_))) if matches!(self.way, Way::Command(_)) => return,
             Ok(Err(ServerGone(why))) => why,
-            Err(_) => format!("it did not answer within {} s", self.patience.as_secs_f32()),
+            Err(_) => format!("no response within {} s", self.patience.as_secs_f32()),
         };
         self.link.died(&why);
         stop.cancel();
@@ -153,14 +153,14 @@ impl Relay {
             Method::POST => {}
             Method::GET => return self.events(),
             Method::DELETE => return plain(StatusCode::OK, ""),
-            _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE"),
+            _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, POST and DELETE are allowed"),
         }
         let Some(RelayMessage { id, method: Some(method), params, .. }) = RelayMessage::parse(body) else {
             let is_answer = RelayMessage::parse(body).is_some_and(|message| message.id.is_some());
             return match is_answer {
                 // An answer to a request of the server, which is never forwarded.
                 true => plain(StatusCode::ACCEPTED, ""),
-                false => plain(StatusCode::BAD_REQUEST, "this is no JSON-RPC message"),
+                false => plain(StatusCode::BAD_REQUEST, "not a JSON-RPC message"),
             };
         };
         match id {
@@ -200,7 +200,7 @@ impl Relay {
                 return reply;
             }
             Ok(Err(ServerGone(why))) => why,
-            Err(_) => format!("it did not answer `{method}` within {} s", self.patience.as_secs_f32()),
+            Err(_) => format!("no response to `{method}` within {} s", self.patience.as_secs_f32()),
         };
         self.link.complain(&why);
         for_the_dead(&self.link.name, &why, method, params)
@@ -225,7 +225,7 @@ impl Relay {
         match &self.way {
             Way::Command(way) => way.request(method, params).await,
             Way::Web(way) => way.request(method, params).await,
-            Way::Nowhere => Err(ServerGone("it cannot be reached".into())),
+            Way::Nowhere => Err(ServerGone("cannot connect".into())),
         }
     }
 
@@ -269,7 +269,7 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, context
 /// Returns the reply on behalf of a server that does not work. It has no tools, rather than an error that could make
 /// the agent fail as a whole.
 fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
-    let text = format!("the MCP server `{name}` does not work: {why}");
+    let text = format!("MCP server `{name}` failed: {why}");
     match method {
         "initialize" => {
             let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());

@@ -149,7 +149,7 @@ impl AnswerTool {
     {
         Self {
             name: "structured_output".into(),
-            description: "Hands in the final answer. Call it once, when the work is done; call it again only to correct \
+            description: "Submits the final answer. Call it once, when the work is done; call it again only to correct \
                           the answer."
                 .into(),
             schema,
@@ -179,7 +179,7 @@ impl AnswerTool {
                 validate(value.clone()).await?;
                 side.tell(&json!({ "value": value }));
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-                Ok("the answer was taken")
+                Ok("the answer was accepted")
             }
         })
     }
@@ -354,7 +354,7 @@ impl Drop for RunningTools {
 /// Returns the reason why a server is not relayed.
 fn unrelayed(server: &McpServer) -> Option<&'static str> {
     match server {
-        McpServer::Url { url, .. } if !starts_with_http(url) => Some("only `http://` addresses are relayed"),
+        McpServer::Url { url, .. } if !starts_with_http(url) => Some("only `http://` URLs are relayed"),
         _ => None,
     }
 }

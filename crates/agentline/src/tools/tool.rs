@@ -83,7 +83,7 @@ impl Tool {
             let run = Arc::clone(&run);
             async move {
                 let args = serde_json::from_value(args)
-                    .map_err(|why| format!("the arguments do not fit the schema of the tool: {why}"))?;
+                    .map_err(|why| format!("the arguments do not match the schema of the tool: {why}"))?;
                 run(args, call).await
             }
         })
@@ -152,10 +152,10 @@ impl Tool {
     pub(super) fn check(&self) -> Result<(), String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if self.name.is_empty() || !self.name.chars().all(plain) {
-            return Err(format!("`{}` must be of letters, digits, `-` and `_`", self.name));
+            return Err(format!("`{}` may contain only letters, digits, `-` and `_`", self.name));
         }
         if self.schema["type"] != "object" {
-            return Err("its arguments must be described by a schema of type `object`".into());
+            return Err("the schema of the arguments must have the type `object`".into());
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl ToolOutput {
             Ok(Value::Null) => Self::text("done"),
             Ok(object @ Value::Object(_)) => Self::text(object.to_string()).structured(object),
             Ok(other) => Self::text(other.to_string()),
-            Err(why) => Self::error(format!("the tool's answer cannot be written as JSON: {why}")),
+            Err(why) => Self::error(format!("the tool's result cannot be serialized as JSON: {why}")),
         }
     }
 

@@ -54,13 +54,13 @@ pub enum FileError {
     #[error("{OUTSIDE_WORKSPACE}: `{0}` is not in the workspace")]
     Outside(String),
     /// The file does not exist.
-    #[error("not_found: `{0}` is not there")]
+    #[error("not_found: `{0}` does not exist")]
     NotFound(String),
     /// The path is not a regular file.
-    #[error("not_a_file: `{0}` is not an ordinary file")]
+    #[error("not_a_file: `{0}` is not a regular file")]
     NotAFile(String),
     /// The content is larger than the maximum size of one read.
-    #[error("too_large: `{path}` has more than {limit} bytes; ask for some of its lines")]
+    #[error("too_large: `{path}` is larger than {limit} bytes; read only some of its lines")]
     TooLarge {
         /// The path of the file.
         path: String,
@@ -213,7 +213,7 @@ impl AgentFiles {
             return Err(FileError::Invalid("the path is empty"));
         }
         if path.contains('\0') {
-            return Err(FileError::Invalid("the path holds a NUL byte"));
+            return Err(FileError::Invalid("the path contains a NUL byte"));
         }
         if path.len() > LONGEST_PATH {
             return Err(FileError::Invalid("the path is too long"));

@@ -317,7 +317,7 @@ fn tables_of_other_versions_are_read_by_what_they_have() {
     let session = database.load("ses_a").unwrap().unwrap();
     assert_eq!(session.entries.iter().map(agentline::Entry::text).collect::<Vec<_>>(), ["hi"]);
     let said: Vec<&str> = session.damage.iter().map(|d| d.message.as_str()).collect();
-    assert_eq!(said, ["the message `msg_9` is lost; its parts are not", "2 rows do not hold JSON"]);
+    assert_eq!(said, ["the message `msg_9` is missing, but its parts are not", "2 rows are not valid JSON"]);
 }
 
 #[test]

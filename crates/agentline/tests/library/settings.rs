@@ -104,8 +104,8 @@ fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
     machine.write("home/project/agentline.toml", b"model = 'caf\xe9'");
     assert_eq!(
         machine.problems("home/project", &variables),
-        "`AGENTLINE_CONFIG`: there is no file `/gone.toml` (from environment)\n  hint: create it, or unset AGENTLINE_CONFIG\n\
-         `/home/project/agentline.toml`: is not UTF-8 text, from line 1 on\n  hint: save it as UTF-8\n\
+        "`AGENTLINE_CONFIG`: `/gone.toml` does not exist (from environment)\n  hint: create it, or unset AGENTLINE_CONFIG\n\
+         `/home/project/agentline.toml`: is not valid UTF-8 from line 1 on\n  hint: save it as UTF-8\n\
          `AGENTLINE_TIMEOUT`: timeout must be > 0 (`0` from environment)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`"
     );
     machine.write("home/project/agentline.toml", "timeout = = 3");
@@ -115,12 +115,12 @@ fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
     machine.write("home/project/agentline.toml", vec![b'#'; (1 << 20) + 1]);
     assert_eq!(
         machine.problems("home/project", &[]),
-        "`/home/project/agentline.toml`: is longer than 1 MiB, which no file of settings is\n  hint: move it away, or put a TOML file there"
+        "`/home/project/agentline.toml`: is larger than 1 MiB\n  hint: remove it, or replace it with a TOML file"
     );
     fs::create_dir(machine.path("home/project/deep/agentline.toml")).unwrap();
     assert_eq!(
         machine.problems("home/project/deep", &[]),
-        "`/home/project/deep/agentline.toml`: is a folder, not a file\n  hint: move it away, or put a TOML file there"
+        "`/home/project/deep/agentline.toml`: is a directory, not a file\n  hint: remove it, or replace it with a TOML file"
     );
 }
 
@@ -142,7 +142,7 @@ fn a_file_of_prices_is_read_from_where_a_setting_names_it() {
         agentline::settings::build(&layers)
     };
     let missing = build().unwrap_err().to_string();
-    assert!(missing.contains("there is no file") && missing.contains("prices.toml"), "{missing}");
+    assert!(missing.contains("does not exist") && missing.contains("prices.toml"), "{missing}");
     machine.write("home/project/my/prices.toml", "[models.'my-model']\ninput = 1\noutput = 2");
     let config = build().unwrap();
     assert_eq!(config.prices.of("my-model").map(|price| price.output), Some(2.0));
@@ -170,7 +170,7 @@ mod unix {
         let layers = find_layers(&machine.path("home"), None, variables);
         assert_eq!(
             Config::build(&layers).unwrap_err().to_string(),
-            "`AGENTLINE_MODEL`: is not UTF-8 text (from environment)\n  hint: write it in UTF-8, or unset it"
+            "`AGENTLINE_MODEL`: is not valid UTF-8 (from environment)\n  hint: use UTF-8, or unset it"
         );
     }
 
@@ -214,13 +214,13 @@ mod unix {
         fs::remove_file(machine.path("home/project/real.toml")).unwrap();
         assert_eq!(
             machine.problems("home/project", &[]),
-            "`/home/project/agentline.toml`: is a link that leads nowhere\n  hint: repair the link, or remove it"
+            "`/home/project/agentline.toml`: is a broken link\n  hint: fix or remove the link"
         );
         let pipe = machine.path("home/project/deep/agentline.toml");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert_eq!(
             machine.problems("home/project/deep", &[]),
-            "`/home/project/deep/agentline.toml`: is neither a file nor a link to one\n  hint: move it away, or put a TOML file there"
+            "`/home/project/deep/agentline.toml`: is not a regular file\n  hint: remove it, or replace it with a TOML file"
         );
     }
 
@@ -280,7 +280,7 @@ mod unix {
         assert_eq!(
             Config::build(&layers).unwrap_err().to_string(),
             format!(
-                "`{0}`: cannot be read: Permission denied (os error 13)\n  hint: make it readable with `chmod u+r {0}`, or move it away",
+                "`{0}`: cannot be read: Permission denied (os error 13)\n  hint: make it readable with `chmod u+r {0}`, or remove it",
                 file.display()
             )
         );

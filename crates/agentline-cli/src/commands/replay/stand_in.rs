@@ -65,7 +65,7 @@ pub(super) fn write_program(
     open(tape, agent)?;
     let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = std::env::current_exe()
-        .map_err(|error| CommandError::failed(format!("could not find our own program: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("cannot find the agentline executable: {error}")))?;
     let tape_path = absolute(tape);
     let script = if cfg!(windows) {
         format!("@\"{}\" replay --as {agent} \"{}\" -- %*\r\n", own.display(), tape_path.display())
@@ -75,8 +75,8 @@ pub(super) fn write_program(
     };
     fs::write(program, script)
         .and_then(|()| make_runnable(program))
-        .map_err(|error| CommandError::failed(format!("could not write `{}`: {error}", program.display())))?;
-    ui.say(format!("wrote `{}`, which stands in for {agent}", program.display()));
+        .map_err(|error| CommandError::failed(format!("cannot write `{}`: {error}", program.display())))?;
+    ui.say(format!("wrote `{}`, which acts as {agent}", program.display()));
     Ok(exit::DONE)
 }
 

@@ -21,26 +21,26 @@ use std::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  agentline sessions export latest -o session.html     one page that needs nothing else, to open in a browser
-  agentline sessions export 3f2a91bc -o session.md     to put into an issue
+  agentline sessions export latest -o session.html     a self-contained page for a browser
+  agentline sessions export 3f2a91bc -o session.md     Markdown, for example for an issue
   agentline sessions export latest --html -o - | less
 ")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     which: SessionArg,
-    /// The file to write; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// What is written [default: by the ending of FILE]
+    /// File format [default: from the extension of FILE]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The same as `--format html`
+    /// Same as `--format html`
     #[arg(long, conflicts_with = "format")]
     html: bool,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// Also what the agent put there for the model alone
+    /// Include context that the agent added for the model only
     #[arg(long)]
     context: bool,
 }
@@ -48,13 +48,13 @@ pub(crate) struct ExportArgs {
 /// What a session is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One page that needs nothing else
+    /// Self-contained HTML page
     Html,
     /// Markdown
     Md,
     /// {"session", "messages"}
     Json,
-    /// The same with messages as Claude's API holds them
+    /// Same as json, with messages in the format of Claude's API
     Claude,
     /// Plain text
     Text,
@@ -111,7 +111,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ExportArgs) -> Res
     let saved = if is_device { write_to(&path, write) } else { save(&path, args.force, write) };
     saved.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
-        _ => CommandError::failed(format!("could not write {}: {error}", args.output.display())),
+        _ => CommandError::failed(format!("cannot write {}: {error}", args.output.display())),
     })?;
     ui.say(format!("wrote {}", args.output.display()));
     Ok(exit::DONE)
@@ -142,8 +142,8 @@ fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<(
 }
 
 fn there_already(path: &Path) -> Problem {
-    Problem::new("--output", format!("`{}` is there already", path.display()))
-        .hint("give another name, or replace it with `--force`")
+    Problem::new("--output", format!("`{}` already exists", path.display()))
+        .hint("choose another name, or pass `--force` to overwrite it")
 }
 
 impl ExportArgs {
@@ -155,8 +155,11 @@ impl ExportArgs {
         let ending = self.output.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
         let by_ending = || ENDINGS.iter().find(|(name, _)| *name == ending).map(|(_, format)| *format);
         self.format.or_else(by_ending).ok_or_else(|| {
-            Problem::new("--output", format!("`{}` does not tell what to write", self.output.display()))
-                .hint("end it with .html, .md or .json, or say `--format html`")
+            Problem::new(
+                "--output",
+                format!("cannot tell the format from the extension of `{}`", self.output.display()),
+            )
+            .hint("use the extension .html, .md, .json or .txt, or pass `--format`")
         })
     }
 }

@@ -24,14 +24,14 @@ const SHORTEST_ID: usize = 8;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     among: SessionFilterArgs,
-    /// At most so many [default: all]
+    /// Maximum number of sessions [default: all]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// Those of sub-agents too
+    /// Include sessions of sub-agents
     #[arg(long)]
     subagents: bool,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Resul
         return Ok(exit::DONE);
     }
     if all.is_empty() {
-        return Err(CommandError::failed("no session was found"));
+        return Err(CommandError::failed("no sessions found"));
     }
     let width = ui.width();
     let mut table = Table::new(vec![
@@ -96,7 +96,11 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Resul
     }
     table.write(ui, width)?;
     if all.len() < total {
-        ui.say(format!("{} of {} sessions; `--limit` shows more", all.len(), grouped(total as u64)));
+        ui.say(format!(
+            "showing {} of {} sessions; raise `--limit` to see more",
+            all.len(),
+            grouped(total as u64)
+        ));
     }
     Ok(exit::DONE)
 }

@@ -17,34 +17,34 @@ use std::io::{self, Write};
 
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// What to look for: messages that hold all these words or phrases
+    /// Words or phrases; a message must contain all of them
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
-    /// Take small and capital letters as the same [default: unless a word has a capital]
+    /// Ignore case [default: unless a word has a capital letter]
     #[arg(short = 'i', long, conflicts_with = "case_sensitive")]
     ignore_case: bool,
-    /// Tell small and capital letters apart
+    /// Match case
     #[arg(short = 's', long)]
     case_sensitive: bool,
-    /// Take the words as regular expressions
+    /// Treat the words as regular expressions
     #[arg(short = 'e', long)]
     regex: bool,
     #[command(flatten)]
     among: SessionFilterArgs,
-    /// Lines before and after each hit
+    /// Lines of context before and after each hit
     #[arg(long, value_name = "N", default_value_t = 1)]
     around: usize,
-    /// At most so many sessions [default: all]
+    /// Maximum number of sessions [default: all]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// At most so many hits of each session, for people
+    /// Maximum number of hits per session in text output
     #[arg(long, value_name = "N", default_value_t = 5)]
     hits: usize,
-    /// Look also at what the agent put there for the model alone
+    /// Also search context that the agent added for the model only
     #[arg(long)]
     context: bool,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Resu
         return Ok(code);
     }
     if total == 0 {
-        return Err(CommandError::failed("nothing was found"));
+        return Err(CommandError::failed("no matches found"));
     }
     let width = ui.width();
     for (i, result) in found.iter().enumerate() {
@@ -81,7 +81,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Resu
         }
         let more = result.hits.len().saturating_sub(args.hits.max(1));
         if more > 0 {
-            let line = ui.paint_out(Paint::Dim, &format!("  … {more} more, shown by --hits"));
+            let line = ui.paint_out(Paint::Dim, &format!("  … {more} more; raise --hits to see them"));
             writeln!(ui.out(), "{line}")?;
         }
     }
@@ -96,7 +96,7 @@ fn head(ui: &mut Ui, desk: &SessionsContext, result: &SearchResult, width: Optio
     let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
     let about = [at, info.agent.clone(), info.id.clone(), desk.project(info.project.as_deref())];
     let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
-    let title = phrases::plain(result.title.as_deref().unwrap_or("(nothing was asked)")).into_owned();
+    let title = phrases::plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
     let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));
     let (title, about) = (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &about.join(" · ")));
     writeln!(ui.out(), "{title}\n{about}")
@@ -105,8 +105,8 @@ fn head(ui: &mut Ui, desk: &SessionsContext, result: &SearchResult, width: Optio
 /// Writes one hit with the lines around it.
 fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     let who = match (&hit.tool, hit.role) {
-        (Some(tool), _) if hit.place == HitPlace::ToolInput => format!("call of {tool}"),
-        (Some(tool), _) => format!("result of {tool}"),
+        (Some(tool), _) if hit.place == HitPlace::ToolInput => format!("{tool} call"),
+        (Some(tool), _) => format!("{tool} result"),
         (None, _) if hit.place == HitPlace::Thinking => "thinking".into(),
         (None, Role::User) => "you".into(),
         (None, Role::Assistant) => "answer".into(),

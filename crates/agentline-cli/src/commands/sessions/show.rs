@@ -20,34 +20,34 @@ use std::io::{self, Write};
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     which: SessionArg,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Form,
-    /// The order of the blocks of a message, with `-o json`
+    /// Order of the blocks of a message, with `-o json`
     #[arg(long, value_name = "ORDER", default_value = "grouped")]
     order: BlockOrderArg,
-    /// Also what the agent put there for the model alone
+    /// Include context that the agent added for the model only
     #[arg(long)]
     context: bool,
-    /// Also the reasoning, with `-o text` and `-o md`
+    /// Include the reasoning, with `-o text` and `-o md`
     #[arg(long)]
     thinking: bool,
-    /// Also what sub-agents did
+    /// Include the work of sub-agents
     #[arg(long)]
     subagents: bool,
-    /// All of every output, on a terminal too
+    /// Do not shorten long outputs on a terminal
     #[arg(long)]
     full: bool,
 }
 
-/// How a session is told.
+/// The output format of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people
+    /// Human-readable text
     Text,
-    /// {"session", "messages"}, one message a record
+    /// {"session", "messages"}, one message per record
     Json,
-    /// The same with messages as Claude's API holds them: results in messages of the user
+    /// Same as json, in the format of Claude's API: tool results in user messages
     Claude,
     /// Markdown
     Md,
@@ -59,7 +59,7 @@ pub(super) enum BlockOrderArg {
     /// Thinking, then each call with its result, then text
     #[default]
     Grouped,
-    /// As it happened
+    /// Original order
     Turn,
 }
 

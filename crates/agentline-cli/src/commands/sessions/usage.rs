@@ -22,16 +22,16 @@ const BAR_ON_A_PIPE: usize = 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct UsageArgs {
-    /// What the rows stand for
+    /// What to group rows by
     #[arg(long, value_name = "WHAT", default_value = "day")]
     by: By,
     #[command(flatten)]
     among: SessionFilterArgs,
-    /// What the bars show [default: tokens on a terminal, off on a pipe]
+    /// What the bars show [default: tokens on a terminal, otherwise off]
     #[arg(long, value_name = "WHAT")]
     chart: Option<Chart>,
-    /// What standard output holds
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
 }
 
@@ -47,7 +47,7 @@ enum By {
 /// What the bars show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Chart {
-    /// All tokens
+    /// Total tokens
     Tokens,
     /// US dollars
     Cost,
@@ -72,7 +72,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Resu
         return Ok(exit::DONE);
     }
     if rows.is_empty() {
-        return Err(CommandError::failed("no session was found that used a token"));
+        return Err(CommandError::failed("no sessions with token usage found"));
     }
     let width = ui.width();
     let chart = args.chart.unwrap_or(if width.is_some() { Chart::Tokens } else { Chart::Off });
@@ -95,14 +95,14 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Resu
     table.write(ui, width)?;
     let unpriced: Vec<&str> = sum.unpriced().collect();
     if !unpriced.is_empty() {
-        ui.say(format!("the cost is at least this: no price is known for {}", unpriced.join(", ")));
+        ui.say(format!("costs are lower bounds: no price is known for {}", unpriced.join(", ")));
     }
     Ok(exit::DONE)
 }
 
 fn name(desk: &SessionsContext, by: By, row: &UsageRow) -> String {
     match by {
-        _ if row.name.is_empty() => "(not known)".into(),
+        _ if row.name.is_empty() => "(unknown)".into(),
         By::Project => desk.project(Some(&row.name)),
         _ => row.name.clone(),
     }

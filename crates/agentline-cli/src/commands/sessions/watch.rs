@@ -22,29 +22,29 @@ const PAUSE: Duration = Duration::from_millis(150);
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     which: SessionArg,
-    /// End when nothing was said for so many seconds [default: end on Ctrl-C]
+    /// Exit after this many seconds without new messages [default: run until Ctrl-C]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     until_idle: Option<f64>,
-    /// Only what is said from now on
+    /// Show only new messages
     #[arg(long)]
     new: bool,
-    /// What standard output holds: text, or with json a message a line, told again when it has grown
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format; json prints one message per line, again when it has grown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: crate::args::ReportFormat,
-    /// Also what the agent put there for the model alone
+    /// Include context that the agent added for the model only
     #[arg(long)]
     context: bool,
-    /// Also the reasoning
+    /// Include the reasoning
     #[arg(long)]
     thinking: bool,
-    /// All of every output, on a terminal too
+    /// Do not shorten long outputs on a terminal
     #[arg(long)]
     full: bool,
 }
 
 pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Result<u8, CommandError> {
     let idle = args.until_idle.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
-        Problem::new("--until-idle", "is not a number of seconds").hint("write a number such as 30")
+        Problem::new("--until-idle", "must be a number of seconds").hint("use a number such as 30")
     })?;
     let found = desk.find(&args.which)?;
     let mut watch = desk.store.watch(&found)?;
@@ -53,7 +53,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Resu
     let style = TextStyle { colour: ui.is_coloured(), short, live: true, wish, clock: desk.clock.clone() };
     let mut told =
         Telling { teller: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
-    ui.say(format!("following {} of {}; Ctrl-C ends it", found.info.id, found.info.agent));
+    ui.say(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
     let mut quiet_since = Instant::now();
     let mut is_first = true;
     loop {
@@ -110,7 +110,7 @@ impl Telling {
             SessionChange::Cut { at } => {
                 self.progress.truncate(at);
                 if !is_old {
-                    let line = ui.paint_out(Paint::Yellow, "— the session was taken back to here —");
+                    let line = ui.paint_out(Paint::Yellow, "— the session was rewound to here —");
                     writeln!(ui.out(), "\n{line}")?;
                 }
             }

@@ -58,7 +58,7 @@ pub(crate) fn title(session: &SavedSession) -> String {
         .filter(|title| !title.is_empty() && !title.starts_with(['{', '[']));
     let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(|entry| entry.loaded().text());
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(nothing was asked)");
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(no prompt)");
     phrases::cut(&phrases::plain(line), LONGEST_TITLE)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_title_is_one_line() {
         let mut session = SavedSession::default();
-        assert_eq!(title(&session), "(nothing was asked)");
+        assert_eq!(title(&session), "(no prompt)");
         let mut prompt = Entry::new("1", Role::User);
         prompt.parts.push(EntryPart::text("\n  fix\u{1b}[2J it\nnow"));
         session.entries.push(prompt);

@@ -51,7 +51,7 @@ pub(crate) fn markdown(
     }
     for damage in &story.session.damage {
         let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        writeln!(out, "\n> could not be read: {place}{}", line(&damage.message))?;
+        writeln!(out, "\n> unreadable: {place}{}", line(&damage.message))?;
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ impl Page<'_> {
              autocomplete=off spellcheck=false><output id=hits for=q aria-live=polite></output>\
              <button id=prev type=button title=\"Previous hit (Shift+Enter)\" aria-label=\"Previous hit\">↑</button>\
              <button id=next type=button title=\"Next hit (Enter)\" aria-label=\"Next hit\">↓</button></div>\
-             <button id=fold type=button aria-pressed=false title=\"Open or fold everything (o)\">Open all</button>\
+             <button id=fold type=button aria-pressed=false title=\"Expand or collapse everything (o)\">Expand all</button>\
              <button id=theme type=button title=\"Light or dark (t)\" aria-label=\"Light or dark\">◐</button></header>"
         )
     }
@@ -125,7 +125,7 @@ impl Page<'_> {
             self.fact("model", model, note.as_deref())?;
         }
         self.fact("prompts", &grouped(facts.prompts as u64), None)?;
-        let failed = (facts.failed > 0).then(|| format!("{} without success", facts.failed));
+        let failed = (facts.failed > 0).then(|| format!("{} failed", facts.failed));
         self.fact("tool calls", &grouped(facts.tools as u64), failed.as_deref())?;
         if facts.subagents > 0 {
             self.fact("sub-agents", &grouped(facts.subagents as u64), None)?;
@@ -163,7 +163,7 @@ impl Page<'_> {
             return Ok(());
         }
         let count = counted(damage.len(), "place");
-        writeln!(self.out, "<details class=damage><summary>{count} could not be read</summary><ul>")?;
+        writeln!(self.out, "<details class=damage><summary>{count} unreadable</summary><ul>")?;
         for one in damage {
             write!(self.out, "<li>")?;
             if let Some(line) = one.line {

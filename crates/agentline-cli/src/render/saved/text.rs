@@ -110,7 +110,7 @@ impl TextRenderer {
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
             let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            let told = format!("could not be read: {place}{}", phrases::plain(&damage.message));
+            let told = format!("unreadable: {place}{}", phrases::plain(&damage.message));
             writeln!(out, "\n{}", self.paint(Paint::Yellow, &told))?;
         }
         Ok(())
@@ -236,7 +236,7 @@ impl TextRenderer {
             return text.lines().try_for_each(|line| write(out, line));
         }
         text.lines().take(HEAD).try_for_each(|line| write(out, line))?;
-        write(out, &format!("… {} lines more, shown by --full", count - HEAD - TAIL))?;
+        write(out, &format!("… {} more lines; pass --full to see them", count - HEAD - TAIL))?;
         text.lines().skip(count - TAIL).try_for_each(|line| write(out, line))
     }
 
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn outputs_are_shortened_on_a_terminal() {
         let text = told(|style| (style.short, style.colour) = (true, true));
-        assert!(text.contains("… 18 lines more, shown by --full"), "{text}");
+        assert!(text.contains("… 18 more lines; pass --full to see them"), "{text}");
         assert!(text.contains("\u{1b}[32m+"), "{text}");
         assert!(!told(|_| {}).contains("--full"));
     }

@@ -125,7 +125,7 @@ fn says_more(raw: &str) -> bool {
 pub(super) fn word(status: Option<ToolStatus>) -> &'static str {
     match status {
         Some(ToolStatus::Ok) => "ok",
-        Some(ToolStatus::Denied) => "refused",
+        Some(ToolStatus::Denied) => "denied",
         Some(ToolStatus::Cancelled) => "cancelled",
         Some(_) => "failed",
         None => "no result",

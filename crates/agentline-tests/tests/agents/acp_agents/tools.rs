@@ -31,7 +31,7 @@ async fn call(player: Player) {
         player,
         vec![
             // The second prompt of the session: the agent was sent on.
-            ("does not fit", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
+            ("does not match", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
             (
                 "Add it up",
                 vec![

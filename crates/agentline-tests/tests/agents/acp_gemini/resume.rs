@@ -139,7 +139,7 @@ async fn a_session_is_not_opened_while_that_would_spoil_it() {
         "{}",
         told.shown()
     );
-    assert!(error.message.contains("without harm to it"), "{}", error.message);
+    assert!(error.message.contains("cannot be opened safely"), "{}", error.message);
     assert!(error.hint.as_ref().unwrap().contains("stream-json"), "{error:?}");
     // Whoever has the time waits, and can stop waiting.
     let patient = resuming(&stage, &id, "again").timeout(Duration::from_secs(200 * 365 * 86_400));

@@ -88,7 +88,7 @@ async fn what_does_not_fit_is_mended_within_the_repair_turns() {
     let stage = stage([
         // The second prompt of the session: the agent was sent on.
         (
-            "does not fit",
+            "does not match",
             Script::new([
                 GeminiStep::call(TOOL, json!({"data": {"name": "Ada", "age": 36}})),
                 GeminiStep::text("Mended."),
@@ -129,7 +129,7 @@ async fn no_value_after_the_repair_turns_is_invalid_output_with_what_was_wrong()
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
     assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
-    for words in ["after 1 repair turn", "age", "the text begins: {\"name\": \"Ada\"}"] {
+    for words in ["after 1 repair turn", "age", "the text starts with: {\"name\": \"Ada\"}"] {
         assert!(error.message.contains(words), "{words}: {}", error.message);
     }
     assert_eq!((stage.model.requests_to_main().len(), told.outcome.output.is_none()), (2, true));

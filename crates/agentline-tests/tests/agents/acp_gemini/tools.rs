@@ -78,7 +78,7 @@ async fn functions_of_the_program_are_called_by_the_agent() {
         ("double", "twice is 42"),
         ("fails", "out of cheese"),
         ("panics", "the tool panicked: on purpose"),
-        ("slow", "the tool did not answer within 200 ms"),
+        ("slow", "the tool timed out after 200 ms"),
         ("guarded", "not on a Sunday"),
         ("noted", "first\\n\\nsecond"),
     ] {

@@ -52,7 +52,7 @@ async fn a_command_is_a_check_and_its_rounds_are_bounded() {
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
     assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", told.shown());
-    assert!(error.message.contains("still failed after 2 rounds"), "{}", error.message);
+    assert!(error.message.contains("still fails after 2 rounds"), "{}", error.message);
     assert!(error.message.contains("two tests failed"), "{}", error.message);
     let asked = stage.model.requests_to_main();
     assert_eq!((asked.len(), told.outcome.turns), (3, 3), "{}", told.shown());

@@ -241,7 +241,7 @@ fn secrets_are_never_kept() {
     let mut program = cached(&stage);
     let keyed = |prompt: &str| json!({"prompt": prompt, "env": {"MY_API_KEY": "sk-very-secret-1234567890"}});
     let (outcome, _) = run(&mut program, "file", keyed("run printf %s \"$MY_API_KEY\" > key.txt\nsay done"));
-    assert_eq!(outcome["cache"]["reason"], "it holds a secret", "{outcome}");
+    assert_eq!(outcome["cache"]["reason"], "it contains a secret", "{outcome}");
     let (outcome, _) = run(&mut program, "said", keyed("env MY_API_KEY"));
     assert!(outcome["cache"]["stored_at"].is_u64(), "{outcome}");
     let kept = files(&stage.path().join("home/.cache/agentline/outcomes"));
@@ -376,11 +376,11 @@ fn the_command_line_says_what_comes_from_the_cache_and_what_is_in_it() {
     assert!(made["text"] == "hello" && !is_hit(&made), "{made}");
     assert!(told["text"] == "hello" && is_hit(&told), "{told}");
     let impure = run(&["--mcp", "docs=true"]);
-    assert_eq!(impure["cache"]["reason"], "it has MCP servers", "{impure}");
+    assert_eq!(impure["cache"]["reason"], "it uses MCP servers", "{impure}");
     let stats: Value = serde_json::from_str(&agentline(&["cache", "stats", "-o", "json"])).unwrap();
     assert_eq!(stats["entries"], 1, "{stats}");
     let cleared = agentline(&["cache", "clear"]);
     assert!(cleared.contains("held 1 outcome"), "{cleared}");
-    assert!(agentline(&["cache", "stats"]).contains("holds 0 outcomes"));
+    assert!(agentline(&["cache", "stats"]).contains(": 0 entries"));
     assert!(!is_hit(&run(&[])));
 }

@@ -87,7 +87,7 @@ fn a_file_that_is_a_link_out_of_the_workspace_is_not_read() {
     symlink(user.path("home/other.toml"), user.path("ws/agentline.toml")).unwrap();
     let done = user.run(&[], "say hi");
     let told = super::warnings(&done.json());
-    assert!(told.len() == 1 && told[0].contains("is a link out of its directory"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("is a link to a file outside its directory"), "{told:?}");
     assert_eq!((done.code, user.read("home/.bashrc")), (Some(0), PRECIOUS.to_owned()), "{}", done.err);
 }
 
@@ -118,7 +118,7 @@ fn a_program_of_the_workspace_is_not_the_agent() {
         let done = user.agentline(args);
         assert_eq!(done.json()["verdict"], "not_installed", "{}", done.out);
         let told = done.json()["error"]["message"].as_str().unwrap().to_owned();
-        assert!(told.contains("found in the workspace alone"), "{told}");
+        assert!(told.contains("found only in the workspace"), "{told}");
         assert!(!user.path("pwned").exists(), "{}", done.out);
     }
     // The doctor agrees with a run, whatever the trust.
@@ -129,7 +129,7 @@ fn a_program_of_the_workspace_is_not_the_agent() {
     };
     let untrusted = installed("run");
     assert_eq!(untrusted["installed"], false, "{untrusted}");
-    assert!(untrusted["problems"].to_string().contains("found in the workspace alone"), "{untrusted}");
+    assert!(untrusted["problems"].to_string().contains("found only in the workspace"), "{untrusted}");
     assert_eq!(installed("full")["installed"], true);
     // The same where the user's own settings give a name, which is looked for on PATH.
     planted(&user, "ws/my-gemini");

@@ -145,7 +145,7 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
     let mut transcript = completer.transcript();
     let outcome = loop {
         let Some(record) = run.next().await else {
-            return refused(&mut execute, "the run came to no outcome");
+            return refused(&mut execute, "the run ended without an outcome");
         };
         transcript.take(&record);
         execute.hear(&record);

@@ -40,7 +40,9 @@ impl CallContext {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(PathBuf::from(text)),
             Some(_) => {
-                problems.push(Problem::new(key, format!("{key} must be text")).hint("give the path as text"));
+                problems.push(
+                    Problem::new(key, format!("{key} must be a string")).hint("pass the path as a string"),
+                );
                 None
             }
         };

@@ -77,7 +77,9 @@ impl ProviderError {
             Verdict::Untrusted => (ErrorKind::Untrusted, told("does not trust the workspace")),
             Verdict::LimitReached => (ErrorKind::LimitReached, told("reached a limit")),
             Verdict::Cancelled => (ErrorKind::Cancelled, told("was cancelled")),
-            Verdict::InvalidOutput => (ErrorKind::InvalidOutput, told("gave an answer of another form")),
+            Verdict::InvalidOutput => {
+                (ErrorKind::InvalidOutput, told("returned an answer that does not match the schema"))
+            }
             _ => match (error.kind, outcome.agent_exit_code) {
                 (FailureKind::NoResult, Some(NOT_FOUND)) => {
                     (ErrorKind::NotFound, with_stderr(missing(info, ""), &outcome))

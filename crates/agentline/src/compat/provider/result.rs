@@ -77,7 +77,7 @@ impl ResultCollector {
         warnings.extend(outcome.warnings.iter().cloned());
         if !self.unread.is_empty() {
             let message = format!(
-                "Malformed JSON lines: {} in all, first: {:?}",
+                "Malformed JSON lines: {} in total, first: {:?}",
                 outcome.unreadable_lines, self.unread
             );
             warnings.push(Notice::new("malformed_lines", message));
@@ -111,8 +111,8 @@ fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Opti
             warnings.push(Notice::new(code, format!("{what}: {}", paths.join(", "))));
         }
     };
-    warn("files_missing", "a tool said that it wrote these files, which are not there", missing);
-    warn("files_unknown", "these files changed during the run, and it is not known by whom", strange);
+    warn("files_missing", "a tool reported that it wrote these files, but they do not exist", missing);
+    warn("files_unknown", "these files changed during the run, but no tool reported them", strange);
     files
 }
 

@@ -179,7 +179,7 @@ fn the_clocks_of_a_call_stand_above_those_of_the_configuration() {
 fn a_context_of_the_wrong_type_is_refused() {
     let map = json!({"project_root": 5, "prompt_file": ["x"], "phase": 1});
     let error = CallContext::from_map(map.as_object().unwrap()).unwrap_err();
-    assert_eq!(error.message, "project_root must be text\nprompt_file must be text");
+    assert_eq!(error.message, "project_root must be a string\nprompt_file must be a string");
 }
 
 #[test]

@@ -60,12 +60,12 @@ impl fmt::Display for NoDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRunning(socket) => write!(f, "no pool is running ({})", socket.display()),
-            Self::NotOurs(socket) => write!(f, "the pool at {} is another user's", socket.display()),
-            Self::Silent(socket) => write!(f, "the pool at {} does not answer", socket.display()),
+            Self::NotOurs(socket) => write!(f, "the pool at {} belongs to another user", socket.display()),
+            Self::Silent(socket) => write!(f, "the pool at {} does not respond", socket.display()),
             Self::OtherVersion(version) => {
                 write!(
                     f,
-                    "the pool is of version {version}, this is {VERSION}; `agentline pool stop` ends it"
+                    "the pool has version {version}, but this is {VERSION}; stop it with `agentline pool stop`"
                 )
             }
         }
@@ -221,8 +221,8 @@ impl Client {
                 None => {}
             }
         }
-        let failure = Failure::new(FailureKind::Crashed, "the pool went away in the middle of the run")
-            .hint("run it again; `agentline pool status` says whether the pool is there");
+        let failure = Failure::new(FailureKind::Crashed, "lost the connection to the pool during the run")
+            .hint("retry; check the pool with `agentline pool status`");
         let mut outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
         outcome.session_id = session;
         link.finish(outcome);
@@ -245,12 +245,13 @@ impl Client {
 
 /// Returns the outcome of a run that the daemon did not end in time.
 fn silent_pool(who: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
-    let hint = "`agentline pool stop` ends the pool; the next run starts its own agent";
+    let hint = "stop the pool with `agentline pool stop`; the next run starts its own agent";
     let mut outcome = match stopped {
         Some(signal) => stopped_before(who, signal),
         None => {
             let failure =
-                Failure::new(FailureKind::TimeoutRun, "the pool did not end the run in time").hint(hint);
+                Failure::new(FailureKind::TimeoutRun, "the pool did not end the run within its timeout")
+                    .hint(hint);
             Outcome::not_begun(who, Verdict::TimedOut, failure)
         }
     };

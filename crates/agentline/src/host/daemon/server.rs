@@ -69,8 +69,9 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let socket = super::socket(here);
     let active_run = start_run(&socket)?;
-    let listener = UnixListener::bind(&socket).map_err(Error::io("listen at", &socket))?;
-    fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(Error::io("guard", &socket))?;
+    let listener = UnixListener::bind(&socket).map_err(Error::io("listen on", &socket))?;
+    fs::set_permissions(&socket, Permissions::from_mode(0o600))
+        .map_err(Error::io("set the permissions of", &socket))?;
     let daemon = Arc::new(Daemon {
         pool: Pool::new(Agentline::new(here.clone()), options.pool.clone()),
         socket: socket.clone(),
@@ -114,23 +115,24 @@ pub async fn serve(
 /// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
 fn start_run(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
-    private_dir::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-    let found = fs::symlink_metadata(folder).map_err(Error::io("look at", folder))?;
+    private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
+    let found = fs::symlink_metadata(folder).map_err(Error::io("inspect", folder))?;
     if !found.is_dir() || Some(found.uid()) != super::own_uid() {
         let not_ours =
-            std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it is not a folder of yours");
+            std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it is not a directory that you own");
         return Err(Error::io("use", folder)(not_ours));
     }
-    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("guard", folder))?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))
+        .map_err(Error::io("set the permissions of", folder))?;
     let path = socket.with_extension("lock");
-    let lock = private_dir::create_file(&path).map_err(Error::io("make", &path))?;
+    let lock = private_dir::create_file(&path).map_err(Error::io("create", &path))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
-            let taken = std::io::Error::new(std::io::ErrorKind::AddrInUse, "a pool is running already");
-            return Err(Error::io("take", socket)(taken));
+            let taken = std::io::Error::new(std::io::ErrorKind::AddrInUse, "a pool is already running");
+            return Err(Error::io("lock", socket)(taken));
         }
-        Err(fs::TryLockError::Error(error)) => return Err(Error::io("take", socket)(error)),
+        Err(fs::TryLockError::Error(error)) => return Err(Error::io("lock", socket)(error)),
     }
     // Remove the socket of a daemon that was killed.
     let _ = fs::remove_file(socket);
@@ -196,7 +198,7 @@ impl Daemon {
                     done
                 }
                 Ok(ToDaemon::Cancel(_)) => Ok(()),
-                Err(error) => say(&mut write, &FromDaemon::Failed(format!("not understood: {error}"))).await,
+                Err(error) => say(&mut write, &FromDaemon::Failed(format!("invalid request: {error}"))).await,
             };
             if done.is_err() {
                 return;

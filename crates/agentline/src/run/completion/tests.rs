@@ -24,12 +24,12 @@ async fn told(line: &str) -> String {
 #[tokio::test]
 async fn a_command_is_done_when_it_succeeds_and_tells_its_end_when_not() {
     assert_eq!(told("true").await, "done");
-    assert_eq!(told("exit 3").await, "`exit 3` ended with exit code 3. It printed nothing.");
+    assert_eq!(told("exit 3").await, "`exit 3` exited with code 3. It printed no output.");
     let both = told("echo out; echo err >&2; false").await;
-    assert!(both.contains("exit code 1. The end of what it printed:\n"), "{both}");
+    assert!(both.contains("exited with code 1. The end of its output:\n"), "{both}");
     assert!(both.contains("out") && both.contains("err"), "{both}");
-    assert!(told("kill -9 $$").await.contains("was ended by signal 9"));
-    assert!(told("no-such-program-anywhere").await.contains("exit code 127"));
+    assert!(told("kill -9 $$").await.contains("was killed by signal 9"));
+    assert!(told("no-such-program-anywhere").await.contains("exited with code 127"));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn of_much_output_the_end_is_told() {
         text.len(),
         &text[text.len() - 40..]
     );
-    let (_, shown) = text.split_once("printed:\n").unwrap();
+    let (_, shown) = text.split_once("its output:\n").unwrap();
     assert!(shown.starts_with("…\nline 1"), "{}", &shown[..40]);
     let one_line = told("head -c 100000 /dev/zero | tr '\\0' x; false").await;
     assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());
@@ -113,7 +113,7 @@ async fn what_a_command_leaves_in_the_background_ends_with_it() {
 async fn a_command_that_cannot_be_started_is_a_failure() {
     let failure = command("true").check(CheckInput::new("", "/no/such/folder"), LONG).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Spawn);
-    assert!(failure.message.contains("`true` could not be started"), "{}", failure.message);
+    assert!(failure.message.contains("cannot start the check `true`"), "{}", failure.message);
 }
 
 #[tokio::test]

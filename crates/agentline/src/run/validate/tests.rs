@@ -65,7 +65,7 @@ async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
     let mut reviewer = reviewer();
     let first = reviewer.review("about three", None, LONG).await;
     let HostResponse::Again(prompt) = &first.answer else { panic!("{first:?}") };
-    assert!(prompt.contains("- there is no JSON value in the answer"), "{prompt}");
+    assert!(prompt.contains("- the answer contains no JSON value"), "{prompt}");
     assert!(prompt.contains("Call the tool `structured_output`") && prompt.contains("\"count\""), "{prompt}");
     assert_eq!(first.notices.len(), 1);
     assert_eq!(first.notices[0].code, "repair");
@@ -82,11 +82,14 @@ async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
     let message = failure.message;
     assert!(
         message.starts_with(
-            "the answer does not fit the schema after 2 repair turns: at `/data`: `count` is missing"
+            "the answer does not match the schema after 2 repair turns: at `/data`: `count` is missing"
         ),
         "{message}"
     );
-    assert!(message.contains("the text begins: three éé") && message.chars().count() < 2300, "{message}");
+    assert!(
+        message.contains("the text starts with: three éé") && message.chars().count() < 2300,
+        "{message}"
+    );
     assert!(third.notices.is_empty());
 }
 
@@ -100,7 +103,7 @@ async fn without_the_tool_the_agent_is_asked_for_text_and_without_repairs_for_no
     };
     assert_eq!(
         failure.message,
-        "the answer does not fit the schema: there is no JSON value in the answer; there is no text"
+        "the answer does not match the schema: the answer contains no JSON value; the text is empty"
     );
 }
 
@@ -125,7 +128,7 @@ async fn the_agent_is_sent_on_until_the_check_passes() {
     for round in 1..=2 {
         let sent = reviewer.review("done", None, LONG).await;
         let HostResponse::Again(prompt) = &sent.answer else { panic!("{sent:?}") };
-        assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("hand in"), "{prompt}");
+        assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("submit"), "{prompt}");
         assert_eq!(sent.notices[0].code, "round");
         assert!(sent.notices[0].message.contains(&format!("(round {round} of 2)")), "{sent:?}");
     }
@@ -138,7 +141,7 @@ async fn a_check_that_never_passes_ends_the_run_at_its_limit() {
     assert!(matches!(answer(&mut reviewer, "", None).await, HostResponse::Again(_)));
     let HostResponse::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
     assert_eq!(failure.kind, FailureKind::MaxRounds);
-    assert_eq!(failure.message, "the check still failed after 1 rounds: 98 left");
+    assert_eq!(failure.message, "the check still fails after 1 rounds: 98 left");
     let panics = CompletionCheck::new(|_| async { panic!("no") });
     let HostResponse::Reject(failure) = answer(&mut Validator::new("/ws").until(panics), "", None).await
     else {
@@ -162,7 +165,7 @@ async fn the_check_sees_only_values_that_fit() {
     let HostResponse::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
         panic!("not sent on")
     };
-    assert!(prompt.contains("more") && prompt.contains("hand in the whole answer again"), "{prompt}");
+    assert!(prompt.contains("more") && prompt.contains("submit the complete answer again"), "{prompt}");
     assert_eq!(answer(&mut reviewer, "{\"count\": 3}", None).await, accept(json!({"count": 3})));
     assert_eq!(*seen.lock().unwrap(), [json!({"count": 1}), json!({"count": 3})]);
 }

@@ -29,8 +29,8 @@ impl Needle {
     pub(super) fn new(query: &Query) -> Result<Self, Problem> {
         let words: Vec<&String> = query.words.iter().filter(|word| !word.trim().is_empty()).collect();
         if words.is_empty() {
-            let hint = "give a word, such as `agentline sessions search refactor`";
-            return Err(Problem::new("words", "there is nothing to look for").hint(hint));
+            let hint = "pass a word, such as `agentline sessions search refactor`";
+            return Err(Problem::new("words", "no search words").hint(hint));
         }
         let insensitive = match query.case {
             Case::Sensitive => false,
@@ -89,8 +89,8 @@ impl Needle {
 
 fn wrong(word: &str, error: &str) -> Problem {
     let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Problem::new("words", format!("`{word}` is no regular expression: {reason}"))
-        .hint("leave `--regex` out to look for the text as it is")
+    Problem::new("words", format!("`{word}` is not a valid regular expression: {reason}"))
+        .hint("omit `--regex` to search for the literal text")
 }
 
 /// Returns whether a word contains an uppercase letter, other than in a class such as `\S`.
@@ -223,7 +223,7 @@ mod tests {
         assert!(holds(r"\d+", "no digits") && holds("(?i)ABC", "abc"));
         let wrong = Needle::new(&Query::new(["a(b"]).regex(true)).unwrap_err();
         assert!(wrong.message.contains("`a(b`") && wrong.hint.is_some(), "{wrong}");
-        assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("nothing to look for"));
+        assert!(Needle::new(&Query::new([" "])).unwrap_err().message.contains("no search words"));
     }
 
     #[test]

@@ -169,7 +169,7 @@ const COPY: &str = "copy.db";
 
 /// Copies the database and its log to a temporary directory, and retries if they change meanwhile.
 fn copy(path: &Path) -> Result<TempDir, Error> {
-    let folder = TempDir::new().map_err(Error::io("create a folder for a copy of", path))?;
+    let folder = TempDir::new().map_err(Error::io("create a directory for a copy of", path))?;
     for _ in 0..COPIES {
         let before = DatabaseFiles::look(path);
         for ending in ["", "-wal", "-journal"] {
@@ -208,8 +208,7 @@ fn cut(path: &Path) -> Option<ReadError> {
     };
     // The page count is valid only if it was written with the last change.
     let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
-    (size < said)
-        .then(|| ReadError::new(None, format!("the database is cut: {size} of {said} bytes are there")))
+    (size < said).then(|| ReadError::new(None, format!("the database is truncated: {size} of {said} bytes")))
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> Error {

@@ -107,7 +107,8 @@ pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJso
     for message in
         parts.keys().filter(|message| !messages.contains_key(*message)).cloned().collect::<Vec<_>>()
     {
-        damage.push(ReadError::new(None, format!("the message `{message}` is lost; its parts are not")));
+        damage
+            .push(ReadError::new(None, format!("the message `{message}` is missing, but its parts are not")));
         let info = json!({"id": message, "sessionID": id, "role": "assistant"}).to_string();
         messages.insert(message, info);
     }
@@ -124,7 +125,7 @@ pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJso
         records.push(RawJson::new(record));
     }
     if broken > 0 {
-        damage.push(ReadError::new(None, format!("{broken} rows do not hold JSON")));
+        damage.push(ReadError::new(None, format!("{broken} rows are not valid JSON")));
     }
     Readable { value: records, damage }
 }

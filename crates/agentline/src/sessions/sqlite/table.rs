@@ -203,5 +203,5 @@ fn cut_is_fine(error: rusqlite::Error) -> rusqlite::Result<()> {
 }
 
 fn unreadable(table: &str, error: &rusqlite::Error) -> ReadError {
-    ReadError::new(None, format!("not all of the table `{table}` can be read: {error}"))
+    ReadError::new(None, format!("the table `{table}` is only partly readable: {error}"))
 }

@@ -71,7 +71,7 @@ impl CommandLink {
     }
 
     fn gone(&self) -> ServerGone {
-        ServerGone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "it does not answer".into()))
+        ServerGone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "no response".into()))
     }
 
     fn close(&self, why: &str) {
@@ -105,7 +105,7 @@ impl CommandLink {
 pub(super) fn answer_of_ours(method: &str) -> RelayReply {
     match method {
         "ping" => RelayReply::result(&json!({})),
-        _ => RelayReply::error(NO_METHOD, "the client cannot do that"),
+        _ => RelayReply::error(NO_METHOD, "not supported by the client"),
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn carry(
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
         Err(why) => {
-            let why = format!("it could not be started: {why}");
+            let why = format!("cannot start: {why}");
             way.close(&why);
             return Some(why);
         }
@@ -161,7 +161,7 @@ pub(super) async fn carry(
         }
         bytes.clear();
     };
-    way.close(why.as_deref().unwrap_or("the run is over"));
+    way.close(why.as_deref().unwrap_or("the run has ended"));
     if why.is_none() {
         process.close_stdin();
         let _ = tokio::time::timeout(GRACE, exited(&mut process)).await;
@@ -183,13 +183,13 @@ fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
 
 fn ended(exit: ProcessExit, last_words: &[u8]) -> String {
     let how = match exit {
-        ProcessExit::Code(code) => format!("it ended with code {code}"),
-        ProcessExit::Signal(signal) => format!("it was ended by signal {signal}"),
-        ProcessExit::Lost => "it ended".into(),
+        ProcessExit::Code(code) => format!("exited with code {code}"),
+        ProcessExit::Signal(signal) => format!("killed by signal {signal}"),
+        ProcessExit::Lost => "exited with an unknown status".into(),
     };
     match String::from_utf8_lossy(last_words).trim() {
         "" => how,
-        said => format!("{how}; it had said: {said}"),
+        said => format!("{how}; last output: {said}"),
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
         assert!(kept.starts_with(b"aaaa") && kept.ends_with(b"cc") && kept.contains(&b'b'));
         assert_eq!(
             ended(ProcessExit::Code(3), b" no such table \n"),
-            "it ended with code 3; it had said: no such table"
+            "exited with code 3; last output: no such table"
         );
     }
 }

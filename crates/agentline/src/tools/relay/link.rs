@@ -35,7 +35,7 @@ impl ServerLink {
     pub(super) async fn health(&self) -> Health {
         let mut health = self.health.subscribe();
         let known = health.wait_for(Option::is_some).await;
-        known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err("the run is over".into()))
+        known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err("the run has ended".into()))
     }
 
     pub(super) fn is_ready(&self, introduction: Box<RawValue>) {

@@ -53,13 +53,13 @@ impl WebLink {
         headers: &BTreeMap<String, String>,
         link: Arc<ServerLink>,
     ) -> Result<Arc<Self>, String> {
-        let uri: Uri = url.parse().map_err(|why| format!("its address cannot be read: {why}"))?;
+        let uri: Uri = url.parse().map_err(|why| format!("invalid URL: {why}"))?;
         if uri.host().is_none() {
-            return Err("its address names no host".into());
+            return Err("the URL has no host".into());
         }
         let mut all = HeaderMap::new();
         for (name, value) in headers {
-            let bad = || format!("its header `{name}` cannot be sent");
+            let bad = || format!("invalid header `{name}`");
             let key = HeaderName::try_from(name).map_err(|_| bad())?;
             all.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
         }
@@ -117,19 +117,19 @@ impl WebLink {
             return self.reply_among_events(id, answer.into_body()).await;
         }
         let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
-        let body = body.map_err(|why| format!("its answer broke off: {why}"))?.to_bytes();
+        let body = body.map_err(|why| format!("the response was interrupted: {why}"))?.to_bytes();
         match RelayMessage::parse(&body).and_then(|message| message.reply()) {
             // Some servers answer errors with an HTTP error status as well.
             Some((to, reply)) if to == id => Ok(reply),
-            _ if status == StatusCode::OK => Err("its answer was not the one to our request".into()),
-            _ => Err(format!("it answered with status {status}")),
+            _ if status == StatusCode::OK => Err("the response does not match the request".into()),
+            _ => Err(format!("HTTP status {status}")),
         }
     }
 
     async fn reply_among_events(&self, id: u64, mut body: Incoming) -> Result<RelayReply, String> {
         let mut events = Events::default();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|why| format!("its answer broke off: {why}"))?;
+            let frame = frame.map_err(|why| format!("the response was interrupted: {why}"))?;
             for event in events.push(frame.data_ref().map_or(&[][..], |data| data)) {
                 let Some(message) = RelayMessage::parse(&event) else { continue };
                 match message.reply() {
@@ -140,10 +140,10 @@ impl WebLink {
                 }
             }
             if events.waiting() > LONGEST_ANSWER {
-                return Err("its answer is too long".into());
+                return Err("the response is too large".into());
             }
         }
-        Err("it ended its answer before it had answered".into())
+        Err("the response ended without a result".into())
     }
 
     /// Sends a request. Returns the head of the answer, and the task of the connection that its body needs.
@@ -152,7 +152,7 @@ impl WebLink {
         method: Method,
         body: Vec<u8>,
     ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), String> {
-        let unreachable = |why: &dyn std::fmt::Display| format!("it cannot be reached: {why}");
+        let unreachable = |why: &dyn std::fmt::Display| format!("cannot connect: {why}");
         let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, self.uri.port_u16().unwrap_or(80))).await;
         let stream = stream.map_err(|why| unreachable(&why))?;

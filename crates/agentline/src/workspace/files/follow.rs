@@ -27,7 +27,7 @@ pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
         }
         links += 1;
         if links > MOST_LINKS {
-            return Err(io::Error::other("its links lead in a circle"));
+            return Err(io::Error::other("too many symbolic links"));
         }
         // If the link has disappeared in the meantime, treat it as a plain name.
         let Ok(target) = fs::read_link(&real) else { continue };

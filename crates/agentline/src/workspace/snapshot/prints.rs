@@ -78,7 +78,7 @@ impl FilePrints {
                 Some(print) => print,
                 None => {
                     let print = read(&on_disk, entry.stamp.kind)
-                        .ok_or_else(|| format!("`{}` cannot be read", on_disk.display()))?;
+                        .ok_or_else(|| format!("cannot read `{}`", on_disk.display()))?;
                     // A write right after this one could leave the same times.
                     if !entry.stamp.is_racy(began) {
                         remembered.put(on_disk, entry.stamp, print);

@@ -71,7 +71,7 @@ impl Manifest {
         let directory = directory.canonicalize().map_err(|error| failed("find", directory, &error))?;
         if !directory.is_dir() {
             let problem = Problem::new("trust", format!("`{}` is not a directory", directory.display()));
-            return Err(problem.hint("name the directory of a workspace"));
+            return Err(problem.hint("pass the directory of a workspace"));
         }
         let home = home.and_then(|home| home.canonicalize().ok());
         let mut walk = Walk::default();
@@ -136,7 +136,7 @@ impl Walk {
         };
         self.entries += 1;
         if self.entries > MAX_ENTRIES {
-            return Err(too_large(name, &format!("more than {MAX_ENTRIES} files and folders")));
+            return Err(too_large(name, &format!("more than {MAX_ENTRIES} files and directories")));
         }
         let mut label = String::new();
         let about = if about.is_symlink() {
@@ -175,7 +175,7 @@ impl Walk {
     fn folder(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
         let real = path.canonicalize().map_err(|error| failed("read", path, &error))?;
         if depth == MAX_DEPTH {
-            return Err(too_large(name, &format!("folders nested deeper than {MAX_DEPTH}")));
+            return Err(too_large(name, &format!("directories nested more than {MAX_DEPTH} levels deep")));
         }
         if !self.open.insert(real.clone()) {
             return Ok(());
@@ -209,12 +209,12 @@ fn read_file(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_CLOEXEC);
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no longer a file"));
+        return Err(io::Error::other("no longer a file"));
     }
     let mut content = Vec::new();
     file.take(size.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 != size {
-        return Err(io::Error::other("it changed while it was read"));
+        return Err(io::Error::other("changed during the read"));
     }
     Ok(content)
 }
@@ -224,8 +224,11 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn too_large(name: &str, what: &str) -> Problem {
-    Problem::new("trust", format!("the project's settings hold {what} (at `{name}`), too much to be trusted"))
-        .hint("remove what does not belong there, or pass `--trust full` to each run")
+    Problem::new(
+        "trust",
+        format!("the project's settings contain {what} (at `{name}`), which is too much to trust"),
+    )
+    .hint("remove files that do not belong there, or pass `--trust full` to each run")
 }
 
 /// Returns a path relative to the directory, which is in the path's directory or below it.

@@ -124,7 +124,7 @@ impl TrustStore {
                 "`{name}` cannot be trusted, because it contains the list of trusted directories (`{}`)",
                 self.file.display()
             );
-            return Err(Problem::new("trust", message).hint("trust a directory of a project"));
+            return Err(Problem::new("trust", message).hint("trust the directory of a project instead"));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (digest, files) = (manifest.digest(), manifest.files.clone());
@@ -172,13 +172,13 @@ impl TrustStore {
         };
         let content: Content = serde_json::from_slice(&text).map_err(|why| self.damaged(&why.to_string()))?;
         if content.version != VERSION {
-            return Err(self.damaged(&format!("it has version {}, not {VERSION}", content.version)));
+            return Err(self.damaged(&format!("unsupported version {}, expected {VERSION}", content.version)));
         }
         Ok(content)
     }
 
     fn damaged(&self, why: &str) -> Problem {
-        let message = format!("the list of trusted directories cannot be used: {why}");
+        let message = format!("cannot use the list of trusted directories: {why}");
         Problem::new("trust", message)
             .hint(format!("remove `{}` and trust your directories again", self.file.display()))
     }
@@ -224,7 +224,7 @@ fn read_private(file: &Path) -> io::Result<Vec<u8>> {
     let open = options.open(file)?;
     let about = open.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::other("it is not a file"));
+        return Err(io::Error::other("not a regular file"));
     }
     #[cfg(unix)]
     {
@@ -232,7 +232,7 @@ fn read_private(file: &Path) -> io::Result<Vec<u8>> {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let owner = fs::metadata(folder)?.uid();
         if about.mode() & 0o022 != 0 || (about.uid() != owner && about.uid() != 0) {
-            return Err(io::Error::other("others than its owner could have written it"));
+            return Err(io::Error::other("it is writable by other users"));
         }
     }
     let mut text = Vec::new();
@@ -242,7 +242,7 @@ fn read_private(file: &Path) -> io::Result<Vec<u8>> {
 
 fn name_of(directory: &Path) -> Result<String, Problem> {
     directory.to_str().map(str::to_owned).ok_or_else(|| {
-        let message = format!("the name of `{}` is not UTF-8 text", directory.display());
+        let message = format!("the path `{}` is not valid UTF-8", directory.display());
         Problem::new("trust", message).hint("rename it, or pass `--trust full` to each run")
     })
 }

@@ -215,7 +215,7 @@ mod unix {
         assert!(fs::read_dir(folder).unwrap().all(|entry| mode(&entry.unwrap().path()) == 0o600));
         fs::set_permissions(store.file(), fs::Permissions::from_mode(0o666)).unwrap();
         let problem = store.state(&machine.path("home/code/project")).unwrap_err();
-        assert!(problem.message.contains("others than its owner"), "{problem}");
+        assert!(problem.message.contains("writable by other users"), "{problem}");
         fs::write(store.file(), "{").unwrap();
         fs::set_permissions(store.file(), fs::Permissions::from_mode(0o600)).unwrap();
         let problem = store.state(&machine.path("home/code/project")).unwrap_err();

@@ -127,8 +127,8 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
         ("add", json!({"a": i64::MAX, "b": 1}), "too large"),
         ("failing", json!({}), "the disk is full"),
         ("panicking", json!({}), "the tool panicked: oh no"),
-        ("endless", json!({}), "did not answer within 200 ms"),
-        ("no-such-tool", json!({}), "there is no tool `no-such-tool`"),
+        ("endless", json!({}), "timed out after 200 ms"),
+        ("no-such-tool", json!({}), "unknown tool `no-such-tool`"),
     ];
     for (name, args, said) in cases {
         let (is_error, text) = client.call(name, args).await;

@@ -113,7 +113,7 @@ async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
     assert_eq!(a.address, b.address);
     assert_eq!(a.list().await, ["shared", "first"]);
     assert_eq!(b.list().await, ["shared", "second"]);
-    assert_eq!(a.call("second", json!({})).await, (true, "there is no tool `second`".into()));
+    assert_eq!(a.call("second", json!({})).await, (true, "unknown tool `second`".into()));
     // The token of one run opens nothing of the other.
     let thief = Client { headers: b.headers.clone(), ..a.clone() };
     assert_eq!(thief.post(&list_request()).await.0, 401);
@@ -182,10 +182,10 @@ fn names_and_schemas_are_checked_before_anything_is_served() {
         .tool(tool(&"x".repeat(60), good));
     let problems = host.check().unwrap_err().to_string();
     for said in [
-        "`my_tools` cannot be the name",
-        "`a b` must be of letters",
+        "`my_tools` is not a valid name",
+        "`a b` may contain only letters",
         "type `object`",
-        "two tools",
+        "duplicate tool name",
         "too long",
     ] {
         assert!(problems.contains(said), "{said}: {problems}");

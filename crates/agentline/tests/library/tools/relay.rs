@@ -192,7 +192,7 @@ async fn a_dead_server_is_told_of_and_has_no_tools() {
         assert_eq!(client.list().await, Vec::<String>::new());
         assert_eq!(client.ask(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
         let (is_error, text) = client.call("shout", json!({})).await;
-        assert!(is_error && text.contains(&format!("the MCP server `{name}` does not work")), "{text}");
+        assert!(is_error && text.contains(&format!("MCP server `{name}` failed")), "{text}");
     }
     let told = lines(&mut serving);
     assert_eq!(told.len(), 2, "{told:?}");
@@ -200,11 +200,11 @@ async fn a_dead_server_is_told_of_and_has_no_tools() {
         |name: &str| told.iter().find(|line| line["server"] == name).unwrap()["error"].as_str().unwrap();
     let why = error("tiny");
     assert!(
-        why.starts_with("it ended with code 3; it had said: xxx") && why.ends_with("no licence key"),
+        why.starts_with("exited with code 3; last output: xxx") && why.ends_with("no licence key"),
         "{why}"
     );
     assert!(why.len() < 2200, "only its last words: {}", why.len());
-    assert_eq!(error("missing"), "it could not be started: there is no program `no-such-program`");
+    assert_eq!(error("missing"), "cannot start: program `no-such-program` does not exist");
     assert_eq!(client.list().await, Vec::<String>::new());
     assert_eq!(starts(&log).len(), 1);
 }
@@ -220,7 +220,7 @@ async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
     assert_eq!(client.list().await, Vec::<String>::new());
     assert!(begun.elapsed() >= patience, "{:?}", begun.elapsed());
     let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "it did not answer within 3 s"})]);
+    assert_eq!(told, [json!({"server": "tiny", "error": "no response within 3 s"})]);
     #[cfg(target_os = "linux")]
     for pid in starts(&log) {
         is_gone(pid).await;
@@ -234,7 +234,7 @@ async fn a_list_that_never_comes_is_an_empty_one() {
     assert_eq!(client.initialize().await["serverInfo"]["name"], "tiny");
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "it did not answer `tools/list` within 6 s"})]);
+    assert_eq!(told, [json!({"server": "tiny", "error": "no response to `tools/list` within 6 s"})]);
     assert_eq!(client.call("shout", json!({"word": "still here"})).await.1, "STILL HERE");
 }
 
@@ -246,10 +246,7 @@ async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
     assert!(!client.list().await.is_empty());
     for tool in ["die", "shout"] {
         let (is_error, text) = client.call(tool, json!({})).await;
-        assert!(
-            is_error && text.contains("it ended with code 7") && text.contains("out of cheese"),
-            "{text}"
-        );
+        assert!(is_error && text.contains("exited with code 7") && text.contains("out of cheese"), "{text}");
     }
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines_until(&mut serving, |line| !line["error"].is_null()).await;
@@ -292,10 +289,10 @@ async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
     assert_eq!(lines(&mut far).len(), 3);
     drop(far);
     let (is_error, text) = client.call("shout", json!({})).await;
-    assert!(is_error && text.contains("it answered with status 404"), "{text}");
+    assert!(is_error && text.contains("HTTP status 404"), "{text}");
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "it answered with status 404 Not Found"})]);
+    assert_eq!(told, [json!({"server": "tiny", "error": "HTTP status 404 Not Found"})]);
     // One that refuses us from the start.
     let McpServer::Url { url, .. } = server else { unreachable!() };
     let (mut serving, client) =
@@ -357,7 +354,7 @@ async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
     assert_eq!(serving.servers()["far"], far);
     assert_eq!(
         lines(&mut serving),
-        [json!({"server": "far", "unrelayed": "only `http://` addresses are relayed"})]
+        [json!({"server": "far", "unrelayed": "only `http://` URLs are relayed"})]
     );
 }
 
@@ -372,7 +369,7 @@ async fn names_of_every_kind_have_a_path_and_ours_is_taken() {
     let host = ToolHost::new().tool(own);
     for like_ours in ["agentline", "agentline_x", "Agentline notes"] {
         let clash = host.serve(offer().server(like_ours, tiny("dead"))).unwrap_err().to_string();
-        assert!(clash.contains("which are our own") && clash.contains(like_ours), "{clash}");
+        assert!(clash.contains("agentline's own server") && clash.contains(like_ours), "{clash}");
     }
     host.serve(offer().server("agentline-notes", tiny("dead"))).unwrap();
 }

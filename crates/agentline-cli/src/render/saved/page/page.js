@@ -19,7 +19,7 @@
     const open = fold.getAttribute("aria-pressed") !== "true";
     folds().forEach((one) => { one.open = open; });
     fold.setAttribute("aria-pressed", open);
-    fold.textContent = open ? "Fold all" : "Open all";
+    fold.textContent = open ? "Collapse all" : "Expand all";
   };
   fold.addEventListener("click", foldAll);
   const reveal = (node) => {
