@@ -55,7 +55,8 @@ pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
             let CacheStats { folder, entries, bytes, max_bytes, .. } = &stats;
             let mb = |bytes: u64| format!("{}.{} MB", bytes >> 20, ((bytes & 0xF_FFFF) * 10) >> 20);
             let (used, most) = (mb(*bytes), mb(*max_bytes));
-            writeln!(ui.out(), "{prefix}{}: {entries} entries, {used} of {most}", folder.display())?;
+            let noun = if *entries == 1 { "entry" } else { "entries" };
+            writeln!(ui.out(), "{prefix}{}: {entries} {noun}, {used} of {most}", folder.display())?;
         }
     }
     Ok(exit::DONE)

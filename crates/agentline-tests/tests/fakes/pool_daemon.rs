@@ -145,7 +145,7 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
     assert!(shown.contains("2 sessions") && shown.contains("idle") && shown.contains("pool.sock"), "{shown}");
 
     let stopped = user.done(&["pool", "stop"]);
-    assert!(stopped.code == Some(0) && stopped.err.contains("gone"), "{}", stopped.err);
+    assert!(stopped.code == Some(0) && stopped.err.contains("stopped the pool"), "{}", stopped.err);
     // Its last breath may come a moment after its last word.
     user.nothing_lives();
     assert!(!user.socket().exists());

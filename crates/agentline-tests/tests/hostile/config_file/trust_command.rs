@@ -111,7 +111,7 @@ fn trust_is_listed_and_taken_back() {
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&store), mode(store.parent().unwrap())), (0o600, 0o700));
     user.write("ws/.env", "A=1");
-    assert!(user.agentline(&["trust", "--list"]).out.contains("1 changed since"));
+    assert!(user.agentline(&["trust", "--list"]).out.contains("1 changed, so"));
     let revoked = user.agentline(&["trust", "--revoke", "-o", "json"]).json();
     assert_eq!((&revoked["trusted"], &revoked["was_trusted"]), (&json!(false), &json!(true)));
     assert!(!is_applied(&user, &run(&user, &[])));
