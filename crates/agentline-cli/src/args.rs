@@ -7,10 +7,10 @@ use crate::{
         prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
     },
     exit,
-    ui::Color,
+    ui::Global,
 };
 use agentline::core::agents::AGENTS;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,20 +62,6 @@ pub(crate) struct Cli {
     pub(crate) command: CliCommand,
 }
 
-/// Options of every command.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Global {
-    /// Print only errors to standard error
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Show more detail, such as the agent's command line
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
-    /// When to use colors
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
-}
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
@@ -107,32 +93,4 @@ pub(crate) enum CliCommand {
     Trust(TrustArgs),
     /// Print shell completions
     Completions(CompletionsArgs),
-}
-
-/// The output format of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// The answer as it streams
-    #[default]
-    Text,
-    /// One JSON object at the end of the run, even if it fails
-    Json,
-    /// One JSON object per event; the outcome is last
-    Events,
-    /// The stream-json lines of Claude Code
-    Claude,
-    /// {"response", "files"}, for workflow providers
-    Provider,
-    /// {"output", "tokenUsage", "cost", …}, for promptfoo
-    Promptfoo,
-}
-
-/// The output format of a report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    /// Human-readable text
-    #[default]
-    Text,
-    /// JSON
-    Json,
 }

@@ -7,7 +7,9 @@ mod commands;
 mod error;
 mod exit;
 mod live_run;
+mod output;
 mod permission_prompt;
+mod plain_text;
 mod prompt;
 mod render;
 mod setup;
@@ -53,7 +55,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),
-        CliCommand::Completions(args) => commands::completions::run(&mut ui, &args),
+        CliCommand::Completions(args) => commands::completions::run(&mut ui, &args, Cli::command()),
     };
     let done = done.and_then(|code| ui.flush().map(|()| code).map_err(error::CommandError::from));
     ExitCode::from(done.unwrap_or_else(|stop| ui.stop(&stop)))

@@ -11,7 +11,7 @@ mod provider;
 pub(crate) mod saved;
 pub(crate) mod table;
 
-use crate::{args::OutputFormat, ui::Ui};
+use crate::{output::OutputFormat, ui::Ui};
 use agentline::{Completer, PermissionMode, Record};
 use std::io;
 

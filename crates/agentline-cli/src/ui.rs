@@ -3,7 +3,8 @@
 //! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
-use crate::{args::Global, error::CommandError, exit, render::phrases::plain};
+use crate::plain_text::plain;
+use crate::{error::CommandError, exit};
 use agentline::Problem;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -268,4 +269,18 @@ pub(crate) fn painted(colored: bool, paint: Paint, text: &str) -> String {
         Paint::Yellow => "33",
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// Options of every command.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct Global {
+    /// Print only errors to standard error
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Show more detail, such as the agent's command line
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// When to use colors
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
 }

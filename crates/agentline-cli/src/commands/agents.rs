@@ -1,9 +1,9 @@
 //! `agentline agents`: lists what each agent supports on each of its surfaces.
 
 use crate::{
-    args::ReportFormat,
     error::CommandError,
     exit,
+    output::ReportFormat,
     setup::Setup,
     ui::{Paint, Ui},
 };

@@ -1,6 +1,6 @@
 //! `agentline cache`: shows or clears the cache of outcomes.
 
-use crate::{args::ReportFormat, error::CommandError, exit, setup::Setup, ui::Ui};
+use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
 use agentline::cache::{Cache, CacheStats};
 use clap::{Args, Subcommand};
 use std::io::Write;

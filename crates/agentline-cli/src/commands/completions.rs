@@ -1,7 +1,7 @@
 //! `agentline completions`: prints shell completions.
 
-use crate::{args::Cli, error::CommandError, exit, ui::Ui};
-use clap::{Args, CommandFactory};
+use crate::{error::CommandError, exit, ui::Ui};
+use clap::Args;
 use clap_complete::Shell;
 use std::io::Write;
 
@@ -17,10 +17,14 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, CommandError> {
+pub(crate) fn run(
+    ui: &mut Ui,
+    args: &CompletionsArgs,
+    mut program: clap::Command,
+) -> Result<u8, CommandError> {
     // The generator panics on write errors, so it writes to memory.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "agentline", &mut script);
+    clap_complete::generate(args.shell, &mut program, "agentline", &mut script);
     ui.out().write_all(&script)?;
     Ok(exit::DONE)
 }

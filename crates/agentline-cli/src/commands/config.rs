@@ -1,6 +1,6 @@
 //! `agentline config`: shows or checks the effective settings.
 
-use crate::{args::ReportFormat, error::CommandError, exit, setup::Setup, ui::Ui};
+use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
 use agentline::Redactor;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ mod stage;
 
 use super::replay::{self, Pace};
 use crate::{
-    args::OutputFormat,
     error::CommandError,
     exit,
     live_run::{self, LiveRun},
+    output::OutputFormat,
     render::{RenderOptions, Renderer},
     ui::Ui,
 };

@@ -1,6 +1,6 @@
 //! `agentline doctor`: checks installed agents, sign-in and settings.
 
-use crate::{args::ReportFormat, error::CommandError, exit, setup::Setup, ui::Ui};
+use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
 use agentline::{Agentline, Trust, doctor};
 use clap::Args;
 use std::{io::Write, path::PathBuf};

@@ -1,9 +1,9 @@
 //! `agentline policy explain`: shows what each agent does under a policy, and what enforces it.
 
 use crate::{
-    args::ReportFormat,
     error::CommandError,
     exit,
+    output::ReportFormat,
     setup::Setup,
     ui::{Paint, Ui},
 };

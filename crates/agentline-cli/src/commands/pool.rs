@@ -1,6 +1,6 @@
 //! `agentline pool`: keeps agents warm between runs, in a daemon.
 
-use crate::{args::ReportFormat, error::CommandError, ui::Ui};
+use crate::{error::CommandError, output::ReportFormat, ui::Ui};
 #[cfg(unix)]
 use crate::{live_run, setup::Setup};
 #[cfg(unix)]
@@ -77,7 +77,7 @@ pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
 #[cfg(unix)]
 mod unix {
     use super::StartArgs;
-    use crate::{args::ReportFormat, error::CommandError, exit, live_run, ui::Ui};
+    use crate::{error::CommandError, exit, live_run, output::ReportFormat, ui::Ui};
     use agentline::{
         Agentline, PoolOptions, Problem,
         core::config::parse_duration,

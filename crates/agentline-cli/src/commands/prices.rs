@@ -1,9 +1,9 @@
 //! `agentline prices`: shows token prices, their date, and which are from the settings.
 
 use crate::{
-    args::ReportFormat,
     error::CommandError,
     exit,
+    output::ReportFormat,
     setup::{Setup, prices_flag},
     ui::{Paint, Ui},
 };

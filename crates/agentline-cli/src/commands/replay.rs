@@ -3,9 +3,9 @@
 mod stand_in;
 
 use crate::{
-    args::OutputFormat,
     error::CommandError,
     exit,
+    output::OutputFormat,
     render::{RenderOptions, Renderer},
     ui::Ui,
 };

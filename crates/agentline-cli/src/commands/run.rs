@@ -1,11 +1,11 @@
 //! `agentline run`: runs one prompt with one agent.
 
 use crate::{
-    args::OutputFormat,
     commands::trust,
     error::CommandError,
     exit,
     live_run::{self, LiveRun},
+    output::OutputFormat,
     permission_prompt, prompt,
     render::{RenderOptions, Renderer},
     setup::Setup,

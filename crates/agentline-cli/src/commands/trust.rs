@@ -1,6 +1,6 @@
 //! `agentline trust`: manages the directories that may configure agents and agentline without limits.
 
-use crate::{args::ReportFormat, error::CommandError, exit, ui::Ui};
+use crate::{error::CommandError, exit, output::ReportFormat, ui::Ui};
 use agentline::{
     Agentline, Problem,
     core::config::one_line,

@@ -1,6 +1,7 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
 use super::{Form, RenderOptions};
+use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FileChangeKind, FileRow, Outcome, Record, ToolStatus, Verdict};
@@ -55,7 +56,7 @@ impl Form for HumanRenderer {
                     self.end_line(ui)?;
                 }
                 ui.flush()?;
-                ui.warn(&phrases::plain(message));
+                ui.warn(&plain(message));
             }
             Event::Started(started) if ui.shows_progress() => {
                 let model = started.model.as_deref().unwrap_or("default model");
@@ -97,7 +98,7 @@ impl HumanRenderer {
         }
         ui.flush()?;
         for line in std::mem::take(&mut self.thought).lines() {
-            let line = ui.paint(Paint::Dim, &phrases::plain(line));
+            let line = ui.paint(Paint::Dim, &plain(line));
             ui.say(line);
         }
         Ok(())
@@ -109,7 +110,7 @@ impl HumanRenderer {
         }
         self.in_line = !text.ends_with('\n');
         if ui.shares_terminal() {
-            ui.out().write_all(phrases::plain(text).as_bytes())
+            ui.out().write_all(plain(text).as_bytes())
         } else {
             ui.out().write_all(text.as_bytes())
         }
@@ -143,7 +144,7 @@ fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, 
         ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
         _ => (Paint::Red, "failed"),
     };
-    let why = reason.map(|reason| format!(": {}", phrases::plain(reason))).unwrap_or_default();
+    let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
     let line = format!("{} {call} … {word}{why} ({took})", ui.paint(paint, "●"));
     ui.say(line);
 }
@@ -203,7 +204,7 @@ fn file_line(ui: &Ui, file: &FileRow) -> String {
         _ => String::new(),
     };
     let doubt = if file.verified { "" } else { ", but unchanged on disk" };
-    format!("  {} {}{lines}{doubt}", ui.paint(paint, word), phrases::plain(&file.path))
+    format!("  {} {}{lines}{doubt}", ui.paint(paint, word), plain(&file.path))
 }
 
 fn surface(surface: Option<agentline::Surface>) -> &'static str {

@@ -1,6 +1,7 @@
 //! `--output provider`: the result of a workflow provider.
 
 use super::Form;
+use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Event, Record, provider::ResultCollector};
@@ -20,7 +21,7 @@ impl Form for ProviderRenderer {
                 ui.rest();
                 let result = std::mem::take(&mut self.gathered).finish((**outcome).clone(), &[]);
                 for warning in &result.warnings {
-                    ui.warn(&phrases::plain(&warning.message));
+                    ui.warn(&plain(&warning.message));
                 }
                 let out = ui.out();
                 serde_json::to_writer(&mut *out, &result)?;

@@ -1,9 +1,7 @@
 //! A table that fits a terminal: columns are as wide as their content, and some shrink.
 
-use crate::{
-    render::phrases,
-    ui::{Paint, Ui},
-};
+use crate::plain_text::plain;
+use crate::ui::{Paint, Ui};
 use std::io::{self, Write};
 
 /// Selects a column that shrinks.
@@ -61,7 +59,7 @@ impl Table {
 
     /// Adds a row with as many cells as there are columns.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        let clean = |cell: String| phrases::plain(&cell.replace(['\n', '\t'], " ")).into_owned();
+        let clean = |cell: String| plain(&cell.replace(['\n', '\t'], " ")).into_owned();
         self.rows.push(cells.into_iter().map(clean).collect());
     }
 

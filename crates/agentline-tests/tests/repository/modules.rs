@@ -56,6 +56,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["host"],
         ],
     ),
+    (
+        "agentline-cli",
+        &[
+            &["exit", "output", "plain_text", "prompt", "time"],
+            &["error"],
+            &["setup", "ui"],
+            &["permission_prompt", "render"],
+            &["live_run"],
+            &["commands"],
+            &["args"],
+        ],
+    ),
 ];
 
 /// Files that implement the types of another file for another operating system.

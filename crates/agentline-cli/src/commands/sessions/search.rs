@@ -1,11 +1,12 @@
 //! `agentline sessions search`: finds words in all sessions and shows the lines around them.
 
 use super::{SessionFilterArgs, SessionsContext};
+use crate::plain_text::plain;
 use crate::{
-    args::ReportFormat,
     error::CommandError,
     exit,
-    render::{phrases, table::fit},
+    output::ReportFormat,
+    render::table::fit,
     ui::{Paint, Ui},
 };
 use agentline::{
@@ -96,7 +97,7 @@ fn head(ui: &mut Ui, desk: &SessionsContext, result: &SearchResult, width: Optio
     let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
     let about = [at, info.agent.clone(), info.id.clone(), desk.project(info.project.as_deref())];
     let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
-    let title = phrases::plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
+    let title = plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
     let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));
     let (title, about) = (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &about.join(" · ")));
     writeln!(ui.out(), "{title}\n{about}")
@@ -114,13 +115,13 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     };
     let about = match hit.place {
         HitPlace::Title => "  title".to_owned(),
-        _ => format!("  {} (message {})", phrases::plain(&who), hit.entry + 1),
+        _ => format!("  {} (message {})", plain(&who), hit.entry + 1),
     };
     let about = ui.paint_out(Paint::Dim, &about);
     writeln!(ui.out(), "{about}")?;
     let around = |ui: &mut Ui, lines: &[String]| -> io::Result<()> {
         for line in lines {
-            let line = phrases::plain(line);
+            let line = plain(line);
             let line =
                 width.map_or_else(|| line.to_string(), |width| fit(&line, width.saturating_sub(4), false));
             let line = ui.paint_out(Paint::Dim, &line);
@@ -133,11 +134,11 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     let (text, spans) = window(hit, width.map(|width| width.saturating_sub(4)));
     let mut from = 0;
     for span in spans {
-        line.push_str(&phrases::plain(&text[from..span.start]));
-        line.push_str(&ui.paint_out(Paint::Yellow, &phrases::plain(&text[span.clone()])));
+        line.push_str(&plain(&text[from..span.start]));
+        line.push_str(&ui.paint_out(Paint::Yellow, &plain(&text[span.clone()])));
         from = span.end;
     }
-    line.push_str(&phrases::plain(&text[from..]));
+    line.push_str(&plain(&text[from..]));
     writeln!(ui.out(), "    {line}")?;
     around(ui, &hit.after)
 }

@@ -2,9 +2,9 @@
 
 use super::{SessionFilterArgs, SessionsContext};
 use crate::{
-    args::ReportFormat,
     error::CommandError,
     exit,
+    output::ReportFormat,
     render::{
         saved::{grouped, money},
         table::{Column, Table, bar},

@@ -30,7 +30,7 @@ pub(crate) struct WatchArgs {
     new: bool,
     /// Output format; json prints one message per line, again when it has grown
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: crate::args::ReportFormat,
+    output: crate::output::ReportFormat,
     /// Include context that the agent added for the model only
     #[arg(long)]
     context: bool,
@@ -63,8 +63,8 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Resu
         }
         for change in changes {
             match args.output {
-                crate::args::ReportFormat::Json => told.json(ui, change, is_first && args.new, wish)?,
-                crate::args::ReportFormat::Text => told.text(ui, change, is_first && args.new, wish)?,
+                crate::output::ReportFormat::Json => told.json(ui, change, is_first && args.new, wish)?,
+                crate::output::ReportFormat::Text => told.text(ui, change, is_first && args.new, wish)?,
             }
         }
         ui.flush()?;

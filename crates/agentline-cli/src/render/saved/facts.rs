@@ -1,6 +1,7 @@
 //! Counts about a session, and the formatting of numbers.
 
 use super::SessionTree;
+use crate::plain_text::plain;
 use crate::render::phrases;
 use agentline::{Entry, Role, SavedSession};
 
@@ -59,7 +60,7 @@ pub(crate) fn title(session: &SavedSession) -> String {
     let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(|entry| entry.loaded().text());
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(no prompt)");
-    phrases::cut(&phrases::plain(line), LONGEST_TITLE)
+    phrases::cut(&plain(line), LONGEST_TITLE)
 }
 
 /// Formats a number with thousands separators: `12,345`.

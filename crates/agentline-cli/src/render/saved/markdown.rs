@@ -7,6 +7,7 @@ use super::{
     text::{about_media, counted, spent},
     tool::{self, ShownCall},
 };
+use crate::plain_text::plain;
 use crate::{render::phrases, time::TimeFormat};
 use agentline::{Entry, EntryPart, Role, SavedTool, ToolStatus};
 use std::{
@@ -151,7 +152,7 @@ fn unified(change: &ShownChange) -> String {
 
 /// Writes a text between fences that are longer than any in the text.
 fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
-    let text = phrases::plain(text);
+    let text = plain(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     writeln!(out, "\n{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
@@ -159,7 +160,7 @@ fn fenced(out: &mut dyn Write, language: &str, text: &str) -> io::Result<()> {
 
 /// Closes an open fence in a model's Markdown and escapes its HTML tags.
 fn closed(text: &str) -> String {
-    let text = phrases::plain(text.trim_end());
+    let text = plain(text.trim_end());
     let mut done = String::with_capacity(text.len() + 16);
     let mut fence: Option<String> = None;
     for line in text.lines() {
@@ -212,7 +213,7 @@ fn without_tags(line: &str, done: &mut String) {
 }
 
 fn one_line(text: &str) -> String {
-    phrases::plain(text).lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    plain(text).lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// Escapes plain text as one line of Markdown.

@@ -6,6 +6,7 @@ use super::{
     facts::{grouped, money, title},
     tool::{self, ShownCall},
 };
+use crate::plain_text::plain;
 use crate::{
     render::phrases,
     time::TimeFormat,
@@ -110,14 +111,14 @@ impl TextRenderer {
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
             let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            let told = format!("unreadable: {place}{}", phrases::plain(&damage.message));
+            let told = format!("unreadable: {place}{}", plain(&damage.message));
             writeln!(out, "\n{}", self.paint(Paint::Yellow, &told))?;
         }
         Ok(())
     }
 
     fn dim(&self, out: &mut dyn Write, parts: &[String]) -> io::Result<()> {
-        writeln!(out, "{}", self.paint(Paint::Dim, &phrases::plain(&parts.join(" · "))))
+        writeln!(out, "{}", self.paint(Paint::Dim, &plain(&parts.join(" · "))))
     }
 
     /// Writes the work of a sub-agent.
@@ -180,7 +181,7 @@ impl TextRenderer {
             Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),
             _ => (Paint::Yellow, "agent"),
         };
-        let who = self.paint(paint, &format!("▌ {}", phrases::plain(who)));
+        let who = self.paint(paint, &format!("▌ {}", plain(who)));
         let mut about: Vec<String> =
             entry.timestamp.map(|at| self.style.clock.time(at)).into_iter().collect();
         about.extend(entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()));
@@ -190,7 +191,7 @@ impl TextRenderer {
 
     /// Writes a text with the margin before every line.
     fn lines(&self, out: &mut dyn Write, text: &str, paint: Option<Paint>) -> io::Result<()> {
-        for line in phrases::plain(text).lines() {
+        for line in plain(text).lines() {
             match paint {
                 Some(paint) => writeln!(out, "{}  {}", self.margin, self.paint(paint, line))?,
                 None => writeln!(out, "{}  {line}", self.margin)?,
@@ -226,7 +227,7 @@ impl TextRenderer {
 
     /// Writes the output of a tool, without its middle if outputs are shortened.
     fn output(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
-        let text = phrases::plain(text.trim_end());
+        let text = plain(text.trim_end());
         let count = text.lines().count();
         let is_long = self.style.short && count > HEAD + TAIL + 1;
         let write = |out: &mut dyn Write, line: &str| {
@@ -257,7 +258,7 @@ impl TextRenderer {
     fn changed_line(&self, out: &mut dyn Write, line: &DiffLine, width: usize) -> io::Result<()> {
         let number = line.numbers.1.or(line.numbers.0).filter(|_| width > 0);
         let number = number.map(|n| format!("{n:>width$} ")).unwrap_or_default();
-        let text = phrases::plain(&line.text);
+        let text = plain(&line.text);
         let told = format!("{}{text}", line.sign.mark());
         let told = match line.sign {
             DiffSign::Same => told,

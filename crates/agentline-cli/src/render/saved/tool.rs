@@ -1,7 +1,7 @@
 //! Extracts from a tool call what a reader needs: its name, target, change and output.
 
 use super::diff::ShownChange;
-use crate::render::phrases;
+use crate::plain_text::{plain, uncoloured};
 use agentline::{SavedDiff, SavedTool, ToolKind, ToolStatus};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -84,9 +84,9 @@ impl<'a> ShownCall<'a> {
             change
         });
         let is_told = command.is_some() || change.is_some();
-        let output = tool.result.as_ref().map(|result| phrases::uncoloured(&result.content));
+        let output = tool.result.as_ref().map(|result| uncoloured(&result.content));
         Self {
-            name: phrases::plain(if call.name.is_empty() { &call.native_name } else { &call.name }),
+            name: plain(if call.name.is_empty() { &call.native_name } else { &call.name }),
             target: target.filter(|_| command.is_none()),
             command,
             change,
@@ -102,7 +102,7 @@ impl<'a> ShownCall<'a> {
             Some(about) => {
                 let line = about.lines().next().unwrap_or_default();
                 let more = if about.lines().nth(1).is_some() { " …" } else { "" };
-                format!("{} {}{more}", self.name, phrases::plain(line))
+                format!("{} {}{more}", self.name, plain(line))
             }
             None => self.name.clone().into_owned(),
         }
