@@ -138,7 +138,7 @@ mod tests {
     use agentline::ToolKind;
 
     #[test]
-    fn a_call_is_told_by_its_target() {
+    fn tool_call_is_described_by_its_target() {
         let mut tool = ToolUse::new("1", "Bash", "run_shell_command", ToolKind::Shell);
         assert_eq!(call(&tool), "Bash");
         tool.input = serde_json::from_str(r#"{"description":"d","command":"ls\nrm -rf /"}"#).ok();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_of_a_program_are_left_out() {
+    fn ansi_colours_are_stripped() {
         let output = "\u{1b}[1;31merror\u{1b}[0m: a\u{1b}]0;title\u{7}b \u{1b}[unfinished";
         assert_eq!(uncoloured(output), "error: ab nfinished");
         assert_eq!(uncoloured("plain"), "plain");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_formatted_briefly() {
         assert_eq!(
             (seconds(12), seconds(3120), seconds(61_000)),
             ("12 ms".into(), "3.1 s".into(), "1 min 1 s".into())

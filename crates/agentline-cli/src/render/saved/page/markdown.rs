@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_its_shape() {
+    fn markdown_is_rendered_as_html() {
         assert_eq!(
             shown("# A\nb **c** *d* `<e>`\n\n- x\n  - y\n1. z\n\n```rs\nlet\n```\n> q"),
             "<h4>A</h4><p>b <strong>c</strong> <em>d</em> <code>&lt;e&gt;</code></p>\
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_cannot_be_clicked() {
+    fn links_are_not_clickable() {
         assert_eq!(
             shown("[x](javascript:x) [y](javascript:alert(1))"),
             "<p><span class=link>x</span> <span class=url>javascript:x</span> [y](javascript:alert(1))</p>"
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_text() {
+    fn unclosed_markup_is_plain_text() {
         for text in
             ["`", "**", "*", "[", "[a](", "```", "~~~x\n", "- ", "#", "|", ">", "***a", "[a](b c)", "\\"]
         {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_takes_long() {
+    fn adversarial_markdown_is_rendered_quickly() {
         for part in [
             "*", "`", "[", "**a ", "[](", "[a", "` `` ", "*a **b ", "- ", "> ", "|-", "#", "~~~\n", "[x](y",
             "* ",
