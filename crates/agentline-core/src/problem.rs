@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_counted_up_to_a_limit() {
+    fn edit_distance_is_bounded() {
         let count = |a: &str, b: &str, most| distance(&a.chars().collect::<Vec<_>>(), b, most);
         let rows: &[(&str, &str, usize)] = &[
             ("same", "same", 0),

@@ -26,7 +26,7 @@ fn take(conn: &mut Connection, what: InputKind<'_>) -> Vec<ConnectionOutput> {
 }
 
 #[test]
-fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
+fn million_text_chunks_use_no_more_memory_than_the_answer() {
     let agent = agents::find("gemini").expect("it is listed");
     let mut conn =
         Connection::new(agent.dialogue(&agentline_core::DialogueConfig::default()), Timeouts::default());

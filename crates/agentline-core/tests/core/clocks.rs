@@ -40,20 +40,20 @@ fn ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64, parts:
 }
 
 #[test]
-fn start_up() {
+fn startup_timeout() {
     let said = ["start-up timeout of 60 s", "nothing was seen before"];
     ends(begun(order(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
 }
 
 #[test]
-fn idle() {
+fn idle_timeout() {
     let said = ["idle timeout of 120 s", "last seen: text, 120 s before"];
     let player = ends(begun(order(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
     assert_eq!(player.outcome().text, "half");
 }
 
 #[test]
-fn bytes_without_a_line_are_a_sign_of_life_and_stderr_is_none() {
+fn partial_lines_reset_the_idle_timeout_and_stderr_does_not() {
     let mut player = begun(order(), &[INIT]);
     player.wait(100_000);
     player.take(InputKind::Pulse { stream: Stream::Stdout });
@@ -65,7 +65,7 @@ fn bytes_without_a_line_are_a_sign_of_life_and_stderr_is_none() {
 }
 
 #[test]
-fn a_tool_may_take_longer() {
+fn tools_have_a_longer_timeout() {
     let mut order = order();
     order.clocks.run = 10_000_000;
     let said = ["tool timeout of 600 s", "last seen: tool_use run_shell_command, 600 s before"];
@@ -74,7 +74,7 @@ fn a_tool_may_take_longer() {
 }
 
 #[test]
-fn the_whole_run_however_much_is_said() {
+fn run_timeout_applies_despite_activity() {
     let mut player = begun(order(), &[INIT]);
     for _ in 0..9 {
         player.wait(60_000);
@@ -90,7 +90,7 @@ fn the_whole_run_however_much_is_said() {
 }
 
 #[test]
-fn a_flood_of_lines_cannot_hide_a_clock() {
+fn flood_of_lines_cannot_suppress_a_timeout() {
     let mut player = begun(order(), &[INIT]);
     player.now = 700_000;
     player.stdout(TEXT);
@@ -101,7 +101,7 @@ fn a_flood_of_lines_cannot_hide_a_clock() {
 }
 
 #[test]
-fn patience_with_an_agent_that_is_refused() {
+fn retry_patience_limits_rate_limited_retries() {
     let mut player = begun(order(), &[INIT]);
     player.wait(10_000);
     for _ in 0..8 {
@@ -113,7 +113,7 @@ fn patience_with_an_agent_that_is_refused() {
 }
 
 #[test]
-fn patience_ends_when_the_agent_gets_on() {
+fn retry_patience_resets_on_progress() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.wait(80_000);
@@ -124,14 +124,14 @@ fn patience_ends_when_the_agent_gets_on() {
 }
 
 #[test]
-fn patience_with_a_service_that_is_broken() {
+fn retry_patience_limits_failing_service_retries() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BROKEN);
     ends(player, Verdict::Failed, FailureKind::ApiError, 90, &["retry patience of 90 s", "500"]);
 }
 
 #[test]
-fn any_clock_that_runs_out_during_a_429_means_rate_limited() {
+fn any_timeout_during_a_429_means_rate_limited() {
     let mut order = order();
     order.clocks.patience = 10_000_000;
     let mut player = begun(order, &[INIT]);
@@ -140,7 +140,7 @@ fn any_clock_that_runs_out_during_a_429_means_rate_limited() {
 }
 
 #[test]
-fn a_refusal_that_was_overcome_explains_nothing_later() {
+fn overcome_service_error_does_not_explain_a_later_failure() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(TEXT);
@@ -156,7 +156,7 @@ fn a_refusal_that_was_overcome_explains_nothing_later() {
 }
 
 #[test]
-fn the_agent_s_last_word_counts_before_a_refusal_on_the_way() {
+fn final_error_takes_precedence_over_an_earlier_service_error() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: fetch failed]"}}"#);
@@ -165,7 +165,7 @@ fn the_agent_s_last_word_counts_before_a_refusal_on_the_way() {
 }
 
 #[test]
-fn a_refusal_that_was_not_overcome_explains_the_end() {
+fn unresolved_service_error_explains_the_failure() {
     let mut player = begun(order(), &[INIT]);
     player.stderr(BUSY);
     player.exit(ExitReason::Code(1));
@@ -173,14 +173,14 @@ fn a_refusal_that_was_not_overcome_explains_the_end() {
 }
 
 #[test]
-fn an_agent_that_says_that_it_is_not_signed_in_and_hangs_is_not_signed_in() {
+fn agent_that_hangs_after_an_auth_error_is_not_authenticated() {
     let mut player = begun(order(), &[]);
     player.stderr("Please set an Auth method in your settings.json");
     ends(player, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, 60, &["Auth method"]);
 }
 
 #[test]
-fn a_process_that_said_its_last_word_is_helped_out() {
+fn process_is_shut_down_after_its_result() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
     player.wait(4_999);
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
@@ -201,7 +201,7 @@ fn a_process_that_said_its_last_word_is_helped_out() {
 }
 
 #[test]
-fn a_cancel_after_the_last_word_only_hurries() {
+fn cancel_after_the_result_only_speeds_up_shutdown() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
     player.take(InputKind::Cancel { run: crate::play::RUN, signal: 2 });
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
@@ -210,7 +210,7 @@ fn a_cancel_after_the_last_word_only_hurries() {
 }
 
 #[test]
-fn cancelled_by_either_signal_with_what_there_was() {
+fn cancelled_by_either_signal_with_partial_output() {
     for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
         let mut player = begun(order(), &[INIT, TEXT, TOOL]);
         player.take(InputKind::Cancel { run: crate::play::RUN, signal });
@@ -223,7 +223,7 @@ fn cancelled_by_either_signal_with_what_there_was() {
 }
 
 #[test]
-fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
+fn missing_workspace_report_is_not_awaited_forever() {
     let mut player = begun(order(), &[INIT, TEXT, DONE]);
     player.disk = None;
     player.exit(ExitReason::Code(0));
@@ -236,7 +236,7 @@ fn a_shell_that_never_settles_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_surface_that_is_silent_until_the_end_has_only_the_clock_of_the_run() {
+fn silent_surface_has_only_the_run_timeout() {
     let mut player = Player::new(Surface::Json);
     player.prompt(order());
     ends(player, Verdict::TimedOut, FailureKind::TimeoutRun, 600, &["timeout of 600 s"]);

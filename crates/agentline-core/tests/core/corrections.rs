@@ -37,7 +37,7 @@ fn disk(changes: &[(&str, FileChangeKind)]) -> DiskReport {
 }
 
 #[test]
-fn text_that_retries_repeated_is_what_the_agent_recorded() {
+fn text_repeated_by_retries_is_replaced_by_the_record() {
     for (pieces, recorded) in [
         (&["The answer ", "The answer is 4."][..], "The answer is 4."),
         (&["Something else", "It is 4."], "It is 4."),
@@ -56,7 +56,7 @@ fn text_that_retries_repeated_is_what_the_agent_recorded() {
 }
 
 #[test]
-fn text_that_is_right_stays_and_an_older_record_does_not_replace_it() {
+fn correct_text_is_not_replaced_by_an_older_record() {
     for recorded in ["", "Let me look.", "The answer is 4."] {
         let mut player = begun();
         text(&mut player, "The answer ");
@@ -70,7 +70,7 @@ fn text_that_is_right_stays_and_an_older_record_does_not_replace_it() {
 }
 
 #[test]
-fn the_text_is_that_of_the_last_turn_that_has_any() {
+fn text_is_taken_from_the_last_turn_with_text() {
     let mut player = begun();
     text(&mut player, "First.");
     write(&mut player, "a", "a.txt");
@@ -84,7 +84,7 @@ fn the_text_is_that_of_the_last_turn_that_has_any() {
 }
 
 #[test]
-fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
+fn stopped_call_confirms_no_change() {
     let stopped = [
         r#""status":"cancelled""#,
         r#""status":"success","resultDisplay":"Command cancelled by user.""#,
@@ -111,7 +111,7 @@ fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
 }
 
 #[test]
-fn a_recorded_run_with_its_session_file() {
+fn recorded_run_with_its_session_file() {
     let capture = capture::find("stream-json/v0.61.0_full_tools");
     let mut player = Player::new(Surface::StreamJson);
     player.disk =
@@ -146,7 +146,7 @@ fn a_recorded_run_with_its_session_file() {
 }
 
 #[test]
-fn tools_that_never_reported_are_closed_by_us() {
+fn unfinished_tools_are_closed_as_cancelled() {
     let mut player = begun();
     player.stdout(
         r#"{"type":"tool_use","tool_name":"write_file","tool_id":"a","parameters":{"file_path":"a"}}"#,

@@ -88,7 +88,7 @@ fn every_damaged_recording_has_one_outcome() {
 }
 
 #[test]
-fn half_a_line_and_the_next_whole_one_lose_only_the_half() {
+fn partial_line_before_a_whole_one_loses_only_the_partial_line() {
     let mut player = Player::new(Surface::StreamJson);
     player.prompt(order());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);

@@ -55,7 +55,7 @@ pub(crate) fn recordings() -> Vec<String> {
 }
 
 #[test]
-fn recordings_are_read_as_they_were_meant() {
+fn recordings_match_their_snapshots() {
     let all = recordings();
     assert!(all.len() >= 17, "{all:?}");
     for recording in all {

@@ -9,7 +9,7 @@ fn told(player: &Player) -> String {
 }
 
 #[test]
-fn any_cut_of_the_bytes_gives_the_same_outputs() {
+fn any_split_of_the_bytes_gives_the_same_outputs() {
     let mut dice = Dice::new(1);
     let mut replays = 0;
     for capture in capture::all() {
@@ -57,7 +57,7 @@ fn begin(capture: &Capture, lines: usize, disk: bool) -> Player {
 }
 
 #[test]
-fn from_any_moment_time_alone_ends_it() {
+fn timeouts_alone_end_a_run_at_any_point() {
     for capture in capture::all() {
         let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
         for stop in [0, 1, 2, lines / 2, lines] {
@@ -73,7 +73,7 @@ fn from_any_moment_time_alone_ends_it() {
 }
 
 #[test]
-fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
+fn cancel_at_any_point_ends_the_run_in_four_shutdown_steps() {
     for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
         let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
         for stop in 0..=lines {
@@ -91,7 +91,7 @@ fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
 }
 
 #[test]
-fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
+fn nothing_follows_the_outcome_and_late_answers_have_no_effect() {
     for capture in capture::all() {
         let mut player = capture.play();
         let before = player.out.len();
@@ -120,7 +120,7 @@ fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
 }
 
 #[test]
-fn a_prompt_that_comes_too_late_gets_its_outcome_too() {
+fn late_prompt_also_gets_an_outcome() {
     for capture in capture::all().into_iter().take(5) {
         let mut player = capture.play();
         assert!(!player.conn.vacant());

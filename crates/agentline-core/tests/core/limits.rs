@@ -62,7 +62,7 @@ fn turns() {
 }
 
 #[test]
-fn tool_calls_also_several_in_one_turn() {
+fn tool_calls_including_several_in_one_turn() {
     let mut player = limited(|l| l.max_tool_calls = Some(2));
     tool(&mut player, "a");
     tool(&mut player, "b");
@@ -72,7 +72,7 @@ fn tool_calls_also_several_in_one_turn() {
 }
 
 #[test]
-fn tokens_while_the_run_goes_on() {
+fn tokens_during_the_run() {
     let mut player = limited(|l| l.max_tokens = Some(250));
     turn(&mut player, "1");
     turn(&mut player, "2");
@@ -82,7 +82,7 @@ fn tokens_while_the_run_goes_on() {
 }
 
 #[test]
-fn output_tokens_with_their_thoughts() {
+fn output_tokens_including_thoughts() {
     let mut player = limited(|l| l.max_output_tokens = Some(49));
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
@@ -101,7 +101,7 @@ fn cost() {
 }
 
 #[test]
-fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
+fn unknown_cost_is_null_and_stops_nothing() {
     let mut player = limited(|l| l.max_cost = Some(0.0));
     player.side(r#"{"id":"1","type":"gemini","content":"x","model":"unheard-of","tokens":{"input":9,"output":9,"total":18}}"#);
     assert_eq!(player.rungs().len(), 1);
@@ -112,7 +112,7 @@ fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
 }
 
 #[test]
-fn a_limit_that_the_last_turn_crosses_acts_after_it() {
+fn limit_exceeded_by_the_last_turn_applies_after_it() {
     let mut player = limited(|l| l.max_tokens = Some(100));
     player.stdout(r#"{"type":"message","role":"assistant","content":"the answer"}"#);
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":125,"input_tokens":100,"output_tokens":20}}"#);

@@ -144,7 +144,7 @@ fn outputs_of(player: &Player, run: RunId) -> Vec<String> {
 }
 
 #[test]
-fn two_sessions_side_by_side() {
+fn two_concurrent_sessions() {
     let mut player = two(true);
     for line in
         ["1 text a", "2 text x", "1 tool t", "2 tool t", "2 result t", "1 text b", "2 text y", "2 end"]
@@ -167,7 +167,7 @@ fn two_sessions_side_by_side() {
 }
 
 #[test]
-fn a_run_plays_the_same_alone_as_beside_another() {
+fn run_replays_identically_alone_and_beside_another() {
     let lines =
         ["started session-1", "text a", "tool t", "ask t", "text b", "result t", "used 70", "text c", "end"];
     let play = |with_neighbour: bool| {
@@ -197,7 +197,7 @@ fn a_run_plays_the_same_alone_as_beside_another() {
 }
 
 #[test]
-fn a_neighbour_that_talks_does_not_keep_a_silent_run_alive() {
+fn active_run_does_not_keep_a_silent_run_alive() {
     let mut player = two(true);
     for _ in 0..13 {
         player.wait(10_000);
@@ -214,7 +214,7 @@ fn a_neighbour_that_talks_does_not_keep_a_silent_run_alive() {
 }
 
 #[test]
-fn a_line_that_says_nothing_keeps_all_alive() {
+fn line_without_a_run_counts_as_activity_of_all_runs() {
     let mut player = two(true);
     for _ in 0..20 {
         player.wait(10_000);
@@ -225,7 +225,7 @@ fn a_line_that_says_nothing_keeps_all_alive() {
 }
 
 #[test]
-fn permission_is_asked_answered_and_told_once() {
+fn permission_is_requested_answered_and_reported_once() {
     let mut player = two(true);
     player.stdout("1 tool t");
     player.stdout("1 ask t");
@@ -252,7 +252,7 @@ fn permission_is_asked_answered_and_told_once() {
 }
 
 #[test]
-fn waiting_for_an_answer_is_on_nobody_s_clock() {
+fn waiting_for_a_permission_answer_pauses_timeouts() {
     let mut player = two(true);
     player.stdout("1 text before");
     player.stdout("1 ask t");
@@ -275,7 +275,7 @@ fn waiting_for_an_answer_is_on_nobody_s_clock() {
 }
 
 #[test]
-fn nobody_answers_and_that_is_a_no() {
+fn unanswered_permission_request_is_a_denial() {
     let mut player = two(true);
     player.stdout("1 ask t");
     player.wait(3_600_000);
@@ -290,7 +290,7 @@ fn nobody_answers_and_that_is_a_no() {
 }
 
 #[test]
-fn a_stop_withdraws_what_is_open_and_answers_what_comes_after() {
+fn cancel_withdraws_pending_requests_and_answers_later_ones() {
     let mut player = two(true);
     player.stdout("1 ask t");
     player.take(InputKind::Cancel { run: ONE, signal: 2 });
@@ -310,7 +310,7 @@ fn a_stop_withdraws_what_is_open_and_answers_what_comes_after() {
 }
 
 #[test]
-fn the_agent_may_withdraw_its_question() {
+fn agent_may_withdraw_its_request() {
     let mut player = two(true);
     player.stdout("1 ask t");
     player.stdout("1 never-mind");
@@ -327,7 +327,7 @@ fn the_agent_may_withdraw_its_question() {
 }
 
 #[test]
-fn a_run_that_does_not_obey_is_given_up_and_the_process_goes_when_the_others_are_over() {
+fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
     for obeys in [true, false] {
         let mut player = two(obeys);
         player.take(InputKind::Cancel { run: ONE, signal: 15 });
@@ -348,7 +348,7 @@ fn a_run_that_does_not_obey_is_given_up_and_the_process_goes_when_the_others_are
 }
 
 #[test]
-fn the_death_of_the_process_ends_all_its_runs() {
+fn process_exit_ends_all_its_runs() {
     let mut player = two(true);
     player.stdout("1 tool t");
     player.stdout("2 ask u");
@@ -361,7 +361,7 @@ fn the_death_of_the_process_ends_all_its_runs() {
 }
 
 #[test]
-fn turns_one_after_another_pay_for_what_they_used_themselves() {
+fn consecutive_turns_count_only_their_own_usage() {
     let mut player = start(Concurrency::Turns, true);
     for (n, used) in [(1, 100), (2, 250), (3, 260)] {
         let run = RunId(n);
@@ -387,7 +387,7 @@ fn turns_one_after_another_pay_for_what_they_used_themselves() {
 }
 
 #[test]
-fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
+fn quiet_period_waits_for_open_tools_unless_cancelled() {
     let mut player = start(Concurrency::Turns, true);
     player.prompt_as(ONE, order());
     for line in ["1 tool t", "1 text x", "1 end"] {
@@ -407,7 +407,7 @@ fn the_quiet_period_waits_for_tools_that_still_report_but_not_after_a_stop() {
 }
 
 #[test]
-fn a_process_that_never_gets_ready_is_closed_with_or_without_a_run() {
+fn process_that_never_becomes_ready_is_closed() {
     for with_run in [false, true] {
         let talk = Invented { room: Concurrency::Sessions, obeys: false, asks: BTreeMap::new() };
         let mut player = Player::with(Connection::new(Box::new(talk), Timeouts::default()));
@@ -429,7 +429,7 @@ fn a_process_that_never_gets_ready_is_closed_with_or_without_a_run() {
 }
 
 #[test]
-fn an_idle_process_that_is_retired_goes_at_once() {
+fn retired_idle_process_ends_immediately() {
     let mut player = start(Concurrency::Sessions, true);
     assert_eq!(player.conn.deadline(), None);
     player.take(InputKind::Retire);
@@ -440,7 +440,7 @@ fn an_idle_process_that_is_retired_goes_at_once() {
 }
 
 #[test]
-fn retired_while_its_last_run_ends_it_goes_with_it() {
+fn retired_process_ends_with_its_last_run() {
     let mut player = start(Concurrency::Sessions, true);
     player.prompt_as(ONE, order());
     player.stdout("1 text x");

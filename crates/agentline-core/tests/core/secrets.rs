@@ -42,7 +42,7 @@ fn texts_in(line: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
+fn recorded_text_is_redacted_if_it_is_a_secret() {
     let mut tried = 0;
     for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
         let mut secrets = BTreeSet::new();
@@ -66,7 +66,7 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
 }
 
 #[test]
-fn a_veil_does_not_change_the_verdict() {
+fn redaction_does_not_change_the_verdict() {
     for capture in capture::all() {
         let plain = capture.play();
         let mut redacted =
@@ -84,7 +84,7 @@ fn a_veil_does_not_change_the_verdict() {
 }
 
 #[test]
-fn no_recording_holds_anything_that_looks_like_a_key() {
+fn recordings_contain_nothing_that_looks_like_a_key() {
     let redactor = agentline_core::Redactor::default();
     for capture in capture::all() {
         let text = String::from_utf8_lossy(&capture.stdout);
@@ -93,7 +93,7 @@ fn no_recording_holds_anything_that_looks_like_a_key() {
 }
 
 #[test]
-fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
+fn secret_interrupted_by_a_tool_call_is_redacted_everywhere() {
     for cut in 1..SECRET.len() {
         let shown = shown(|p| {
             let message = |piece: &str| {
@@ -114,7 +114,7 @@ fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
 }
 
 #[test]
-fn frames_go_out_as_they_are() {
+fn frames_are_sent_unredacted() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     let mut order = order();
     order.prompt = format!("use {SECRET} here");
@@ -148,7 +148,7 @@ fn nothing_of_it(shown: &str) {
 }
 
 #[test]
-fn a_cut_text_does_not_show_half_of_it() {
+fn truncated_text_shows_no_part_of_a_secret() {
     for before in 150..230 {
         let line = format!("{}{SECRET}{}", ".".repeat(before), ".".repeat(300));
         nothing_of_it(&shown(|p| p.stdout(&line)));
@@ -175,7 +175,7 @@ fn a_cut_text_does_not_show_half_of_it() {
 }
 
 #[test]
-fn text_split_over_events_does_not_show_it() {
+fn secret_split_across_events_is_redacted() {
     for cut in 1..SECRET.len() {
         let shown = shown(|p| {
             for piece in [&SECRET[..cut], &SECRET[cut..]] {
@@ -190,7 +190,7 @@ fn text_split_over_events_does_not_show_it() {
 }
 
 #[test]
-fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
+fn text_before_a_possible_secret_is_shown_after_a_short_pause() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(r#"{"type":"message","role":"assistant","content":"it is s3cr3t","delta":true}"#);
@@ -203,7 +203,7 @@ fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
 }
 
 #[test]
-fn tools_are_still_paired_when_their_ids_are_hidden() {
+fn tools_stay_paired_when_their_ids_are_redacted() {
     let id = serde_json::to_string(SECRET).expect("JSON");
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
@@ -221,7 +221,7 @@ fn tools_are_still_paired_when_their_ids_are_hidden() {
 }
 
 #[test]
-fn what_the_session_file_recorded_is_hidden_too() {
+fn session_file_text_is_redacted() {
     let content = serde_json::to_string(&format!("it is {SECRET}")).expect("JSON");
     let shown = shown(|p| {
         p.stdout(r#"{"type":"message","role":"assistant","content":"it is "}"#);

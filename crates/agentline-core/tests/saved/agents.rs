@@ -11,11 +11,11 @@ fn all_are_read_as_before(agent: &str) {
 }
 
 #[test]
-fn recordings_of_claude_code_are_read_as_before() {
+fn claude_code_recordings_match_their_snapshots() {
     all_are_read_as_before("claude");
 }
 
 #[test]
-fn recordings_of_codex_are_read_as_before() {
+fn codex_recordings_match_their_snapshots() {
     all_are_read_as_before("codex");
 }

@@ -11,7 +11,7 @@ fn sum(agent: &str, name: &str) -> (Tokens, u64) {
 }
 
 #[test]
-fn the_tokens_of_claude_code_add_up() {
+fn claude_code_tokens_are_summed() {
     // Six answers with 100 to 105 uncached prompt tokens, 20 cached, 10 written to the cache and 30 output tokens each.
     // Three of them consist of several lines, each of which repeats the count.
     let (tokens, requests) = sum("claude", "full");
@@ -20,7 +20,7 @@ fn the_tokens_of_claude_code_add_up() {
 }
 
 #[test]
-fn the_tokens_of_codex_add_up() {
+fn codex_tokens_are_summed() {
     // Six answers with 100 to 105 prompt tokens, 20 of them cached, and 30 output tokens, 5 of them thoughts. Each has
     // a record of its own and a cumulative count; the last cumulative count is 615, 120, 180 and 30.
     let (tokens, requests) = sum("codex", "full");

@@ -74,7 +74,7 @@ fn rendered(mut session: SavedSession) -> String {
 }
 
 #[test]
-fn a_session_is_the_same_when_its_content_is_not_in_memory() {
+fn offloaded_session_is_identical() {
     for (agent, text) in recordings() {
         let store: Arc<dyn ContentStore> = Arc::new(Memory::default());
         let offloaded = read(agent, &text, Some(&store));
@@ -84,7 +84,7 @@ fn a_session_is_the_same_when_its_content_is_not_in_memory() {
 }
 
 #[test]
-fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
+fn offloaded_session_is_redacted_identically() {
     // Words of every recording, whole and split between two answers, serve as secrets.
     for (agent, text) in recordings() {
         let plain = read(agent, &text, None);

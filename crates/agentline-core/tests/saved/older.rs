@@ -4,7 +4,7 @@
 use crate::look::{read, told};
 
 #[test]
-fn claude_code_told_side_chains_costs_and_summaries_in_the_same_file() {
+fn old_claude_code_file_has_sidechains_costs_and_summaries() {
     let text = r#"
 {"type":"summary","summary":"Counting files","leafUuid":"a2"}
 {"type":"summary","summary":"Of another session","leafUuid":"zz"}
@@ -21,7 +21,7 @@ fn claude_code_told_side_chains_costs_and_summaries_in_the_same_file() {
 }
 
 #[test]
-fn claude_code_has_tools_of_the_maker_titles_and_words_in_the_users_name() {
+fn claude_code_file_has_server_tools_titles_and_injected_user_text() {
     let text = r#"
 {"type":"ai-title","aiTitle":"A title of the model's","sessionId":"s"}
 {"type":"custom-title","customTitle":"A title of the user's","sessionId":"s"}
@@ -44,7 +44,7 @@ fn claude_code_has_tools_of_the_maker_titles_and_words_in_the_users_name() {
 }
 
 #[test]
-fn claude_code_goes_back_to_a_branch_that_was_left() {
+fn claude_code_session_returns_to_an_abandoned_branch() {
     let prompt = |uuid: &str, parent: &str| {
         format!(r#"{{"type":"user","uuid":"{uuid}","parentUuid":{parent},"message":{{"content":"{uuid}"}}}}"#)
     };
@@ -69,7 +69,7 @@ fn claude_code_goes_back_to_a_branch_that_was_left() {
 }
 
 #[test]
-fn the_oldest_rollouts_of_codex_have_no_envelope() {
+fn oldest_codex_rollouts_have_no_envelope() {
     let text = r#"
 {"id":"5973b6c0","timestamp":"2025-05-07T17:24:21.123Z","instructions":"be good"}
 {"record_type":"state"}
@@ -90,7 +90,7 @@ fn the_oldest_rollouts_of_codex_have_no_envelope() {
 }
 
 #[test]
-fn codex_told_counts_and_ends_of_commands_as_events() {
+fn old_codex_events_report_counts_and_command_ends() {
     let text = r#"
 {"timestamp":"2025-10-01T08:00:00.000Z","type":"session_meta","payload":{"id":"t1","cwd":"/p","cli_version":"0.42.0","source":{"subagent":{"thread_spawn":{"parent_thread_id":"t0","depth":1}}}}}
 {"timestamp":"2025-10-01T08:00:00.100Z","type":"turn_context","payload":{"model":"gpt-5-codex"}}
@@ -121,7 +121,7 @@ fn codex_told_counts_and_ends_of_commands_as_events() {
 }
 
 #[test]
-fn tokens_before_the_first_answer_are_not_lost() {
+fn tokens_before_the_first_answer_are_counted() {
     let text = r#"
 {"type":"session_meta","payload":{"id":"t1"}}
 {"type":"token_usage_record","payload":{"response_id":"r0","usage":{"input_tokens":10,"output_tokens":1}}}
@@ -134,7 +134,7 @@ fn tokens_before_the_first_answer_are_not_lost() {
 }
 
 #[test]
-fn what_cannot_be_read_is_noted_and_the_rest_is_told() {
+fn unreadable_lines_are_reported_and_the_rest_is_read() {
     let text = r#"{"type":"summary","summary":"Too early","leafUuid":"zz"}
 {"type":"user","uuid":"u1","parentUuid":null,"message":{"content":"half of a pair: \ud83d"}}
 [1, 2]

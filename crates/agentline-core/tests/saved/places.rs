@@ -32,7 +32,7 @@ fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf>
 }
 
 #[test]
-fn sessions_lie_where_the_variables_say_or_in_the_home() {
+fn session_roots_follow_variables_or_home() {
     assert_eq!(roots("claude", &[], ""), [PathBuf::from("/home/u/.claude/projects")]);
     assert_eq!(roots("claude", &[("CLAUDE_CONFIG_DIR", "/c")], ""), [PathBuf::from("/c/projects")]);
     assert_eq!(roots("codex", &[], ""), [PathBuf::from("/home/u/.codex/sessions")]);
@@ -49,7 +49,7 @@ fn file(agent: &str, path: &str) -> Option<(Option<String>, Option<String>)> {
 }
 
 #[test]
-fn a_name_tells_a_session_from_other_files() {
+fn session_files_are_recognized_by_name() {
     let id = |id: &str| Some((Some(id.to_owned()), None));
     assert_eq!(file("claude", "-p/9112afee.jsonl"), id("9112afee"));
     assert_eq!(file("claude", "-p/agent-a1.jsonl"), id("a1"));
@@ -74,7 +74,7 @@ fn a_name_tells_a_session_from_other_files() {
 }
 
 #[test]
-fn the_beginning_of_a_file_tells_whose_it_is() {
+fn agent_is_recognized_by_the_start_of_a_file() {
     let form =
         |agent: &str, head: &str| agents::find(agent).expect("it is listed").session_format(head.as_bytes());
     for (agent, other) in [("claude", "codex"), ("codex", "claude")] {

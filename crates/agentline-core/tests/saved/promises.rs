@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const AGENTS: [&str; 2] = ["claude", "codex"];
 
 #[test]
-fn a_session_that_is_followed_is_the_one_that_is_read_at_once() {
+fn followed_session_equals_a_session_read_at_once() {
     for agent in AGENTS {
         for (name, text) in recordings(agent) {
             let mut fold = fold(agent);
@@ -21,7 +21,7 @@ fn a_session_that_is_followed_is_the_one_that_is_read_at_once() {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_tells_all_that_was_whole() {
+fn truncated_file_yields_all_complete_records() {
     for agent in AGENTS {
         for (name, text) in recordings(agent) {
             let ends = text.match_indices('\n').map(|(at, _)| at + 1);
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_damage_makes_a_reader_panic(
+    fn damaged_files_never_make_a_reader_panic(
         agent in 0..2_usize,
         which in any::<prop::sample::Index>(),
         wounds in prop::collection::vec((any::<prop::sample::Index>(), 0..6_u8, any::<char>()), 1..12),

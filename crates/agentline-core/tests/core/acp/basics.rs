@@ -9,7 +9,7 @@ use agentline_core::{
 use serde_json::json;
 
 #[test]
-fn a_run_from_the_handshake_to_its_outcome() {
+fn run_from_handshake_to_outcome() {
     let (mut desk, id) = Desk::going();
     desk.update(
         "s",
@@ -31,7 +31,7 @@ fn a_run_from_the_handshake_to_its_outcome() {
 }
 
 #[test]
-fn a_tool_is_asked_for_answered_by_kind_and_closed() {
+fn tool_permission_is_requested_answered_by_kind_and_closed() {
     let (mut desk, id) = Desk::going();
     let call = json!({"toolCallId": "write_file__write_file_1_0", "status": "pending", "title": "Writing to a.txt",
         "kind": "edit", "locations": [{"path": "/ws/a.txt"}],
@@ -77,7 +77,7 @@ fn a_tool_is_asked_for_answered_by_kind_and_closed() {
 }
 
 #[test]
-fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
+fn cancel_is_sent_in_band_and_pending_requests_are_answered() {
     let (mut desk, id) = Desk::going();
     let params = json!({"sessionId": "s", "options": [{"optionId": "ok", "kind": "allow_once"}],
         "toolCall": {"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "sleep 9", "kind": "execute"}});
@@ -103,7 +103,7 @@ fn a_cancel_is_told_in_band_and_open_questions_are_answered() {
 }
 
 #[test]
-fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted() {
+fn failure_to_set_a_required_mode_ends_the_run_before_the_prompt() {
     for (must, verdict) in [(true, Verdict::Failed), (false, Verdict::Done)] {
         let mut desk = Desk::unknown();
         let mut order = order();
@@ -125,7 +125,7 @@ fn a_mode_that_must_be_set_and_is_not_ends_the_run_before_anything_is_prompted()
 }
 
 #[test]
-fn an_agent_that_refuses_the_handshake_failed_before_any_model_was_asked() {
+fn refused_handshake_fails_before_any_model_request() {
     let talk = agentline_core::DialogueConfig::new(agentline_core::Surface::Acp, None);
     let mut desk = Desk::with(agentline_core::acp_dialogue(&talk));
     desk.player.prompt_as(RUN, order());
@@ -135,7 +135,7 @@ fn an_agent_that_refuses_the_handshake_failed_before_any_model_was_asked() {
 }
 
 #[test]
-fn a_question_that_names_no_session_is_of_the_only_run() {
+fn request_without_a_session_belongs_to_the_only_run() {
     let (mut desk, _) = Desk::going();
     let ask = |desk: &mut Desk| {
         let options = json!([{"optionId": "y", "kind": "allow_once"}]);
@@ -155,7 +155,7 @@ fn a_question_that_names_no_session_is_of_the_only_run() {
 }
 
 #[test]
-fn a_tool_that_is_not_in_our_table_is_what_the_protocol_says_that_it_is() {
+fn unknown_tool_gets_its_kind_from_the_protocol() {
     let (mut desk, _) = Desk::going();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let call = json!({"toolCallId": "brand_new_shell-1", "title": "rm -rf /", "kind": "execute"});
@@ -167,7 +167,7 @@ fn a_tool_that_is_not_in_our_table_is_what_the_protocol_says_that_it_is() {
 }
 
 #[test]
-fn two_sessions_with_one_id_are_never_mixed() {
+fn sessions_with_the_same_id_are_never_mixed() {
     let (mut desk, id) = Desk::going();
     let second = agentline_core::RunId(2);
     desk.player.prompt_as(second, order());
@@ -181,7 +181,7 @@ fn two_sessions_with_one_id_are_never_mixed() {
 }
 
 #[test]
-fn an_agent_that_closed_its_output_is_not_waited_for() {
+fn agent_with_closed_stdout_is_not_awaited() {
     let (mut desk, _) = Desk::going();
     desk.text("s", "half");
     desk.player.take(InputKind::Mute);

@@ -13,7 +13,7 @@ use agentline_core::{
 use serde_json::json;
 
 #[test]
-fn nonsense_is_told_never_answered_and_breaks_nothing() {
+fn invalid_lines_are_reported_and_never_answered() {
     let (mut desk, id) = Desk::going();
     let lines = [
         ("plain text", 1),
@@ -56,14 +56,14 @@ fn nonsense_is_told_never_answered_and_breaks_nothing() {
 }
 
 #[test]
-fn a_notification_of_a_session_is_told_to_its_run() {
+fn session_notification_is_reported_to_its_run() {
     let (mut desk, _) = Desk::going();
     desk.send(&json!({"jsonrpc": "2.0", "method": "_x/progress", "params": {"sessionId": "s", "n": 1}}));
     assert_eq!(desk.story(), ["started", "agent"]);
 }
 
 #[test]
-fn questions_of_nobody_are_answered_all_the_same() {
+fn requests_without_a_run_are_still_answered() {
     let (mut desk, id) = Desk::going();
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     for session in ["s", "unknown"] {
@@ -105,7 +105,7 @@ fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
 }
 
 #[test]
-fn any_cut_of_the_bytes_gives_the_same() {
+fn any_split_of_the_bytes_gives_the_same_result() {
     for recording in recorded::all() {
         let wanted = told(&recording.play());
         for seed in 0..3 {
@@ -117,7 +117,7 @@ fn any_cut_of_the_bytes_gives_the_same() {
 }
 
 #[test]
-fn the_same_conversation_comes_to_the_same() {
+fn same_conversation_gives_the_same_result() {
     for recording in recorded::all() {
         assert!(told(&recording.play()) == told(&recording.play()), "{}", recording.name);
     }
@@ -158,7 +158,7 @@ fn check_all(recording: &Recorded, replay: &Replay) {
 }
 
 #[test]
-fn every_damaged_conversation_has_its_outcomes() {
+fn every_damaged_conversation_has_one_outcome_per_run() {
     let mut runs = 0;
     for recording in recorded::all() {
         for seed in 0..25 {
@@ -172,7 +172,7 @@ fn every_damaged_conversation_has_its_outcomes() {
 }
 
 #[test]
-fn from_any_moment_time_or_a_stop_or_the_end_of_the_process_ends_it() {
+fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
     for recording in recorded::all().into_iter().filter(|r| r.lines.len() < 60) {
         let replay = recording.play();
         let lines = replay.desk.player.tape.clone().expect("it was taped");
@@ -209,7 +209,7 @@ fn replayed(recording: &Recorded, lines: &[String]) -> Player {
 }
 
 #[test]
-fn a_tape_survives_its_own_writing_and_plays_the_same() {
+fn tape_round_trips_and_replays_identically() {
     for recording in recorded::all() {
         let replay = recording.play();
         let lines = replay.desk.player.tape.clone().expect("it was taped");
@@ -220,7 +220,7 @@ fn a_tape_survives_its_own_writing_and_plays_the_same() {
 }
 
 #[test]
-fn an_agent_that_dies_ends_all_its_runs() {
+fn agent_exit_ends_all_its_runs() {
     let mut desk = Desk::with(super::desk::gemini(&DialogueConfig::new(Surface::Acp, None)));
     desk.reply("initialize", &capabilities("0.61.0"));
     desk.start(RUN, "a", order());

@@ -24,7 +24,7 @@ fn host(desk: &mut Desk, line: &Value) {
 }
 
 #[test]
-fn only_what_is_done_for_the_agent_is_offered() {
+fn only_provided_client_capabilities_are_offered() {
     for (read, write) in [(false, false), (true, false), (true, true)] {
         let mut talk = DialogueConfig::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (read, write);
@@ -51,7 +51,7 @@ fn only_what_is_done_for_the_agent_is_offered() {
 }
 
 #[test]
-fn a_prompt_that_comes_before_the_handshake_waits() {
+fn prompt_before_the_handshake_waits() {
     let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let hello = desk.frame();
     desk.player.prompt(order());
@@ -64,7 +64,7 @@ fn a_prompt_that_comes_before_the_handshake_waits() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_talked_with_is_said_to_be() {
+fn incompatible_agent_is_reported() {
     for (answer, kind, part) in [
         (json!({"result": {"protocolVersion": 2}}), FailureKind::Input, "version 2"),
         (
@@ -111,7 +111,7 @@ fn with_servers(http: bool) -> (Desk, TurnSpec) {
 }
 
 #[test]
-fn servers_are_given_as_the_protocol_wants_them() {
+fn servers_are_passed_in_protocol_format() {
     let (mut desk, order) = with_servers(true);
     desk.player.prompt(order.clone());
     let params = desk.reply("session/new", &json!({"sessionId": "s"}));
@@ -131,7 +131,7 @@ fn servers_are_given_as_the_protocol_wants_them() {
 }
 
 #[test]
-fn attachments_are_blocks_that_the_agent_takes() {
+fn attachments_become_blocks_the_agent_supports() {
     let mut order = order();
     let base64 = |mime: &str| Attachment::new("file:///a", mime, AttachmentContent::Base64("aGk=".into()));
     order.attachments = vec![
@@ -165,7 +165,7 @@ fn attachments_are_blocks_that_the_agent_takes() {
 }
 
 #[test]
-fn our_own_tools_are_waited_for() {
+fn prompt_waits_for_our_own_tools() {
     let hosted = || {
         let mut desk = Desk::gemini();
         let mut order = order();
@@ -207,7 +207,7 @@ fn our_own_tools_are_waited_for() {
 }
 
 #[test]
-fn what_the_tool_host_reports_is_told() {
+fn tool_host_reports_are_passed_on() {
     let (mut desk, id) = Desk::going();
     host(&mut desk, &json!({"server": "web", "error": "connection refused"}));
     host(&mut desk, &json!({"called": "ask"}));
@@ -220,7 +220,7 @@ fn what_the_tool_host_reports_is_told() {
 }
 
 #[test]
-fn a_session_can_be_opened_alone_and_gone_on_with() {
+fn session_can_be_opened_without_a_prompt_and_continued() {
     let mut desk = Desk::gemini();
     let mut open = order();
     open.only_open = true;
@@ -259,7 +259,7 @@ fn a_session_can_be_opened_alone_and_gone_on_with() {
 }
 
 #[test]
-fn a_model_is_set_by_the_way_that_the_session_has() {
+fn model_is_set_with_the_method_the_session_supports() {
     let wish = |result: &Value| {
         let mut desk = Desk::unknown();
         let mut order = order();
@@ -330,7 +330,7 @@ fn stages() -> Vec<(&'static str, Desk)> {
 }
 
 #[test]
-fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
+fn run_cancelled_before_its_prompt_sends_none() {
     for (when, mut desk) in stages() {
         let pending = desk.frames();
         desk.player.take(InputKind::Cancel { run: RUN, signal: 15 });
@@ -352,7 +352,7 @@ fn a_run_that_is_stopped_before_its_prompt_is_never_prompted() {
 }
 
 #[test]
-fn a_session_that_cannot_be_opened_says_why() {
+fn session_open_failure_is_reported_with_its_reason() {
     for (want, code, message, kind) in [
         (
             SessionTarget::New,

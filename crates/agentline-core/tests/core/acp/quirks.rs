@@ -433,7 +433,7 @@ fn authenticate_rewrites_settings() {
 }
 
 #[test]
-fn a_question_about_a_file_is_over_when_it_is_allowed() {
+fn file_permission_request_completes_when_allowed() {
     let replay = recorded::find("gemini/content_blocks").play();
     let asked: Vec<_> = results(&replay);
     assert_eq!((asked.len(), asked[0].1), (1, ToolStatus::Ok), "{asked:?}");

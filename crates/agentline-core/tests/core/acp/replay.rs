@@ -37,7 +37,7 @@ fn rows(name: &str, replay: &Replay) -> String {
 }
 
 #[test]
-fn every_recorded_prompt_comes_to_what_the_table_says() {
+fn every_recorded_prompt_has_the_expected_outcome() {
     let told: String = recorded::all()
         .iter()
         .map(|recording| {
@@ -56,7 +56,7 @@ fn every_recorded_prompt_comes_to_what_the_table_says() {
 }
 
 #[test]
-fn no_answer_of_a_recording_is_lost() {
+fn no_recorded_answer_is_lost() {
     let mut runs = 0;
     for recording in recorded::all() {
         let replay = recording.play();

@@ -99,7 +99,7 @@ fn tape_of(lines: &[String]) -> Tape {
 }
 
 #[test]
-fn conversations_cut_out_of_a_recording_play_the_same_alone() {
+fn conversations_extracted_from_a_recording_replay_identically() {
     let mut cuts = 0;
     for recording in recorded::all() {
         let replay = recording.play();
@@ -166,7 +166,7 @@ fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
 }
 
 #[test]
-fn two_runs_side_by_side_each_with_its_own_story() {
+fn concurrent_runs_have_separate_events() {
     let mut desk = Desk::gemini();
     for run in [1, 2] {
         desk.player.prompt_as(RunId(run), order());
@@ -202,7 +202,7 @@ fn two_runs_side_by_side_each_with_its_own_story() {
 }
 
 #[test]
-fn a_silent_session_is_not_kept_alive_by_its_neighbour() {
+fn silent_session_is_not_kept_alive_by_another_session() {
     let mut desk = Desk::gemini();
     desk.start(RunId(1), "a", order());
     desk.frames();
@@ -219,7 +219,7 @@ fn a_silent_session_is_not_kept_alive_by_its_neighbour() {
 }
 
 #[test]
-fn the_tools_of_one_run_are_not_those_of_another() {
+fn runs_do_not_share_tools() {
     let mut desk = Desk::gemini();
     for run in [1, 2] {
         let mut hosted = order();
@@ -234,7 +234,7 @@ fn the_tools_of_one_run_are_not_those_of_another() {
 }
 
 #[test]
-fn a_loaded_session_is_not_loaded_twice() {
+fn loaded_session_is_not_loaded_again() {
     let mut desk = Desk::unknown();
     let mut load = order();
     load.session = SessionTarget::Load("old".into());

@@ -27,7 +27,7 @@ fn unknown(desk: &mut Desk) {
 }
 
 #[test]
-fn text_behind_an_unknown_update_after_the_answer_still_arrives() {
+fn late_text_after_an_unknown_update_is_delivered() {
     let mut desk = answered(500);
     desk.player.wait(400);
     unknown(&mut desk);
@@ -43,7 +43,7 @@ fn text_behind_an_unknown_update_after_the_answer_still_arrives() {
 }
 
 #[test]
-fn silence_after_the_answer_ends_it_after_the_quiet_period() {
+fn run_ends_after_a_silent_quiet_period() {
     let mut desk = answered(500);
     desk.player.wait(499);
     assert!(!desk.player.is_over());
@@ -54,7 +54,7 @@ fn silence_after_the_answer_ends_it_after_the_quiet_period() {
 }
 
 #[test]
-fn the_quiet_period_has_an_end_however_often_it_is_broken() {
+fn quiet_period_has_an_upper_limit() {
     let mut desk = answered(500);
     for _ in 0..74 {
         desk.player.wait(400);
@@ -78,7 +78,7 @@ fn the_quiet_period_has_an_end_however_often_it_is_broken() {
 }
 
 #[test]
-fn a_late_update_is_told_while_the_run_settles_and_warned_of_once() {
+fn late_update_is_reported_while_settling_with_one_warning() {
     let (mut desk, id) = Desk::going();
     desk.player.disk = None;
     desk.text("s", "answer");
@@ -97,7 +97,7 @@ fn a_late_update_is_told_while_the_run_settles_and_warned_of_once() {
 }
 
 #[test]
-fn a_later_update_is_warned_of_in_the_next_run_of_the_session() {
+fn update_after_the_run_causes_a_warning_in_the_next_run() {
     let (mut desk, id) = Desk::going();
     desk.text("s", "answer");
     desk.end(&id, &json!({"stopReason": "end_turn"}));
@@ -119,7 +119,7 @@ fn a_later_update_is_warned_of_in_the_next_run_of_the_session() {
 }
 
 #[test]
-fn the_end_of_a_call_that_a_run_left_open_is_no_call_of_the_next_run() {
+fn late_tool_result_is_not_a_call_of_the_next_run() {
     let (mut desk, id) = Desk::going();
     desk.update(
         "s",
@@ -155,7 +155,7 @@ fn reviewed() -> TurnSpec {
 }
 
 #[test]
-fn a_run_that_is_sent_on_adds_up_what_its_prompts_used() {
+fn reprompted_run_sums_the_usage_of_its_prompts() {
     let mut desk = Desk::gemini();
     desk.start(RUN, "s", reviewed());
     let first = desk.frame();
@@ -179,7 +179,7 @@ fn a_run_that_is_sent_on_adds_up_what_its_prompts_used() {
 }
 
 #[test]
-fn the_session_file_fills_in_what_the_answer_does_not_say_and_adds_nothing() {
+fn session_file_fills_missing_usage_without_double_counting() {
     let (mut desk, id) = Desk::going();
     let record = r#"{"id":"g1","type":"gemini","content":"hi","model":"gemini-3.8-flash","tokens":{"input":100,"output":20,"cached":60,"thoughts":7,"tool":0,"total":127}}"#;
     desk.player.side(record);
@@ -201,7 +201,7 @@ fn the_session_file_fills_in_what_the_answer_does_not_say_and_adds_nothing() {
 }
 
 #[test]
-fn a_session_file_that_tells_of_other_turns_too_fills_in_nothing() {
+fn session_file_with_other_turns_fills_nothing() {
     let (mut desk, id) = Desk::going();
     for (record, input) in [("before", 900), ("now", 100)] {
         desk.player.side(&format!(
@@ -216,7 +216,7 @@ fn a_session_file_that_tells_of_other_turns_too_fills_in_nothing() {
 }
 
 #[test]
-fn a_price_for_the_session_is_charged_to_each_run_once() {
+fn session_cost_is_charged_to_each_run_once() {
     let mut desk = Desk::unknown();
     let price = |amount: f64, currency: &str| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": currency}});
     let mut costs = Vec::new();
@@ -241,7 +241,7 @@ fn a_price_for_the_session_is_charged_to_each_run_once() {
 }
 
 #[test]
-fn stop_reasons_mean_what_the_protocol_says() {
+fn stop_reasons_follow_the_protocol() {
     for (stop, verdict, kind) in [
         ("end_turn", Verdict::Done, None),
         ("max_turn_requests", Verdict::LimitReached, Some(FailureKind::AgentTurns)),
@@ -262,7 +262,7 @@ fn stop_reasons_mean_what_the_protocol_says() {
 }
 
 #[test]
-fn an_agent_that_does_not_obey_a_stop_is_given_up() {
+fn agent_that_ignores_cancel_is_abandoned() {
     let (mut desk, _) = Desk::going();
     desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     assert_eq!(desk.frame()["method"], "session/cancel");
@@ -274,7 +274,7 @@ fn an_agent_that_does_not_obey_a_stop_is_given_up() {
 }
 
 #[test]
-fn a_stop_ends_the_quiet_period_and_keeps_the_answer() {
+fn cancel_ends_the_quiet_period_and_keeps_the_answer() {
     let mut desk = answered(20_000);
     desk.player.wait(100);
     desk.player.take(InputKind::Cancel { run: RUN, signal: 2 });
@@ -298,7 +298,7 @@ fn stopped(change: impl FnOnce(&mut TurnSpec)) -> Desk {
 }
 
 #[test]
-fn words_after_a_stop_belong_to_the_run_that_was_stopped() {
+fn text_after_cancel_belongs_to_the_cancelled_run() {
     let mut desk = stopped(|_| ());
     desk.player.wait(400);
     desk.text("s", "late");
@@ -321,7 +321,7 @@ fn words_after_a_stop_belong_to_the_run_that_was_stopped() {
 }
 
 #[test]
-fn after_a_stop_nothing_is_waited_for_where_nobody_goes_on_in_the_session() {
+fn cancel_without_reuse_of_the_session_does_not_wait() {
     let desk = stopped(|order| order.ends_session = true);
     assert_eq!(desk.player.outcome().duration_ms, 10);
     let mut desk = Desk::unknown();
@@ -336,7 +336,7 @@ fn after_a_stop_nothing_is_waited_for_where_nobody_goes_on_in_the_session() {
 }
 
 #[test]
-fn words_before_the_next_prompt_are_left_out_and_counted() {
+fn text_before_the_next_prompt_is_dropped_and_counted() {
     let mut desk = stopped(|_| ());
     desk.player.wait(500);
     desk.text("s", "stray");
@@ -363,7 +363,7 @@ fn words_before_the_next_prompt_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
+fn unused_session_is_closed_if_supported() {
     let closing = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}});
     let deaf = json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": false}}});
     for (can, ends, closes) in [(&closing, true, true), (&closing, false, false), (&deaf, true, false)] {
@@ -391,7 +391,7 @@ fn a_session_that_nobody_uses_again_is_closed_where_the_agent_can() {
 }
 
 #[test]
-fn a_session_that_opens_when_nobody_wants_it_any_more_is_closed() {
+fn session_opened_after_cancel_is_closed() {
     let mut desk = Desk::with(agentline_core::acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let can = json!({"agentCapabilities": {"sessionCapabilities": {"close": {}}}});
     desk.reply("initialize", &can);

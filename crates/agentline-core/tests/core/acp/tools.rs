@@ -54,7 +54,7 @@ fn rule(desk: &mut Desk, allow: bool) -> Value {
 }
 
 #[test]
-fn calls_without_an_id_get_one_of_ours_and_stay_in_pairs() {
+fn calls_without_an_id_get_a_generated_one_and_stay_paired() {
     let (mut desk, id) = going_unknown();
     let call = |title: &str, status: &str| {
         json!({"sessionUpdate": "tool_call", "toolCallId": "", "title": title,
@@ -81,7 +81,7 @@ fn calls_without_an_id_get_one_of_ours_and_stay_in_pairs() {
 }
 
 #[test]
-fn arguments_that_come_late_are_told_with_the_call() {
+fn late_arguments_are_reported_with_the_call() {
     let (mut desk, id) = going_unknown();
     let call = |more: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
@@ -109,7 +109,7 @@ fn arguments_that_come_late_are_told_with_the_call() {
 }
 
 #[test]
-fn a_call_whose_arguments_never_come_is_told_when_the_turn_is_over() {
+fn call_without_arguments_is_reported_at_the_end_of_the_turn() {
     let (mut desk, id) = going_unknown();
     desk.update(
         "s",
@@ -124,7 +124,7 @@ fn a_call_whose_arguments_never_come_is_told_when_the_turn_is_over() {
 }
 
 #[test]
-fn every_file_of_a_patch_is_claimed_also_those_told_with_the_result() {
+fn every_file_of_a_patch_is_claimed_even_if_reported_with_the_result() {
     let (mut desk, id) = going_unknown();
     let diff = |path: &str| json!({"type": "diff", "path": path, "oldText": "a", "newText": "b"});
     desk.update(
@@ -143,7 +143,7 @@ fn every_file_of_a_patch_is_claimed_also_those_told_with_the_result() {
 }
 
 #[test]
-fn options_are_chosen_by_kind_never_by_place_or_id() {
+fn options_are_chosen_by_kind_not_by_position_or_id() {
     let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
     let picked = |id: &str| json!({"outcome": "selected", "optionId": id});
     let cancelled = json!({"outcome": "cancelled"});
@@ -177,7 +177,7 @@ fn options_are_chosen_by_kind_never_by_place_or_id() {
 }
 
 #[test]
-fn what_is_asked_holds_what_is_to_be_judged() {
+fn permission_request_contains_the_tool_details() {
     let (mut desk, _) = Desk::going();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let shell = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "rm -rf x", "kind": "execute"});
@@ -205,7 +205,7 @@ fn what_is_asked_holds_what_is_to_be_judged() {
 }
 
 #[test]
-fn an_agent_that_tells_of_a_refusal_closes_its_tool_itself() {
+fn agent_that_reports_a_refusal_closes_the_tool_itself() {
     let (mut desk, id) = going_unknown();
     let call = json!({"toolCallId": "c", "title": "t", "kind": "edit"});
     ask(&mut desk, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));

@@ -168,7 +168,7 @@ fn unknown_updates_are_kept() {
 }
 
 #[test]
-fn an_update_without_a_session_is_that_of_the_only_run() {
+fn update_without_a_session_belongs_to_the_only_run() {
     let (mut desk, id) = Desk::going();
     let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "here"}});
     desk.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}));

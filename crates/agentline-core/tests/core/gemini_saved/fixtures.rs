@@ -234,17 +234,17 @@ fn session_of_3(name: &str, tool: &str, words: &str) {
 }
 
 #[test]
-fn session_of_3_messages_that_reads() {
+fn session_of_3_messages_with_read_file() {
     session_of_3("session-of-3-read", "Read", "An empty main.");
 }
 
 #[test]
-fn session_of_3_messages_that_searches() {
+fn session_of_3_messages_with_search() {
     session_of_3("session-of-3-search", "WebSearch", "The edition of 2024.");
 }
 
 #[test]
-fn session_of_3_messages_that_lists() {
+fn session_of_3_messages_with_list_directory() {
     session_of_3("session-of-3-list", "Glob", "hello.txt");
 }
 

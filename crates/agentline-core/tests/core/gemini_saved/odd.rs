@@ -25,7 +25,7 @@ fn response(body: &str) -> String {
 }
 
 #[test]
-fn results_that_are_no_text_keep_their_own_form() {
+fn non_text_results_keep_their_format() {
     for (result, content, raw) in [
         (response(r#"{"output":"a"}"#), "a", None),
         (format!("[{},{}]", response(r#"{"output":"a"}"#), response(r#"{"output":"b"}"#)), "a\nb", None),
@@ -49,7 +49,7 @@ fn results_that_are_no_text_keep_their_own_form() {
 }
 
 #[test]
-fn results_of_others_in_the_same_turn_are_passed_over() {
+fn results_of_other_calls_in_the_turn_are_skipped() {
     let other = r#"{"functionResponse":{"id":"d","name":"glob","response":{"output":"not mine"}}}"#;
     let both = format!("[{},{other}]", response(r#"{"output":"mine"}"#));
     assert_eq!(tool("success", &both).result.expect("it is over").content, "mine");
@@ -58,7 +58,7 @@ fn results_of_others_in_the_same_turn_are_passed_over() {
 }
 
 #[test]
-fn a_call_ends_as_its_words_tell() {
+fn tool_status_is_derived_from_the_result_text() {
     for (status, result, expected) in [
         ("error", response(r#"{"error":"it broke"}"#), ToolStatus::Error),
         ("success", response(r#"{"error":"it broke"}"#), ToolStatus::Error),
@@ -90,7 +90,7 @@ fn files_in_a_result_are_kept() {
 }
 
 #[test]
-fn a_diff_without_its_texts_is_unified() {
+fn diff_without_texts_is_a_unified_diff() {
     let line = |display: &str| {
         format!(
             r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{{"id":"c","name":"replace","status":"success","resultDisplay":{display}}}]}}"#
@@ -113,7 +113,7 @@ fn a_diff_without_its_texts_is_unified() {
 }
 
 #[test]
-fn the_agent_speaks_for_itself() {
+fn notices_of_the_agent_have_the_system_role() {
     let session = read(&[
         r#"{"id":"1","type":"info","content":"imported"}"#,
         r#"{"id":"2","type":"warning","content":[{"text":"careful"}]}"#,
@@ -127,7 +127,7 @@ fn the_agent_speaks_for_itself() {
 }
 
 #[test]
-fn a_response_alone_tells_its_call() {
+fn call_is_reconstructed_from_its_response() {
     let answer = r#"{"id":"r","type":"user","content":[{"functionResponse":{"id":"c","name":"write_file","response":{"error":"Tool \"write_file\" was canceled by the user."}}}]}"#;
     // The call belongs to the answer before it, or else to an answer that was not recorded.
     for before in [&[r#"{"id":"a","type":"gemini","content":""}"#][..], &[]] {
@@ -152,7 +152,7 @@ fn a_response_alone_tells_its_call() {
 }
 
 #[test]
-fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
+fn unrecorded_answer_is_identified_by_its_call() {
     let responds = |id: &str, call: &str| {
         format!(
             r#"{{"id":"{id}","type":"user","content":[{{"functionResponse":{{"id":"{call}","name":"glob","response":{{"output":"y"}}}}}}]}}"#
@@ -175,7 +175,7 @@ fn an_answer_that_was_not_recorded_is_named_by_a_call_of_its_own() {
 }
 
 #[test]
-fn a_call_stands_at_the_answer_that_made_it() {
+fn call_belongs_to_the_answer_that_made_it() {
     // Over ACP, the record of the first turn contains the calls of all turns.
     let call =
         |id: &str| format!(r#"{{"id":"{id}","name":"glob","args":{{}},"status":"success","result":"{id}"}}"#);
@@ -205,7 +205,7 @@ fn a_call_stands_at_the_answer_that_made_it() {
 }
 
 #[test]
-fn half_a_character_loses_no_record() {
+fn lone_surrogate_loses_no_record() {
     let session = read(&[
         r#"{"sessionId":"s","projectHash":"h","summary":"half \ud83d"}"#,
         r#"{"id":"1","type":"user","content":[{"text":"half \ud83d"}]}"#,
@@ -222,7 +222,7 @@ fn half_a_character_loses_no_record() {
 }
 
 #[test]
-fn what_is_no_record_is_told() {
+fn invalid_records_are_reported() {
     let session =
         read(&["", "7", "{}", r#"{"$set":{"messages":[5,{"type":"user","content":"no id"}]}}"#, "{\"id\""]);
     let damage: Vec<(Option<u64>, &str)> =
