@@ -113,7 +113,7 @@ mod tests {
     use super::{is_script, on_one_line, parse, unescape};
 
     #[test]
-    fn lines_are_taken_apart() {
+    fn script_lines_are_parsed() {
         assert_eq!(parse("say  hello there"), Some(("say", "hello there")));
         assert_eq!(parse("plan"), Some(("plan", "")));
         // Words of ordinary prompts are no script.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_survive_one_line() {
+    fn text_round_trips_on_one_line() {
         let text = "a\nb\\n\\";
         assert_eq!(unescape(&on_one_line(text)), text);
         assert_eq!(unescape("hi\\n"), "hi\n");

@@ -46,7 +46,7 @@ mod tests {
     use super::format_millis;
 
     #[test]
-    fn dates_are_right() {
+    fn dates_are_formatted_correctly() {
         assert_eq!(format_millis(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(format_millis(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(format_millis(1_735_689_599_999), "2024-12-31T23:59:59.999Z");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_router_is_told_by_its_schema_and_gets_a_choice() {
+    fn router_is_recognized_by_its_schema_and_gets_a_choice() {
         let new = asking(
             json!({"complexity_reasoning": {"type": "STRING"}, "complexity_score": {"type": "INTEGER"}}),
         );
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_not_turns_even_when_they_stream_json() {
+    fn helper_requests_are_not_turns_even_with_streamed_json() {
         let speaker = asking(json!({"next_speaker": {"type": "string", "enum": ["model", "user"]}}));
         assert_eq!(purpose(true, &speaker), Purpose::Utility);
         assert_eq!(answer(&speaker), r#"{"next_speaker":"user"}"#);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_streamed_or_offer_functions() {
+    fn turns_are_recognized_by_streaming_or_functions() {
         assert_eq!(purpose(true, &json!({"contents": []})), Purpose::Main);
         let tools = json!({"tools": [{"functionDeclarations": [{"name": "write_file"}]}]});
         assert_eq!(purpose(false, &tools), Purpose::Main);

@@ -227,7 +227,7 @@ impl Client {
 }
 
 #[test]
-fn a_plain_conversation() {
+fn plain_conversation() {
     let mut client = Client::start("");
     let hello = client.initialize();
     assert_eq!(hello["result"]["agentInfo"]["name"], "fake-acp");
@@ -241,7 +241,7 @@ fn a_plain_conversation() {
 }
 
 #[test]
-fn a_scripted_turn() {
+fn scripted_turn() {
     let mut client = Client::start("");
     let session = client.open();
     let script = "A preface that is no script.\nthink Hm.\ntool write_file sub/a.txt one\\ntwo\\n\n\
@@ -264,7 +264,7 @@ fn a_scripted_turn() {
 }
 
 #[test]
-fn permission_is_asked_and_heeded() {
+fn permission_is_requested_and_respected() {
     let mut client = Client::start("");
     let session = client.open();
     client.prompt(&session, "ask write_file a.txt a\nsay Done.");
@@ -282,7 +282,7 @@ fn permission_is_asked_and_heeded() {
 }
 
 #[test]
-fn the_client_is_asked_for_files() {
+fn files_are_requested_from_the_client() {
     let mut client = Client::start("");
     let session = client.open();
     client.prompt(&session, "fs_read a.txt 2 3\nfs_write a.txt x\nterminal");
@@ -295,7 +295,7 @@ fn the_client_is_asked_for_files() {
 }
 
 #[test]
-fn modes_and_models_belong_to_a_session() {
+fn modes_and_models_are_per_session() {
     let mut client = Client::start("");
     let (one, two) = (client.open(), client.session());
     client.call("session/set_mode", json!({"sessionId": one, "modeId": "yolo"}));
@@ -315,7 +315,7 @@ fn modes_and_models_belong_to_a_session() {
 }
 
 #[test]
-fn sessions_run_side_by_side() {
+fn sessions_run_concurrently() {
     let mut client = Client::start("one_character_chunks");
     let (one, two) = (client.open(), client.session());
     let slow = client.send_prompt(&one, "sleep 300\nsay aaaaaaaa");
@@ -326,7 +326,7 @@ fn sessions_run_side_by_side() {
 }
 
 #[test]
-fn a_turn_can_be_cancelled() {
+fn turn_can_be_cancelled() {
     for script in ["hang", "sleep 60000", "run sleep 60", "chunks 10000000 x"] {
         let mut client = Client::start("");
         let session = client.open();
@@ -340,7 +340,7 @@ fn a_turn_can_be_cancelled() {
 }
 
 #[test]
-fn a_cancel_waits_for_the_open_permission() {
+fn cancel_waits_for_the_pending_permission_request() {
     let mut client = Client::start("");
     let session = client.open();
     client.choice = "wait";
@@ -357,7 +357,7 @@ fn a_cancel_waits_for_the_open_permission() {
 }
 
 #[test]
-fn a_session_is_loaded_by_another_process() {
+fn session_can_be_loaded_by_another_process() {
     let store = tempfile::tempdir().expect("a folder");
     let env = [("FAKE_ACP_STORE", store.path().to_str().expect("text"))];
     let mut first = Client::start_with("", &env);
@@ -375,7 +375,7 @@ fn a_session_is_loaded_by_another_process() {
 }
 
 #[test]
-fn late_updates_come_after_the_answer() {
+fn late_updates_follow_the_answer() {
     let mut client = Client::start("late_text");
     let session = client.open();
     client.prompt(&session, "hello");
@@ -388,7 +388,7 @@ fn late_updates_come_after_the_answer() {
 }
 
 #[test]
-fn only_the_first_process_has_a_fault_that_is_meant_once() {
+fn one_time_fault_affects_only_the_first_process() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("once");
     let env = [("FAKE_ACP_FAULT_ONCE", file.to_str().expect("text"))];
@@ -400,14 +400,14 @@ fn only_the_first_process_has_a_fault_that_is_meant_once() {
 }
 
 #[test]
-fn a_fault_that_there_is_not_is_refused() {
+fn unknown_fault_is_refused() {
     let mut client = Client::start("no_such_fault");
     assert_eq!(client.close(), Some(2));
     assert!(client.stderr().contains("there is no fault `no_such_fault`"));
 }
 
 #[test]
-fn gemini_s_manners() {
+fn gemini_specific_behaviour() {
     let mut client = Client::start("gemini_manners");
     let session = client.open();
     client.choice = "reject_once";
@@ -420,7 +420,7 @@ fn gemini_s_manners() {
 
 /// Plays every fault with its own prompt: the agent never panics, and never waits for something that cannot come.
 #[test]
-fn every_fault_plays() {
+fn every_fault_can_be_played() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len(), "names are unique");
     assert!(FAULTS.len() >= 100, "{}", FAULTS.len());
@@ -457,7 +457,7 @@ fn plays(fault: &AcpFault) {
 
 /// What the lines of some faults are like.
 #[test]
-fn lines_are_broken_as_asked() {
+fn lines_are_damaged_as_requested() {
     for (fault, least) in
         [("junk_between", 3), ("invalid_utf8", 3), ("truncated_lines", 3), ("blank_lines", 9)]
     {
@@ -539,7 +539,7 @@ fn answer_mcp(mut stream: TcpStream) {
 }
 
 #[test]
-fn mcp_servers_are_listed_and_called() {
+fn mcp_server_tools_are_listed_and_called() {
     let url = mcp_server();
     let http = |name: &str, token: &str| {
         let headers = json!([{"name": "authorization", "value": format!("Bearer {token}")}]);

@@ -146,7 +146,7 @@ fn small(params: &[&str]) -> Value {
 }
 
 #[test]
-fn the_baseline_is_a_whole_run() {
+fn baseline_is_a_complete_run() {
     let run = play("ok");
     assert_eq!(run.status.code(), Some(0));
     let kinds = run.kinds();
@@ -163,7 +163,7 @@ fn the_baseline_is_a_whole_run() {
 }
 
 #[test]
-fn the_json_format_is_one_document() {
+fn json_format_is_one_document() {
     let run = Run::start("ok", &json!({}), &["-o", "json", "--session-id", "abc"]).end();
     let document: Value = serde_json::from_slice(&run.stdout).expect("one document");
     assert_eq!(document["session_id"], "abc");
@@ -175,7 +175,7 @@ fn the_json_format_is_one_document() {
 }
 
 #[test]
-fn the_table_is_sound() {
+fn fault_table_is_consistent() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len(), "every name once");
     assert!(FAULTS.len() >= 45);
@@ -191,7 +191,7 @@ fn the_table_is_sound() {
 }
 
 #[test]
-fn mistakes_of_the_test_are_refused() {
+fn invalid_test_parameters_are_refused() {
     let unknown = play("no_such_fault");
     assert_eq!(unknown.status.code(), Some(2));
     assert!(unknown.stderr.contains("no fault `no_such_fault`"));
@@ -218,7 +218,7 @@ fn every_fault_ends_with_small_parameters() {
 }
 
 #[test]
-fn the_version_is_told_whatever_the_fault() {
+fn version_is_reported_for_every_fault() {
     let run = Run::start("hang_at_start", &json!({}), &["--version"]).end();
     assert_eq!(run.text(), "0.61.0\n");
     assert_eq!(Run::start("version_fails", &json!({}), &["--version"]).end().status.code(), Some(127));
@@ -226,7 +226,7 @@ fn the_version_is_told_whatever_the_fault() {
 }
 
 #[test]
-fn every_exit_code_comes_through() {
+fn every_exit_code_is_returned() {
     for code in EXIT_CODES {
         let run = play(&format!("exit_{code}"));
         assert_eq!(run.status.code(), Some(i32::from(*code)));
@@ -236,7 +236,7 @@ fn every_exit_code_comes_through() {
 }
 
 #[test]
-fn bytes_are_broken_as_promised() {
+fn bytes_are_damaged_as_documented() {
     assert!(play("crlf").text().contains("}\r\n"));
     assert!(play("bom").stdout.starts_with(b"\xef\xbb\xbf{"));
     assert!(String::from_utf8(play("invalid_utf8").stdout).is_err());
@@ -253,14 +253,14 @@ fn bytes_are_broken_as_promised() {
 }
 
 #[test]
-fn a_flood_is_complete() {
+fn flooded_output_is_complete() {
     let run = play("million_events");
     let lines = run.stdout.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(lines, 1_000_003);
 }
 
 #[test]
-fn stories_are_false_as_promised() {
+fn events_are_falsified_as_documented() {
     assert!(!play("success_lie").wrote("hello.txt"));
     let silent = play("silent_write");
     assert!(silent.wrote("hello.txt") && !silent.kinds().contains(&"tool_use".to_owned()));
@@ -276,7 +276,7 @@ fn stories_are_false_as_promised() {
 }
 
 #[test]
-fn a_named_working_folder_is_deleted_and_no_other() {
+fn only_the_named_working_directory_is_deleted() {
     let refused = play_with("cwd_deleted", &json!({"dir": "/nowhere"}));
     assert_eq!(refused.status.code(), Some(2));
     assert!(refused.dir.path().join("workspace").exists());
@@ -286,7 +286,7 @@ fn a_named_working_folder_is_deleted_and_no_other() {
 }
 
 #[test]
-fn hanging_agents_hang_where_they_should() {
+fn hanging_faults_hang_at_the_documented_point() {
     for (name, said) in [
         ("hang_after_init", "\"init\""),
         ("hang_mid_text", "The answer is "),
@@ -346,7 +346,7 @@ mod unix {
     }
 
     #[test]
-    fn crashes_are_signals() {
+    fn crash_faults_end_by_a_signal() {
         for (name, number) in [
             ("killed_sigkill", libc::SIGKILL),
             ("killed_sigsegv", libc::SIGSEGV),
@@ -359,7 +359,7 @@ mod unix {
     }
 
     #[test]
-    fn signals_are_ignored_or_answered() {
+    fn signal_faults_ignore_or_handle_signals() {
         let mut deaf = Run::start("ignores_signals", &json!({}), &[]);
         deaf.until_said("I will not stop");
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -394,7 +394,7 @@ mod unix {
     }
 
     #[test]
-    fn children_outlive_the_agent_and_are_found_by_their_ids() {
+    fn children_outlive_the_agent_and_report_their_pids() {
         for (name, count) in [
             ("child_left", 1),
             ("child_own_session", 1),
@@ -410,7 +410,7 @@ mod unix {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn children_carry_the_environment_unless_it_was_cleared() {
+    fn children_inherit_the_environment_unless_cleared() {
         for (name, marked) in [("child_own_session", true), ("daemon", true), ("daemon_clean_env", false)] {
             let (run, children) = leaving(name, json!({}));
             let pid = children.0[0];
@@ -424,7 +424,7 @@ mod unix {
     }
 
     #[test]
-    fn a_child_can_keep_the_output_open() {
+    fn child_can_keep_stdout_open() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
         let mut agent = Command::new(env!("CARGO_BIN_EXE_fake-agent"))

@@ -159,7 +159,7 @@ fn helpers_with_tools() {
 }
 
 #[test]
-fn answers_by_what_is_asked() {
+fn answers_depend_on_the_request() {
     let model = anthropic::model_by(|request| {
         let slow = request.user_texts().iter().any(|text| text == "slow");
         if slow { ModelStep::text("late").delay(300) } else { ModelStep::text("at once") }
@@ -176,7 +176,7 @@ fn answers_by_what_is_asked() {
 }
 
 #[test]
-fn a_model_that_hangs_still_stops() {
+fn hanging_model_can_be_stopped() {
     let model = openai::model([ModelStep::hang()]).expect("a port");
     let address = model.url().strip_prefix("http://").expect("a URL").to_owned();
     let mut stream = TcpStream::connect(address).expect("connected");
