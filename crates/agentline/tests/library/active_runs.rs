@@ -25,7 +25,7 @@ fn files_in(folder: &Path) -> usize {
 }
 
 #[test]
-fn runs_in_the_same_or_nested_folders_overlap() {
+fn runs_in_the_same_or_nested_directories_overlap() {
     for (first, second, overlap) in [
         ("work", "work", true),
         ("work", "work/inner", true),
@@ -47,7 +47,7 @@ fn runs_in_the_same_or_nested_folders_overlap() {
 }
 
 #[test]
-fn runs_one_after_the_other_do_not_overlap() {
+fn consecutive_runs_do_not_overlap() {
     let (_temp, folder) = folders();
     for _ in 0..3 {
         let run = ActiveWorkspace::enter(&folder("runtime"), &folder("work")).unwrap();
@@ -56,7 +56,7 @@ fn runs_one_after_the_other_do_not_overlap() {
 }
 
 #[test]
-fn of_many_that_enter_at_once_all_know() {
+fn concurrent_runs_all_detect_the_overlap() {
     let (_temp, folder) = folders();
     let (runtime, work) = (folder("runtime"), folder("work"));
     for _ in 0..20 {
@@ -86,7 +86,7 @@ fn other_process() {
 }
 
 #[test]
-fn a_run_of_another_process_counts_until_it_dies() {
+fn run_of_another_process_counts_until_it_exits() {
     let (temp, folder) = folders();
     let (runtime, work) = (folder("runtime"), folder("work"));
     let mut other = start_other(temp.path());

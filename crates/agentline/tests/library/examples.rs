@@ -19,7 +19,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 #[test]
-fn every_example_runs_to_its_end() {
+fn every_example_runs_to_completion() {
     if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
         assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused where CI=true");
         return;

@@ -121,7 +121,7 @@ fn expect(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_database_that_nobody_has_open_is_read_and_left_alone() {
+fn closed_database_is_read_and_not_changed() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -149,7 +149,7 @@ fn a_database_that_nobody_has_open_is_read_and_left_alone() {
 }
 
 #[test]
-fn what_was_written_is_seen_while_the_writer_is_at_it() {
+fn written_data_is_seen_while_the_writer_is_active() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -184,7 +184,7 @@ fn what_was_written_is_seen_while_the_writer_is_at_it() {
 }
 
 #[test]
-fn a_log_without_its_index_is_worked_through_elsewhere() {
+fn wal_without_its_index_is_replayed_in_a_copy() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -208,7 +208,7 @@ fn a_log_without_its_index_is_worked_through_elsewhere() {
 }
 
 #[test]
-fn a_change_that_broke_off_is_taken_back_elsewhere() {
+fn interrupted_transaction_is_rolled_back_in_a_copy() {
     let stage = Stage::new();
     let writer = Connection::open(stage.path()).unwrap();
     writer.execute_batch(SCHEMA).unwrap();
@@ -227,7 +227,7 @@ fn a_change_that_broke_off_is_taken_back_elsewhere() {
 }
 
 #[test]
-fn a_cut_database_yields_what_is_left_of_it_and_says_so() {
+fn truncated_database_yields_its_remaining_data_and_is_reported() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -259,7 +259,7 @@ fn a_cut_database_yields_what_is_left_of_it_and_says_so() {
 }
 
 #[test]
-fn junk_in_the_middle_loses_only_what_was_there() {
+fn corrupt_pages_lose_only_their_own_data() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -295,7 +295,7 @@ fn junk_in_the_middle_loses_only_what_was_there() {
 }
 
 #[test]
-fn tables_of_other_versions_are_read_by_what_they_have() {
+fn tables_of_other_versions_are_read_by_their_columns() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer
@@ -321,7 +321,7 @@ fn tables_of_other_versions_are_read_by_what_they_have() {
 }
 
 #[test]
-fn names_of_folders_may_hold_anything() {
+fn directory_names_may_contain_anything() {
     let stage = Stage::new();
     let folder = stage.folder.path().join("a b?c#d%41 é&mode=rwc");
     fs::create_dir(&folder).unwrap();

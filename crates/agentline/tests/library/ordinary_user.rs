@@ -96,8 +96,8 @@ fn here(room: &Path, more: &[(&str, &Path)]) -> HostEnv {
 }
 
 #[test]
-fn a_home_that_cannot_be_read() {
-    as_user("a_home_that_cannot_be_read", |room| {
+fn unreadable_home_counts_as_absent() {
+    as_user("unreadable_home_counts_as_absent", |room| {
         let here = here(room, &[]);
         let settings = folder(room.join("home/.gemini"), 0o755).join("settings.json");
         fs::write(&settings, "{}").unwrap();
@@ -113,8 +113,8 @@ fn a_home_that_cannot_be_read() {
 }
 
 #[test]
-fn settings_that_cannot_be_read() {
-    as_user("settings_that_cannot_be_read", |room| {
+fn unreadable_settings_are_reported() {
+    as_user("unreadable_settings_are_reported", |room| {
         let here = here(room, &[]);
         let settings = folder(room.join("home/.gemini"), 0o755).join("settings.json");
         fs::write(&settings, "{}").unwrap();
@@ -126,8 +126,8 @@ fn settings_that_cannot_be_read() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written() {
-    as_user("a_cache_that_cannot_be_written", |room| {
+fn unwritable_cache_is_reported() {
+    as_user("unwritable_cache_is_reported", |room| {
         let closed = folder(room.join("closed"), 0o555);
         let _open = Open(closed.clone());
         let here = here(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
@@ -141,8 +141,8 @@ fn a_cache_that_cannot_be_written() {
 }
 
 #[test]
-fn settings_of_the_administrator_count_only_when_the_administrator_owns_them() {
-    as_user("settings_of_the_administrator_count_only_when_the_administrator_owns_them", |room| {
+fn system_settings_apply_only_if_owned_by_the_administrator() {
+    as_user("system_settings_apply_only_if_owned_by_the_administrator", |room| {
         let own = room.join("system.json");
         fs::write(&own, r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#).unwrap();
         let here = here(room, &[("GEMINI_CLI_SYSTEM_SETTINGS_PATH", &own)]);

@@ -89,7 +89,7 @@ fn lines(changes: &[SnapshotChange]) -> Vec<String> {
 }
 
 #[test]
-fn tells_created_modified_deleted_and_renamed() {
+fn reports_created_modified_deleted_and_renamed() {
     let workspace = Workspace::new(&[
         ("same.txt", "same"),
         ("edited.txt", "one"),
@@ -130,7 +130,7 @@ fn tells_created_modified_deleted_and_renamed() {
 }
 
 #[test]
-fn a_large_workspace_tells_the_same_without_old_line_counts() {
+fn large_workspace_reports_the_same_without_old_line_counts() {
     let workspace = Workspace::new(&[("edited.txt", "one"), ("gone.txt", "x"), ("same.txt", "x")]);
     workspace.grow();
     let changes = workspace.changes(|it| {
@@ -144,14 +144,14 @@ fn a_large_workspace_tells_the_same_without_old_line_counts() {
 }
 
 #[test]
-fn nothing_changed_is_an_empty_list() {
+fn no_change_is_an_empty_list() {
     let workspace = Workspace::new(&[("a", "a"), ("b/c", "c"), (".hidden", "h")]);
     assert_eq!(workspace.take().file_count(), 3);
     assert_eq!(workspace.changes(|_| ()), []);
 }
 
 #[test]
-fn honours_nested_ignore_files_and_negation_without_a_repository() {
+fn respects_nested_ignore_files_and_negation_without_a_repository() {
     let rules = [(".gitignore", "*.log\n/build/\n"), ("sub/.gitignore", "!keep.log\n*.tmp\n")];
     let workspace = Workspace::new(&rules);
     let changes = workspace.changes(|it| {
@@ -172,7 +172,7 @@ fn honours_nested_ignore_files_and_negation_without_a_repository() {
 }
 
 #[test]
-fn honours_a_repository_and_never_looks_into_its_folder() {
+fn respects_a_repository_and_never_reads_its_git_directory() {
     let workspace = Workspace::new(&[
         (".git/HEAD", "ref: refs/heads/main\n"),
         (".git/info/exclude", "secret.txt\n"),
@@ -189,14 +189,14 @@ fn honours_a_repository_and_never_looks_into_its_folder() {
 }
 
 #[test]
-fn stray_rules_above_a_workspace_without_repository_do_not_count() {
+fn ignore_files_above_a_workspace_without_a_repository_do_not_apply() {
     let workspace = Workspace::new(&[]);
     fs::write(workspace.temp.path().join(".gitignore"), "*\n").unwrap();
     assert_eq!(lines(&workspace.changes(|it| it.write("file", "x"))), ["+file"]);
 }
 
 #[test]
-fn a_folder_of_a_repository_obeys_it_unless_the_repository_ignores_the_folder() {
+fn subdirectory_obeys_its_repository_unless_it_is_ignored_there() {
     let repository = Workspace::new(&[(".git/HEAD", ""), (".gitignore", "*.log\n/scratch/*\n")]);
     let changed_in = |folder: &str| {
         fs::create_dir_all(repository.path(folder)).unwrap();
@@ -211,7 +211,7 @@ fn a_folder_of_a_repository_obeys_it_unless_the_repository_ignores_the_folder() 
 }
 
 #[test]
-fn reported_paths_are_seen_though_ignored_or_outside() {
+fn reported_paths_are_seen_even_if_ignored_or_outside() {
     let workspace = Workspace::new(&[
         (".gitignore", "/out/\n"),
         ("out/old.txt", "1"),
@@ -259,7 +259,7 @@ fn reported_paths_are_seen_though_ignored_or_outside() {
 }
 
 #[test]
-fn a_temporary_file_that_a_tool_reported_is_no_deletion() {
+fn reported_temporary_file_is_not_a_deletion() {
     let workspace = Workspace::new(&[("a", "a")]);
     let changes = workspace.changes_with(&[PathBuf::from("note.tmp")], |it| {
         it.write("note.tmp", "x");
@@ -269,7 +269,7 @@ fn a_temporary_file_that_a_tool_reported_is_no_deletion() {
 }
 
 #[test]
-fn a_change_of_the_rules_invents_no_changes() {
+fn changed_ignore_rules_cause_no_false_changes() {
     let workspace = Workspace::new(&[
         (".gitignore", "*.log\n"),
         ("a.log", "1"),
@@ -317,7 +317,7 @@ fn a_rewrite_of_the_same_size_within_a_clock_tick_is_seen() {
 }
 
 #[test]
-fn a_touch_is_a_change_unless_the_content_is_known() {
+fn touched_file_is_a_change_unless_its_content_is_known() {
     let workspace = Workspace::new(&[("file", "text")]);
     let touch = |it: &Workspace, day: u64| {
         let file = File::options().write(true).open(it.path("file")).unwrap();
@@ -348,7 +348,7 @@ fn a_file_replaced_by_a_folder_and_a_folder_by_a_file() {
 }
 
 #[test]
-fn limits_cut_the_walk_short_and_say_so() {
+fn limits_stop_the_walk_and_are_reported() {
     let workspace = Workspace::new(&[]);
     for number in 0..200 {
         workspace.write(&format!("folder-{}/file-{number}", number % 7), "x");
@@ -362,7 +362,7 @@ fn limits_cut_the_walk_short_and_say_so() {
 }
 
 #[test]
-fn what_a_short_walk_did_not_meet_is_judged_by_its_times() {
+fn files_missed_by_a_limited_walk_are_compared_by_times() {
     let workspace = Workspace::new(&[("a", "1"), ("b", "1"), ("c", "1")]);
     sleep(Duration::from_millis(250));
     let before = Snapshot::take(&workspace.root, &SnapshotOptions::default().max_files(0));
@@ -372,7 +372,7 @@ fn what_a_short_walk_did_not_meet_is_judged_by_its_times() {
 }
 
 #[test]
-fn a_huge_folder_keeps_little_memory() {
+fn large_directory_uses_little_memory() {
     let workspace = Workspace::new(&[]);
     for number in 0..5_000 {
         fs::write(workspace.path(&format!("file-{number}")), "").unwrap();
@@ -404,7 +404,7 @@ fn counts_lines_of_text_only() {
 }
 
 #[test]
-fn spells_paths_as_changes_do() {
+fn formats_paths_like_changes() {
     let workspace = Workspace::new(&[("a/b", "x")]);
     let snapshot = workspace.take();
     assert_eq!(snapshot.spell(&workspace.path("a/./c/../b")), "a/b");
@@ -482,7 +482,7 @@ mod unix {
     }
 
     #[test]
-    fn the_workspace_may_be_named_through_a_link() {
+    fn workspace_may_be_given_through_a_link() {
         let workspace = Workspace::new(&[("a", "1")]);
         let alias = workspace.temp.path().join("alias");
         symlink(&workspace.root, &alias).unwrap();
@@ -507,7 +507,7 @@ mod unix {
     }
 
     #[test]
-    fn strange_names_are_shown_and_never_a_panic() {
+    fn unusual_names_are_shown_without_panics() {
         let workspace = Workspace::new(&[]);
         let changes = workspace.changes(|it| {
             fs::write(it.root.join(OsStr::from_bytes(b"caf\xe9.txt")), "x\n").unwrap();
@@ -520,7 +520,7 @@ mod unix {
 
     /// Root may read everything, so the test runs itself again as a user who may not.
     #[test]
-    fn what_cannot_be_read_is_skipped_and_counted() {
+    fn unreadable_entries_are_skipped_and_counted() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_WORKSPACE";
         if let Some(root) = std::env::var_os(INSIDE) {
             look_as_ordinary_user(Path::new(&root));
@@ -542,7 +542,7 @@ mod unix {
             let mut command = Command::new(&copy);
             std::os::unix::process::CommandExt::uid(&mut command, 65534);
             command.current_dir(workspace.temp.path()).env(INSIDE, &workspace.root);
-            command.args(["--exact", "unix::what_cannot_be_read_is_skipped_and_counted", "--nocapture"]);
+            command.args(["--exact", "unix::unreadable_entries_are_skipped_and_counted", "--nocapture"]);
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && said.contains("1 passed"), "{output:?}");

@@ -91,7 +91,7 @@ impl Fate {
 }
 
 #[tokio::test]
-async fn tools_are_listed_and_called_and_it_is_told() {
+async fn tools_are_listed_called_and_reported() {
     let (mut serving, client) = serve([add()]);
     let hello = client.initialize().await;
     assert_eq!(hello["serverInfo"]["name"], "agentline");
@@ -115,7 +115,7 @@ async fn tools_are_listed_and_called_and_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
+async fn every_kind_of_error_is_a_result_with_a_message() {
     let failing = any("failing", || Err("the disk is full"));
     let panicking = any("panicking", || panic!("oh no"));
     let fate = Fate::default();
@@ -141,7 +141,7 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_policy_comes_before_and_a_hook_after() {
+async fn policy_runs_before_and_hook_after_a_call() {
     let sync = add().policy(|args, _call| {
         if args["a"] == 0 { CallDecision::deny("zero is not for you") } else { CallDecision::Allow }
     });
@@ -166,7 +166,7 @@ async fn a_policy_comes_before_and_a_hook_after() {
 }
 
 #[tokio::test]
-async fn a_tool_may_say_exactly_what_it_answers() {
+async fn tool_can_return_an_exact_result() {
     let exact = Tool::new("exact", "", json!({"type": "object"}), |_: Value, _: ToolCall| async {
         Ok(ToolOutput::error("half of it").structured(json!({"done": 1})))
     });
@@ -198,7 +198,7 @@ async fn a_cancelled_request_ends_its_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_hangs_up_ends_its_tool() {
+async fn closed_connection_ends_its_tool() {
     let fate = Fate::default();
     let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
@@ -211,7 +211,7 @@ async fn an_agent_that_hangs_up_ends_its_tool() {
 }
 
 #[tokio::test]
-async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+async fn abandoned_calls_can_be_stopped() {
     let fate = Fate::default();
     let (mut serving, client) = serve([fate.endless(LONG), add()]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
@@ -224,7 +224,7 @@ async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
+async fn extra_agent_fields_do_not_reach_a_tool() {
     let echo = |name: &str, properties: Value| {
         let schema = json!({"type": "object", "properties": properties});
         Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })

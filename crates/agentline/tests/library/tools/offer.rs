@@ -17,7 +17,7 @@ fn list_request() -> Value {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_and_it_is_told() {
+async fn unauthorized_clients_are_refused_and_reported() {
     let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let client = Client::of(&serving, "agentline");
     let token = serving.token().to_owned();
@@ -50,7 +50,7 @@ async fn strangers_are_refused_and_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_is_not_told_for_ever() {
+async fn reports_of_unauthorized_clients_are_limited() {
     let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let stranger = Client::of(&serving, "agentline").with("Authorization", "Bearer wrong");
     for _ in 0..100 {
@@ -60,7 +60,7 @@ async fn a_flood_of_strangers_is_not_told_for_ever() {
 }
 
 #[tokio::test]
-async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
+async fn valid_value_is_accepted_and_the_last_one_wins() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let structured = AnswerTool::new(schema.clone(), |value: Value| async move {
         if value["n"].is_i64() { Ok(()) } else { Err("`n` must be an integer".to_owned()) }
@@ -81,7 +81,7 @@ async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
 }
 
 #[tokio::test]
-async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
+async fn long_texts_are_truncated_in_reports_but_not_in_answers_and_values() {
     let long = "é".repeat(100_000);
     let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let echo = Tool::new("echo", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
@@ -99,7 +99,7 @@ async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
 }
 
 #[tokio::test]
-async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
+async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
     let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let host = named(&["shared"]);
     let mut first = host.serve(ToolOffer::new().structured(structured.name("first"))).unwrap();
@@ -125,7 +125,7 @@ async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_the_last_closes_the_port_and_ends_what_runs() {
+async fn dropping_the_last_offer_closes_the_port_and_ends_active_calls() {
     let (gone, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     let host = ToolHost::new().tool(Tool::new(
         "endless",
@@ -153,7 +153,7 @@ async fn dropping_the_last_closes_the_port_and_ends_what_runs() {
 }
 
 #[test]
-fn a_runtime_that_ends_takes_its_port_and_the_next_has_its_own() {
+fn each_runtime_has_its_own_port_that_ends_with_it() {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let host = named(&["a"]);
     let runtime = run();
@@ -169,7 +169,7 @@ fn a_runtime_that_ends_takes_its_port_and_the_next_has_its_own() {
 }
 
 #[test]
-fn names_and_schemas_are_checked_before_anything_is_served() {
+fn names_and_schemas_are_validated_before_serving() {
     let tool =
         |name: &str, schema: Value| Tool::new(name, "", schema, |_: Value, _: ToolCall| async { Ok(()) });
     let good = json!({"type": "object"});

@@ -55,7 +55,7 @@ async fn is_gone(pid: u32) {
 }
 
 #[tokio::test]
-async fn a_server_is_started_once_and_is_as_it_is() {
+async fn server_is_started_once_and_relayed_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let (mut serving, client) = serve(offer().cwd(folder.path()).server("tiny", logged("", &log)));
@@ -85,7 +85,7 @@ async fn a_server_is_started_once_and_is_as_it_is() {
 }
 
 #[tokio::test]
-async fn strangers_do_not_reach_a_foreign_server() {
+async fn unauthorized_clients_do_not_reach_an_mcp_server() {
     let (mut serving, client) = serve(offer().server("tiny", tiny("")));
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(client.clone().with("Authorization", "Bearer x").post(&ping).await.0, 401);
@@ -95,7 +95,7 @@ async fn strangers_do_not_reach_a_foreign_server() {
 }
 
 #[tokio::test]
-async fn two_answers_at_once_find_their_askers() {
+async fn concurrent_answers_reach_their_callers() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     let calls = (0..20).map(|n| {
         let client = client.clone();
@@ -126,7 +126,7 @@ async fn a_cancelled_request_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn an_agent_that_hangs_up_cancels_at_the_server() {
+async fn closed_connection_cancels_at_the_server() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
@@ -138,7 +138,7 @@ async fn an_agent_that_hangs_up_cancels_at_the_server() {
 }
 
 #[tokio::test]
-async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+async fn abandoned_calls_can_be_stopped() {
     let (serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "endless"}});
@@ -155,7 +155,7 @@ async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_unasked_reaches_those_who_listen() {
+async fn server_notifications_reach_listeners() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let mut stream = tokio::net::TcpStream::connect(&client.address).await.unwrap();
@@ -179,7 +179,7 @@ async fn what_a_server_says_unasked_reaches_those_who_listen() {
 }
 
 #[tokio::test]
-async fn a_dead_server_is_told_of_and_has_no_tools() {
+async fn dead_server_is_reported_and_has_no_tools() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let missing =
@@ -210,7 +210,7 @@ async fn a_dead_server_is_told_of_and_has_no_tools() {
 }
 
 #[tokio::test]
-async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
+async fn hanging_server_is_stopped_after_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let patience = Duration::from_secs(3);
@@ -228,7 +228,7 @@ async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_comes_is_an_empty_one() {
+async fn missing_tool_list_is_empty_after_a_timeout() {
     let offer = offer().startup_timeout(Duration::from_secs(6)).server("tiny", tiny("hanging-list"));
     let (mut serving, client) = serve(offer);
     assert_eq!(client.initialize().await["serverInfo"]["name"], "tiny");
@@ -239,7 +239,7 @@ async fn a_list_that_never_comes_is_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
+async fn server_that_dies_midway_is_reported_and_not_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let (mut serving, client) = serve(offer().server("tiny", logged("", &log)));
@@ -259,7 +259,7 @@ async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_ends_with_the_run() {
+async fn server_ends_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
     for (name, fault) in [("closed", ""), ("dropped", ""), ("closed", "hanging"), ("dropped", "hanging")] {
         let log = folder.path().join(format!("{name}-{fault}"));
@@ -278,7 +278,7 @@ async fn a_server_ends_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
+async fn http_server_is_relayed_and_its_absence_reported() {
     let shout = Tool::new("shout", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
         Ok(args["word"].as_str().unwrap_or_default().to_uppercase())
     });
@@ -305,7 +305,7 @@ async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
 }
 
 #[tokio::test]
-async fn an_answer_among_events_is_found_and_the_session_is_kept() {
+async fn answer_in_an_event_stream_is_found_and_the_session_kept() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?key=1", listener.local_addr().unwrap());
     let asked = tokio::spawn(async move {
@@ -351,7 +351,7 @@ async fn an_answer_among_events_is_found_and_the_session_is_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
+async fn unsupported_servers_are_left_to_the_agent_and_reported() {
     let far = McpServer::Url { url: "https://far.test/mcp".into(), headers: BTreeMap::new() };
     let mut serving = ToolHost::new().serve(offer().server("far", far.clone())).unwrap();
     assert_eq!(serving.servers()["far"], far);
@@ -362,7 +362,7 @@ async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
 }
 
 #[tokio::test]
-async fn names_of_every_kind_have_a_path_and_ours_is_taken() {
+async fn any_server_name_has_a_path_and_our_name_is_reserved() {
     let odd = "my notes/ü_1";
     let serving = ToolHost::new().serve(offer().server(odd, tiny("dead"))).unwrap();
     let client = Client::of(&serving, odd);
