@@ -5,7 +5,7 @@ use agentline_mock::gemini::{GeminiStep, Script, demo_script};
 use agentline_tests::{TestStage, needs_real_gemini};
 
 #[test]
-fn acp_tells_the_whole_story() {
+fn acp_run_reports_events_files_and_usage() {
     needs_real_gemini!();
     let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Acp));
@@ -31,7 +31,7 @@ fn acp_tells_the_whole_story() {
 }
 
 #[tokio::test]
-async fn a_conversation_remembers_and_goes_on_after_a_stop() {
+async fn conversation_keeps_context_and_continues_after_cancel() {
     needs_real_gemini!();
     let stage =
         TestStage::new(Script::new([GeminiStep::text("one"), GeminiStep::hang(), GeminiStep::text("three")]));
@@ -57,7 +57,7 @@ async fn a_conversation_remembers_and_goes_on_after_a_stop() {
 }
 
 #[tokio::test]
-async fn a_pool_runs_prompts_on_one_warm_agent() {
+async fn pool_runs_prompts_on_one_warm_agent() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());

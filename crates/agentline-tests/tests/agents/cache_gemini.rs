@@ -37,7 +37,7 @@ async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
 }
 
 #[tokio::test]
-async fn a_run_of_the_real_agent_is_told_again_with_its_files() {
+async fn cached_run_is_replayed_with_its_files() {
     needs_real_gemini!();
     let write = GeminiStep::call("write_file", json!({"file_path": "hello.txt", "content": "Hello\n"}));
     let stage = TestStage::new(Script::new([write, GeminiStep::text("written")]));

@@ -5,7 +5,7 @@ use agentline_mock::gemini::demo_script;
 use agentline_tests::{TestStage, needs_real_gemini};
 
 #[test]
-fn stream_json_tells_the_whole_story() {
+fn stream_json_run_reports_events_files_and_usage() {
     needs_real_gemini!();
     let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::StreamJson));
@@ -31,7 +31,7 @@ fn stream_json_tells_the_whole_story() {
 }
 
 #[test]
-fn json_tells_the_same_from_the_session_file() {
+fn json_run_reports_the_same_from_the_session_file() {
     needs_real_gemini!();
     let stage = TestStage::new(demo_script());
     let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Json));

@@ -20,7 +20,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() {
+fn hundred_thousand_events_reach_a_slow_consumer_in_bounded_memory() {
     needs_real_gemini!();
     let text = format!("{{n}} {} ", "x".repeat(180));
     let stage = TestStage::new(Script::new([GeminiStep::many_chunks(EVENTS as u64, &text)]));

@@ -29,7 +29,7 @@ fn show(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn prompts_arrive_byte_for_byte() {
+fn prompts_are_delivered_byte_for_byte() {
     needs_real_gemini!();
     let stage = answering();
     stage.file("a.txt", "content of a");
@@ -59,7 +59,7 @@ fn prompts_arrive_byte_for_byte() {
 }
 
 #[test]
-fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing() {
+fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
     needs_real_gemini!();
     // What the CLI takes; a model's window is full long before, which the CLI finds out by itself.
     const LONGEST: usize = 8 << 20;
@@ -94,7 +94,7 @@ fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing()
 }
 
 #[test]
-fn a_prompt_file_is_read_by_the_agent_or_sent() {
+fn prompt_file_is_read_by_the_agent_or_sent_inline() {
     needs_real_gemini!();
     let stage = answering();
     stage.file("p.md", "the task @here");
@@ -112,7 +112,7 @@ fn a_prompt_file_is_read_by_the_agent_or_sent() {
 }
 
 #[test]
-fn the_file_that_the_agent_is_told_to_read_can_be_read() {
+fn prompt_file_is_readable_by_the_agent() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("read_file", json!({"file_path": "sub/p.md"})),
@@ -127,7 +127,7 @@ fn the_file_that_the_agent_is_told_to_read_can_be_read() {
 }
 
 #[test]
-fn instructions_come_first_or_replace_the_agents_own() {
+fn system_prompt_is_prepended_or_replaces_the_agents_own() {
     needs_real_gemini!();
     let stage = answering();
     let _ = stage.outcome(stage.request("do it").system_prompt("be brief"));
@@ -141,7 +141,7 @@ fn instructions_come_first_or_replace_the_agents_own() {
 }
 
 #[test]
-fn limits_reach_the_agent() {
+fn limits_are_passed_to_the_agent() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."}))));
     let limits = |turns| {
@@ -158,7 +158,7 @@ fn limits_reach_the_agent() {
 }
 
 #[test]
-fn a_key_of_the_request_is_used_and_the_users_choice_stays() {
+fn request_key_is_used_and_the_user_settings_stay_unchanged() {
     needs_real_gemini!();
     let stage = answering();
     stage.settings(r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
@@ -172,7 +172,7 @@ fn a_key_of_the_request_is_used_and_the_users_choice_stays() {
 }
 
 #[test]
-fn settings_that_are_not_json_fail_as_in_a_bare_run() {
+fn invalid_settings_fail_as_without_agentline() {
     needs_real_gemini!();
     let stage = answering();
     stage.settings("{ not json");
@@ -200,7 +200,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", line =>
 "#;
 
 #[test]
-fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
+fn given_servers_work_in_default_mode_and_their_secrets_are_redacted() {
     needs_real_gemini!();
     let script = Script::new([GeminiStep::call("mcp_srv_shout", json!({})), GeminiStep::text("done")]);
     let stage = TestStage::new(script);
@@ -222,7 +222,7 @@ fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
 }
 
 #[test]
-fn servers_come_from_a_settings_file() {
+fn servers_are_read_from_a_settings_file() {
     needs_real_gemini!();
     let stage = answering();
     let server = stage.outside().join("server.js");
@@ -238,7 +238,7 @@ fn servers_come_from_a_settings_file() {
 }
 
 #[test]
-fn the_agent_sees_only_the_allow_list() {
+fn agent_sees_only_allow_listed_variables() {
     needs_real_gemini!();
     let command = json!({"command": "env", "description": "d"});
     let stage = TestStage::new(Script::new([
@@ -260,7 +260,7 @@ fn the_agent_sees_only_the_allow_list() {
 }
 
 #[test]
-fn other_folders_can_be_included() {
+fn other_directories_can_be_included() {
     needs_real_gemini!();
     let script = |path: &Path| {
         Script::new([
@@ -279,7 +279,7 @@ fn other_folders_can_be_included() {
 }
 
 #[test]
-fn the_workspaces_own_settings_need_full_trust() {
+fn workspace_settings_need_full_trust() {
     needs_real_gemini!();
     let stage = answering();
     stage.file(".gemini/settings.json", r#"{"tools":{"exclude":["glob"]}}"#);
@@ -296,7 +296,7 @@ fn the_workspaces_own_settings_need_full_trust() {
 }
 
 #[test]
-fn the_home_stays_the_users() {
+fn user_home_is_not_changed() {
     needs_real_gemini!();
     let stage = answering();
     let gemini = stage.home().join(".gemini");
@@ -331,7 +331,7 @@ fn the_home_stays_the_users() {
 }
 
 #[test]
-fn a_resumed_session_is_whole_after_two_ordinary_starts() {
+fn resumed_session_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     for same_minute in [true, false] {
         let stage = answering();
@@ -363,7 +363,7 @@ fn a_resumed_session_is_whole_after_two_ordinary_starts() {
 
 /// In the minute of its file a session would be spoiled by being loaded, so the run waits until that is over.
 #[test]
-fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
+fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     for same_minute in [true, false] {
         let stage = answering();
@@ -393,7 +393,7 @@ fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
 }
 
 #[test]
-fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
+fn latest_session_is_found_and_unknown_or_used_ids_start_nothing() {
     needs_real_gemini!();
     let stage = answering();
     let refused = |key: &str, request: RunRequest| {
@@ -447,7 +447,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_private_is_left_behind() {
+fn no_private_files_remain() {
     needs_real_gemini!();
     let temporary = tempfile::tempdir().unwrap();
     let stage = answering().env("TMPDIR", Some(&temporary.path().to_string_lossy()));
@@ -457,7 +457,7 @@ fn nothing_private_is_left_behind() {
 }
 
 #[test]
-fn a_lock_that_another_run_left_behind_holds_nobody_up() {
+fn stale_lock_does_not_block_a_run() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let lock = stage.home().join(".gemini/projects.json.lock");

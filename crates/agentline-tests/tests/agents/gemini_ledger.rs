@@ -38,7 +38,7 @@ fn rows(outcome: &Outcome) -> Vec<Row<'_>> {
 }
 
 #[test]
-fn tools_shell_and_background_are_all_in_the_ledger() {
+fn changes_by_tools_shell_and_background_are_listed() {
     needs_real_gemini!();
     let script = Script::new([
         write("new.txt", "one\ntwo\n"),
@@ -96,7 +96,7 @@ fn tools_shell_and_background_are_all_in_the_ledger() {
 }
 
 #[test]
-fn what_a_tool_reported_is_listed_although_git_ignores_it_or_it_lies_elsewhere() {
+fn reported_files_are_listed_even_if_ignored_or_outside() {
     needs_real_gemini!();
     let elsewhere = tempfile::tempdir().unwrap();
     let elsewhere = elsewhere.path().canonicalize().unwrap();
@@ -124,7 +124,7 @@ fn what_a_tool_reported_is_listed_although_git_ignores_it_or_it_lies_elsewhere()
 }
 
 #[test]
-fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
+fn subagent_changes_are_listed_with_unknown_source() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("invoke_agent", json!({"agent_name": "generalist", "prompt": "write sub.txt"})),
@@ -153,7 +153,7 @@ fn what_a_sub_agent_changed_is_there_and_nobody_claims_to_know_who_did_it() {
 }
 
 #[test]
-fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_own() {
+fn concurrent_runs_do_not_claim_each_others_files() {
     needs_real_gemini!();
     // Neither run gets its first answer before both have looked at the workspace, nor its last before both have changed
     // everything: so they overlap on a busy machine too, where one may start seconds after the other.
@@ -197,7 +197,7 @@ fn two_runs_at_once_in_one_workspace_do_not_take_each_other_s_files_for_their_ow
 }
 
 #[test]
-fn a_tool_that_was_not_offered_wrote_nothing() {
+fn unavailable_tool_changes_no_files() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([write("a.txt", "a"), GeminiStep::text("No.")]));
     stage.file("a.txt", "before");

@@ -35,7 +35,7 @@ fn near(cost: Option<f64>, expected: f64, all: &str) {
 }
 
 #[test]
-fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
+fn tokens_and_cost_match_the_model_on_both_surfaces() {
     needs_real_gemini!();
     let price = PriceTable::built_in().of(MODEL).unwrap();
     let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
@@ -82,7 +82,7 @@ fn told_twice_alike(outcome: &Outcome) {
 }
 
 #[test]
-fn the_same_run_has_the_same_numbers_over_acp() {
+fn acp_reports_the_same_token_counts() {
     needs_real_gemini!();
     let stage = TestStage::new(two_turns());
     let outcome = stage.outcome(ask(&stage).surface(Surface::Acp));
@@ -94,7 +94,7 @@ fn the_same_run_has_the_same_numbers_over_acp() {
 }
 
 #[test]
-fn prices_can_be_overridden_and_an_unknown_model_has_none() {
+fn prices_can_be_overridden_and_unknown_models_have_none() {
     needs_real_gemini!();
     let stage = TestStage::new(two_turns());
     let mut price = Price::default();
@@ -137,7 +137,7 @@ fn a_resumed_session_counts_only_its_own_tokens() {
 }
 
 #[test]
-fn a_failed_run_keeps_the_tokens_that_are_known() {
+fn failed_run_keeps_known_tokens() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
@@ -194,7 +194,7 @@ fn turns_are_limited_exactly() {
 }
 
 #[test]
-fn tool_calls_are_limited_when_one_too_many_is_asked_for() {
+fn tool_call_limit_applies_to_the_first_excess_call() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         // The call that is one too many may still be carried out before the agent is stopped.

@@ -20,7 +20,7 @@ fn write(path: &str) -> GeminiStep {
 }
 
 #[test]
-fn rules_hold_where_edits_and_everything_are_permitted() {
+fn rules_apply_in_accept_edits_and_bypass_modes() {
     needs_real_gemini!();
     for mode in [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto] {
         let stage =
@@ -36,7 +36,7 @@ fn rules_hold_where_edits_and_everything_are_permitted() {
 }
 
 #[test]
-fn edits_alone_are_permitted_when_edits_are() {
+fn accept_edits_permits_only_edits() {
     needs_real_gemini!();
     let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
     let web = GeminiStep::call("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"}));
@@ -48,7 +48,7 @@ fn edits_alone_are_permitted_when_edits_are() {
 }
 
 #[test]
-fn planning_changes_nothing_and_has_no_shell() {
+fn plan_mode_changes_nothing_and_has_no_shell() {
     needs_real_gemini!();
     let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
     let stage = TestStage::new(Script::new([write("a.txt"), shell, GeminiStep::text("the plan")]));
@@ -76,7 +76,7 @@ fn a_prompt_that_looks_like_a_command_reaches_the_model() {
 }
 
 #[test]
-fn nothing_is_left_but_the_session_itself() {
+fn only_the_session_itself_remains() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let outcome = stage.outcome(live(&stage, "hi", PermissionMode::Default));
@@ -92,7 +92,7 @@ fn nothing_is_left_but_the_session_itself() {
 }
 
 #[test]
-fn tools_may_use_included_folders_over_acp() {
+fn tools_may_use_included_directories_over_acp() {
     needs_real_gemini!();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("b.txt");

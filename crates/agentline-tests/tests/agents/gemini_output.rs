@@ -61,7 +61,7 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
 }
 
 #[test]
-fn text_is_told_while_the_model_still_speaks() {
+fn text_is_streamed_while_the_model_answers() {
     needs_real_gemini!();
     let words = (1..=10).map(|n| GeminiPart::Text(format!("word {n} ")));
     let stage = TestStage::new(Script::new([GeminiStep::chunks(words).chunk_delay(400)]));
@@ -81,7 +81,7 @@ fn text_is_told_while_the_model_still_speaks() {
 }
 
 #[test]
-fn a_huge_error_body_is_found_whole_on_stderr() {
+fn large_error_body_is_read_completely_from_stderr() {
     needs_real_gemini!();
     let body = "details of the failure ".repeat(300_000 / 23);
     let stage =
@@ -101,7 +101,7 @@ fn a_huge_error_body_is_found_whole_on_stderr() {
 }
 
 #[test]
-fn text_that_a_retry_repeats_is_told_once_in_the_outcome() {
+fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::text("The answer ").finish(None),
@@ -136,7 +136,7 @@ fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, O
 }
 
 #[test]
-fn a_tape_plays_the_same_events_and_outcome_again() {
+fn tape_replays_the_same_events_and_outcome() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(demo_script());
@@ -149,7 +149,7 @@ fn a_tape_plays_the_same_events_and_outcome_again() {
 }
 
 #[test]
-fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
+fn secrets_printed_by_a_command_are_redacted_everywhere() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),

@@ -40,7 +40,7 @@ fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str])
 }
 
 #[test]
-fn silence_before_the_answer_is_noticed_on_both_surfaces() {
+fn silence_before_the_answer_times_out_on_both_surfaces() {
     needs_real_gemini!();
     for (surface, last) in [(Surface::StreamJson, "last seen: agent"), (Surface::Json, "last seen: started")]
     {
@@ -54,7 +54,7 @@ fn silence_before_the_answer_is_noticed_on_both_surfaces() {
 }
 
 #[test]
-fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
+fn idle_timeout_during_an_answer_keeps_the_partial_text() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let outcome = stage.outcome(ask(&stage).idle_timeout(secs(3)));
@@ -68,7 +68,7 @@ fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
 }
 
 #[test]
-fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
+fn run_timeout_stops_a_long_command_and_keeps_the_files() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
@@ -85,7 +85,7 @@ fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
 }
 
 #[test]
-fn a_silent_tool_has_a_clock_of_its_own() {
+fn silent_tool_has_its_own_timeout() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
@@ -95,7 +95,7 @@ fn a_silent_tool_has_a_clock_of_its_own() {
 }
 
 #[test]
-fn an_agent_that_does_not_come_up_in_time_is_stopped() {
+fn agent_that_does_not_start_in_time_is_stopped() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     let mut request = ask(&stage);
@@ -134,7 +134,7 @@ fn killed_by(signal: &str) -> Outcome {
 }
 
 #[test]
-fn an_agent_that_is_killed_from_outside_has_crashed() {
+fn externally_killed_agent_counts_as_crashed() {
     needs_real_gemini!();
     let outcome = killed_by("-KILL");
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
@@ -148,7 +148,7 @@ fn an_agent_that_is_killed_from_outside_has_crashed() {
 }
 
 #[test]
-fn an_exit_code_of_zero_without_a_result_is_no_success() {
+fn exit_code_zero_without_a_result_is_not_a_success() {
     needs_real_gemini!();
     // The agent catches this signal and then ends as if all were well.
     let outcome = killed_by("-TERM");
@@ -158,7 +158,7 @@ fn an_exit_code_of_zero_without_a_result_is_no_success() {
 }
 
 #[test]
-fn what_the_agent_left_in_the_background_ends_with_the_run() {
+fn background_processes_end_with_the_run() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call(
@@ -180,7 +180,7 @@ fn what_the_agent_left_in_the_background_ends_with_the_run() {
 }
 
 #[test]
-fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
+fn cancelled_run_ends_quickly_and_keeps_its_results() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let mut cancelled_at = None;
@@ -209,7 +209,7 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
 }
 
 #[test]
-fn a_run_that_is_dropped_leaves_nothing_behind() {
+fn dropped_run_leaves_nothing_behind() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -33,7 +33,7 @@ fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
 }
 
 #[test]
-fn an_answer_is_done_and_nothing_is_left_unsaid() {
+fn answer_is_done_with_a_complete_outcome() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     let (records, outcome) = stage.play(ask(&stage).name("greeting"));
@@ -58,7 +58,7 @@ fn an_answer_is_done_and_nothing_is_left_unsaid() {
 }
 
 #[test]
-fn tools_that_are_not_offered_are_denials() {
+fn unavailable_tools_are_denials() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::calls([
@@ -90,7 +90,7 @@ fn tools_that_are_not_offered_are_denials() {
 }
 
 #[test]
-fn a_refusal_names_the_rule_that_refused() {
+fn denial_names_the_deny_rule() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
@@ -137,7 +137,7 @@ fn plan_mode_changes_nothing() {
 }
 
 #[test]
-fn a_path_outside_the_workspace_is_a_denial() {
+fn path_outside_the_workspace_is_denied() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let dir = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_path_outside_the_workspace_is_a_denial() {
 }
 
 #[test]
-fn an_untrusted_folder_is_said_to_be_one() {
+fn untrusted_directory_is_reported() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
@@ -171,7 +171,7 @@ fn an_untrusted_folder_is_said_to_be_one() {
 }
 
 #[test]
-fn no_sign_in_is_said_before_anything_is_asked() {
+fn missing_sign_in_is_reported_before_any_request() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
@@ -186,7 +186,7 @@ fn no_sign_in_is_said_before_anything_is_asked() {
 }
 
 #[test]
-fn refused_keys_are_no_sign_in() {
+fn rejected_key_is_not_authenticated() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
     told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
@@ -206,7 +206,7 @@ fn refused_keys_are_no_sign_in() {
 }
 
 #[test]
-fn a_model_that_does_not_exist_is_named() {
+fn unknown_model_is_named_in_the_error() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
     let outcome = stage.outcome(ask(&stage).model("gemini-0-nope"));
@@ -219,7 +219,7 @@ fn a_model_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_used_up_quota_ends_at_once() {
+fn exhausted_quota_fails_immediately() {
     needs_real_gemini!();
     for (step, surface, helps) in [
         // Nobody waits until tomorrow.
@@ -239,7 +239,7 @@ fn warnings(records: &[Record], wanted: &str) -> usize {
 }
 
 #[test]
-fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
+fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
     needs_real_gemini!();
     let overloaded = GeminiStep::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
     for (step, surface, exit) in [
@@ -261,7 +261,7 @@ fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
 }
 
 #[test]
-fn a_refusal_that_passes_is_a_warning_and_no_more() {
+fn temporary_service_error_is_only_a_warning() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::rate_limited(None), GeminiStep::text("After all.")]));
     let (records, outcome) = stage.play(ask(&stage));
@@ -278,7 +278,7 @@ fn a_refusal_that_passes_is_a_warning_and_no_more() {
 }
 
 #[test]
-fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
+fn agent_retries_are_limited_by_the_retry_patience() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::rate_limited(Some(30))));
     let outcome = stage.outcome(ask(&stage).retry_patience(Duration::from_secs(3)));
@@ -292,7 +292,7 @@ fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
 }
 
 #[test]
-fn a_service_that_fails_is_an_api_error() {
+fn failing_service_is_an_api_error() {
     needs_real_gemini!();
     let step = GeminiStep::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
@@ -313,7 +313,7 @@ fn a_service_that_fails_is_an_api_error() {
 }
 
 #[test]
-fn a_service_that_cannot_be_reached_is_the_network_s_fault() {
+fn unreachable_service_is_a_network_error() {
     needs_real_gemini!();
     let stage =
         TestStage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
@@ -328,7 +328,7 @@ fn a_service_that_cannot_be_reached_is_the_network_s_fault() {
 }
 
 #[test]
-fn an_answer_without_text_is_empty() {
+fn answer_without_text_is_an_empty_response() {
     needs_real_gemini!();
     let (json, stream) = (Surface::Json, Surface::StreamJson);
     for (step, surface, kind) in [
@@ -349,7 +349,7 @@ fn an_answer_without_text_is_empty() {
 }
 
 #[test]
-fn an_answer_that_broke_off_is_no_empty_one() {
+fn interrupted_answer_is_not_an_empty_response() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(GeminiStep::text("The answer").finish(None), surface);
@@ -359,7 +359,7 @@ fn an_answer_that_broke_off_is_no_empty_one() {
 }
 
 #[test]
-fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
+fn truncated_answer_is_done_without_a_stop_reason() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
     assert_eq!(
@@ -372,7 +372,7 @@ fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
 }
 
 #[test]
-fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
+fn loop_is_a_failure_despite_reported_success() {
     needs_real_gemini!();
     let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
     for surface in [Surface::StreamJson, Surface::Json] {
@@ -383,7 +383,7 @@ fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
 }
 
 #[test]
-fn the_agent_s_own_turn_limit_is_a_limit() {
+fn turn_limit_of_the_agent_is_reported_as_a_limit() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new((0..5).map(|n| {
@@ -399,7 +399,7 @@ fn the_agent_s_own_turn_limit_is_a_limit() {
 }
 
 #[test]
-fn a_prompt_over_the_context_window_was_never_sent() {
+fn prompt_over_the_context_window_is_reported_as_unsent() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
@@ -412,7 +412,7 @@ fn a_prompt_over_the_context_window_was_never_sent() {
 }
 
 #[test]
-fn broken_settings_of_the_user_are_named() {
+fn invalid_user_settings_are_named() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     stage.settings("{ \"security\": ");

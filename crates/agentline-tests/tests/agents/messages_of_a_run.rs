@@ -122,7 +122,7 @@ const FACTS: [Fact; 12] = [
 ];
 
 #[test]
-fn what_a_surface_cannot_know_is_completed_from_the_session() {
+fn messages_are_completed_from_the_session() {
     needs_real_gemini!();
     let told = SURFACES.map(|surface| {
         let stage = TestStage::new(script());
@@ -177,7 +177,7 @@ fn in_the_documentation(table: &str) {
 }
 
 #[test]
-fn a_resumed_run_has_its_own_messages_alone() {
+fn resumed_run_has_only_its_own_messages() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::text("First."),
@@ -195,7 +195,7 @@ fn a_resumed_run_has_its_own_messages_alone() {
 }
 
 #[test]
-fn a_refused_call_is_told() {
+fn denied_call_is_in_the_messages() {
     needs_real_gemini!();
     let write = json!({"file_path": "hello.txt", "content": "hello\n"});
     for surface in SURFACES {

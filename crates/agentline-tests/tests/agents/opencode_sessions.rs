@@ -70,7 +70,7 @@ fn words(session: &SavedSession) -> Vec<String> {
 }
 
 #[test]
-fn what_opencode_writes_is_read_while_it_writes() {
+fn opencode_database_is_read_while_opencode_writes() {
     let steps = [
         ModelStep::thought("First the file.")
             .and_text("I write.")

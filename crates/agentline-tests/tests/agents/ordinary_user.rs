@@ -169,7 +169,7 @@ fn shell(command: &str) -> (&'static str, Value) {
 }
 
 #[test]
-fn the_home_of_an_ordinary_user_is_used_and_not_changed() {
+fn unprivileged_users_home_is_used_and_not_changed() {
     needs_real_gemini!();
     let user = User::new(Script::new([
         GeminiStep::calls([
@@ -223,7 +223,7 @@ fn the_home_of_an_ordinary_user_is_used_and_not_changed() {
 }
 
 #[test]
-fn what_a_promise_rests_on_overrules_the_settings_of_an_ordinary_user() {
+fn required_settings_override_the_settings_of_an_unprivileged_user() {
     needs_real_gemini!();
     let user = User::new(Script::always(GeminiStep::http(
         500,
@@ -238,7 +238,7 @@ fn what_a_promise_rests_on_overrules_the_settings_of_an_ordinary_user() {
 }
 
 #[test]
-fn nothing_of_an_ordinary_user_outlives_a_run() {
+fn no_process_of_an_unprivileged_user_outlives_a_run() {
     needs_real_gemini!();
     let detached = shell("setsid -f sleep 3600 > /dev/null 2>&1; (setsid sleep 3601 > /dev/null 2>&1 &)");
     let user = User::new(Script::new([GeminiStep::calls([detached]), GeminiStep::text("Started.")]));
@@ -249,7 +249,7 @@ fn nothing_of_an_ordinary_user_outlives_a_run() {
 }
 
 #[test]
-fn doctor_knows_what_an_ordinary_user_has() {
+fn doctor_works_for_an_unprivileged_user() {
     needs_real_gemini!();
     let user = User::new(Script::always(GeminiStep::text("ok")));
     let done = user.agentline(&["doctor", "-o", "json"]);

@@ -45,7 +45,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
+async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = pool_of(&stage, |_| {});
@@ -85,7 +85,7 @@ async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
 }
 
 #[tokio::test]
-async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
+async fn pooled_runs_do_not_share_permissions_or_variables() {
     needs_real_gemini!();
     let write = |name: &str| json!({"file_path": name, "content": "x\n"});
     let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
@@ -116,7 +116,7 @@ async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
 }
 
 #[tokio::test]
-async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process() {
+async fn commands_end_with_their_run_and_do_not_share_a_process() {
     needs_real_gemini!();
     let leave = json!({"command": "sleep 311 >/dev/null 2>&1 & setsid sleep 312 >/dev/null 2>&1 & (setsid nohup sleep 313 >/dev/null 2>&1 &); echo left"});
     let script = Script::new([GeminiStep::call("run_shell_command", leave), GeminiStep::text("left")]);
@@ -148,7 +148,7 @@ async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process()
 }
 
 #[tokio::test]
-async fn runs_without_a_shell_are_side_by_side_on_one_process() {
+async fn runs_without_a_shell_share_one_process() {
     needs_real_gemini!();
     let words = ["red", "green", "blue", "grey"];
     let model =
@@ -177,7 +177,7 @@ async fn runs_without_a_shell_are_side_by_side_on_one_process() {
 }
 
 #[tokio::test]
-async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_them() {
+async fn workspace_may_be_removed_and_sessions_are_kept_in_the_user_store() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "pwd > where.txt"})),

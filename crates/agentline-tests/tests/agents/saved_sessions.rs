@@ -98,7 +98,7 @@ fn sorted(ids: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
+fn sessions_are_found_through_variables_and_every_project_path() {
     let user = User::new();
     assert_eq!(user.ids(&SessionFilter::new()), sorted(&[CLAUDE, CODEX, GEMINI, OLD_GEMINI, PARENT]));
     let of_project = sorted(&[GEMINI, OLD_GEMINI, PARENT]);
@@ -146,7 +146,7 @@ fn sub_agents_belong_to_the_session_that_started_them() {
 }
 
 #[test]
-fn the_same_words_are_found_whoever_wrote_them() {
+fn same_text_is_found_in_sessions_of_all_agents() {
     let user = User::new();
     for (word, ids) in
         [("Creating the file", sorted(&[CLAUDE, CODEX])), ("Looking around", sorted(&[GEMINI, OLD_GEMINI]))]
@@ -172,7 +172,7 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
 }
 
 #[test]
-fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
+fn usage_of_all_agents_is_summed_without_changing_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     let made = MadeStore::make(&home, StoreSpec { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
@@ -241,7 +241,7 @@ fn prompts(session: &SavedSession) -> Vec<String> {
 }
 
 #[test]
-fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
+fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
     let user = User::new();
     for (path, text) in reverted(&user) {
         fs::write(path, text).unwrap();
@@ -296,7 +296,7 @@ fn a_session_is_followed_into_its_next_file() {
 }
 
 #[test]
-fn a_title_that_is_kept_apart_from_its_session_is_told_and_found() {
+fn separately_stored_title_is_shown_and_found() {
     let user = User::new();
     let names = format!(
         "{{\"id\":\"{CODEX}\",\"thread_name\":\"old\"}}\n{{\"id\":\"{CODEX}\",\"thread_name\":\"Quarterly Report\"}}\n"

@@ -4,7 +4,7 @@ use crate::{outputs::TEXT, user::User};
 use agentline_tests::{needs_real_gemini, real_gemini};
 
 #[test]
-fn the_real_agent_does_its_job_and_the_outcome_is_told() {
+fn demo_runs_the_real_agent_and_shows_the_outcome() {
     needs_real_gemini!();
     let program = real_gemini().unwrap().path;
     let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy()).env("GEMINI_API_KEY", "");
@@ -35,7 +35,7 @@ fn the_real_agent_does_its_job_and_the_outcome_is_told() {
 }
 
 #[test]
-fn the_recorded_run_is_the_same_run() {
+fn recorded_demo_equals_the_real_run() {
     let done = User::new().agentline(&["demo", "--replay"]);
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
     assert!(done.err.contains("playing the recorded run of Gemini CLI 0.61.0"), "{}", done.err);
@@ -43,7 +43,7 @@ fn the_recorded_run_is_the_same_run() {
 }
 
 #[test]
-fn without_node_the_recorded_run_is_played() {
+fn demo_plays_the_recording_without_node() {
     let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
     let report = user.agentline(&["doctor", "-o", "json"]).json();
     if !report["node"].is_null() || report["agents"][0]["installed"] == true {
@@ -56,7 +56,7 @@ fn without_node_the_recorded_run_is_played() {
 }
 
 #[test]
-fn the_stage_is_kept_for_other_programs() {
+fn demo_serve_prints_the_environment_for_other_programs() {
     needs_real_gemini!();
     let program = real_gemini().unwrap().path;
     let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy());

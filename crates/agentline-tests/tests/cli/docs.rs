@@ -34,7 +34,7 @@ const SUBCOMMANDS: &[&str] = &[
 
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
 #[test]
-fn the_page_holds_the_help_of_every_command() {
+fn page_contains_the_help_of_every_command() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let user = User::new();
@@ -80,7 +80,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     let mut links = 0;
     for (page, text) in pages() {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -127,7 +127,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_that_is_shown_can_be_typed() {
+fn every_command_in_the_docs_is_valid() {
     let user = User::new();
     let mut typed = 0;
     for (page, text) in pages() {
@@ -164,7 +164,7 @@ fn every_command_that_is_shown_can_be_typed() {
 
 /// Every test that the page on security names is there.
 #[test]
-fn the_tests_behind_the_page_on_security_exist() {
+fn tests_named_in_the_security_page_exist() {
     fn sources(folder: &Path, all: &mut String) {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {

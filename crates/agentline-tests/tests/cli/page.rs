@@ -69,7 +69,7 @@ fn is_clean(browser: &mut Browser, page: &std::path::Path) {
 }
 
 #[test]
-fn a_hostile_session_is_text_in_the_page() {
+fn malicious_session_content_is_escaped_in_the_page() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
     browser.click("#fold");
@@ -89,7 +89,7 @@ fn a_hostile_session_is_text_in_the_page() {
 }
 
 #[test]
-fn even_a_tag_that_slipped_through_could_do_nothing() {
+fn content_security_policy_blocks_injected_tags() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
     // What the page's policy is for: a script and an image are put in as if a tag had not been turned into text.
@@ -138,7 +138,7 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
 }
 
 #[test]
-fn the_page_fits_a_phone_and_has_a_dark_side() {
+fn page_fits_a_phone_and_has_a_dark_theme() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (390, 844));
     browser.click("#fold");
@@ -168,7 +168,7 @@ fn the_page_fits_a_phone_and_has_a_dark_side() {
 }
 
 #[test]
-fn the_chart_tells_its_numbers() {
+fn chart_shows_its_numbers() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
     assert_eq!(browser.eval("document.querySelectorAll('.plot a').length"), json!(2));

@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn a_policy_is_explained_for_each_surface() {
+fn policy_is_explained_for_each_surface() {
     let user = User::new();
     let done = user.agentline(&["policy", "explain", "--deny", "Bash(rm *)", "--permission-mode", "auto"]);
     assert_eq!((done.code, done.err.as_str()), (0, ""));
@@ -32,7 +32,7 @@ fn a_policy_is_explained_for_each_surface() {
 }
 
 #[test]
-fn uses_are_named_and_what_is_wrong_is_said() {
+fn invalid_uses_are_reported_by_name() {
     let user = User::new();
     let args =
         ["policy", "explain", "-o", "json", "--surface", "stream-json", "--ask", "WebFetch", "WebFetch"];
@@ -69,7 +69,7 @@ fn asked() -> User {
 const PROMPT: &str = "ask run touch made.txt\nask write_file hello.txt hi\nsay Done.";
 
 #[test]
-fn without_a_terminal_what_is_asked_is_refused() {
+fn permission_requests_are_denied_without_a_terminal() {
     let user = asked();
     let done = user.agentline(&["run", "--permission-mode", "prompt", "-o", "json", PROMPT]);
     let outcome = done.json();
@@ -104,7 +104,7 @@ fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
 }
 
 #[test]
-fn on_a_terminal_somebody_is_asked() {
+fn permission_is_requested_on_a_terminal() {
     let user = asked();
     let args = ["--color", "never", "run", "--permission-mode", "prompt", PROMPT];
     let Some(done) = typed(&user, &args, &["d", "y", "n"]) else { return };
@@ -123,7 +123,7 @@ fn on_a_terminal_somebody_is_asked() {
 }
 
 #[test]
-fn always_spares_the_next_question_and_rules_spare_the_first() {
+fn always_skips_the_next_prompt_and_rules_skip_the_first() {
     let user = asked();
     let prompt = "ask run touch a.txt\nask run touch b.txt\nask run mkdir c\nsay Done.";
     let args = ["run", "--permission-mode", "prompt", "--allow", "Bash(mkdir *)", prompt];

@@ -139,7 +139,7 @@ fn sessions_of_all_agents_are_listed_newest_first() {
 }
 
 #[test]
-fn a_list_is_narrowed_by_agent_project_date_and_number() {
+fn list_is_filtered_by_agent_project_date_and_count() {
     let home = Home::full();
     let ids = |args: &[&str]| {
         let all: Vec<&str> = ["list", "-o", "json"].iter().chain(args).copied().collect();
@@ -157,7 +157,7 @@ fn a_list_is_narrowed_by_agent_project_date_and_number() {
 }
 
 #[test]
-fn a_session_is_named_by_id_prefix_latest_or_file() {
+fn session_is_selected_by_id_prefix_latest_or_file() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("of this folder"))]);
     let file = home.path(&format!(".claude/projects/-srv-lab-ws-claude/{CLAUDE}.jsonl"));
@@ -174,7 +174,7 @@ fn a_session_is_named_by_id_prefix_latest_or_file() {
 }
 
 #[test]
-fn what_is_not_there_or_wrong_is_told_in_one_message() {
+fn missing_or_invalid_sessions_are_reported_in_one_message() {
     let home = Home::full();
     for (args, code, says) in [
         (&["show", "nope"][..], 1, "no agent has a session `nope`"),
@@ -208,7 +208,7 @@ fn what_is_not_there_or_wrong_is_told_in_one_message() {
 }
 
 #[test]
-fn a_session_is_shown_to_people() {
+fn session_is_shown_as_text() {
     let home = Home::full();
     let text = home.run(&["show", GEMINI]).out;
     assert!(text.starts_with("Do the whole thing\ngemini · 85611794"), "{text}");
@@ -228,7 +228,7 @@ fn a_session_is_shown_to_people() {
 }
 
 #[test]
-fn a_session_is_shown_to_programs() {
+fn session_is_shown_as_json() {
     let home = Home::full();
     for id in [GEMINI, CLAUDE, CODEX] {
         let told = home.run(&["show", id, "-o", "json"]).json();
@@ -262,7 +262,7 @@ fn a_session_is_shown_to_programs() {
 }
 
 #[test]
-fn a_damaged_session_is_shown_as_far_as_it_can_be() {
+fn readable_part_of_a_damaged_session_is_shown() {
     let home = Home::full();
     let lines = [
         home.claude_line("user", json!("before")).to_string(),
@@ -279,7 +279,7 @@ fn a_damaged_session_is_shown_as_far_as_it_can_be() {
 }
 
 #[test]
-fn words_are_found_in_all_sessions() {
+fn search_finds_text_in_all_sessions() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("line one\nthe Needle is here\nline three"))]);
     let found = home.run(&["search", "needle"]);
@@ -301,7 +301,7 @@ fn words_are_found_in_all_sessions() {
 }
 
 #[test]
-fn what_is_there_and_cannot_be_read_is_said() {
+fn unreadable_sessions_are_reported() {
     let home = Home::full();
     assert_eq!(home.run(&["list"]).err, "");
     home.write(".local/share/opencode/opencode.db", "this is no database, however long one looks at it");
@@ -317,7 +317,7 @@ fn what_is_there_and_cannot_be_read_is_said() {
 }
 
 #[test]
-fn programs_that_list_at_once_share_what_they_remember() {
+fn concurrent_lists_share_the_index() {
     let home = Home::full();
     // Only what was not written just now is remembered.
     std::thread::sleep(Duration::from_millis(2500));
@@ -341,7 +341,7 @@ fn programs_that_list_at_once_share_what_they_remember() {
 }
 
 #[test]
-fn a_session_is_exported_and_nothing_is_overwritten() {
+fn session_is_exported_without_overwriting() {
     let home = Home::full();
     for (file, begins) in [
         ("a.html", "<!DOCTYPE html>"),
@@ -373,7 +373,7 @@ fn a_session_is_exported_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn the_work_of_sub_agents_is_told_on_request() {
+fn subagent_work_is_shown_on_request() {
     let home = Home::new();
     let capture = Path::new(CAPTURES).join("gemini/saved/0.61.0/subagent");
     let mut parent = String::new();
@@ -394,7 +394,7 @@ fn the_work_of_sub_agents_is_told_on_request() {
 }
 
 #[test]
-fn a_session_is_followed_while_it_grows() {
+fn growing_session_is_followed() {
     let home = Home::new();
     home.claude(&[home.claude_line("user", json!("the first word"))]);
     let watch = home.user.start(&["sessions", "watch", "latest", "--until-idle", "8"]);
@@ -423,7 +423,7 @@ fn a_session_is_followed_while_it_grows() {
 }
 
 #[test]
-fn tokens_are_counted_and_drawn() {
+fn token_usage_is_counted_and_charted() {
     let home = Home::full();
     home.claude(&[
         home.claude_line("user", json!("x")),
@@ -449,7 +449,7 @@ fn tokens_are_counted_and_drawn() {
 }
 
 #[test]
-fn nothing_of_an_agent_is_changed() {
+fn session_commands_change_no_agent_files() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("x"))]);
     let before = home.files();
@@ -471,7 +471,7 @@ fn nothing_of_an_agent_is_changed() {
 
 #[cfg(unix)]
 #[test]
-fn a_list_fits_the_terminal() {
+fn list_fits_the_terminal() {
     let home = Home::full();
     let long = "a title that is much too long for a narrow terminal ".repeat(4);
     home.claude(&[home.claude_line("user", json!(long))]);

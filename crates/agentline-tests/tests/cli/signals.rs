@@ -37,7 +37,7 @@ fn first_line(child: &mut Child) -> String {
 }
 
 #[test]
-fn a_signal_stops_the_run_and_the_outcome_still_comes() {
+fn signal_stops_the_run_and_the_outcome_is_printed() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let user = User::with_fault("hang_mid_text", r#"{"seconds":100}"#);
         let mut child = user.start(&["run", "-o", "events", "--record", "tape", "hi"]);
@@ -55,7 +55,7 @@ fn a_signal_stops_the_run_and_the_outcome_still_comes() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait() {
+fn second_signal_ends_immediately() {
     let user = User::with_fault("ignores_signals", r#"{"seconds":100}"#);
     let mut child = user.start(&["run", "-o", "events", "hi"]);
     let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
@@ -79,7 +79,7 @@ fn a_second_signal_does_not_wait() {
 /// A supervisor that somebody stopped cannot clear up; it must be woken for it.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_stopped_supervisor_still_clears_up() {
+fn stopped_supervisor_still_cleans_up() {
     let user = User::new();
     let pids = user.path("../pids").to_string_lossy().into_owned();
     let args = serde_json::json!({"seconds": 100, "pid_file": pids}).to_string();
@@ -107,7 +107,7 @@ fn a_stopped_supervisor_still_clears_up() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run_quietly() {
+fn closed_stdout_ends_the_run_quietly() {
     for form in ["text", "events"] {
         let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":10}"#);
         let mut child = user.start(&["run", "-o", form, "hi"]);
@@ -125,7 +125,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_reader_that_does_not_read_keeps_no_clock_from_running_out() {
+fn blocked_reader_does_not_delay_timeouts() {
     let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":1}"#);
     let mut child = user.start(&["run", "-o", "events", "--timeout", "4", "hi"]);
     let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();

@@ -11,7 +11,7 @@ fn refused(args: &[&str], message: &str) {
 }
 
 #[test]
-fn prompts_that_no_agent_takes() {
+fn invalid_prompts_are_refused() {
     let hint = "  hint: give the prompt as an argument, on stdin or with `--prompt-file`\n";
     refused(&["run", ""], &format!("error: `prompt`: is empty\n{hint}"));
     refused(&["run", " \n "], &format!("error: `prompt`: is empty\n{hint}"));
@@ -33,7 +33,7 @@ fn prompts_that_no_agent_takes() {
 }
 
 #[test]
-fn a_negative_number_is_told_of_its_flag() {
+fn negative_number_is_reported_with_its_flag() {
     for flag in ["--timeout", "--idle-timeout", "--quiet-period", "--max-turns", "--max-tokens", "--max-cost"]
     {
         let user = User::new();
@@ -45,7 +45,7 @@ fn a_negative_number_is_told_of_its_flag() {
 }
 
 #[test]
-fn a_value_where_a_name_is_wanted_is_not_shown() {
+fn value_passed_as_a_name_is_not_printed() {
     refused(
         &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
         "error: `--pass-env`: takes names of variables alone, and one holds a `=` (from flag)\n  hint: write the name to pass your variable on, or `env` to set another value\n",
@@ -53,7 +53,7 @@ fn a_value_where_a_name_is_wanted_is_not_shown() {
 }
 
 #[test]
-fn a_tape_that_cannot_be_written_starts_nothing() {
+fn unwritable_tape_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
     assert!(done.err.starts_with("error: `record`: `") && done.err.contains("hint: "), "{}", done.err);
@@ -62,7 +62,7 @@ fn a_tape_that_cannot_be_written_starts_nothing() {
 }
 
 #[test]
-fn all_problems_come_at_once() {
+fn all_problems_are_reported_at_once() {
     let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
     user.write("agentline.toml", "timeout = 0\n");
     user.write("../home/.config/agentline/config.toml", "system_mode = 'replce'\n");
@@ -110,7 +110,7 @@ fn yolo_and_a_mode_must_agree() {
 }
 
 #[test]
-fn each_message_names_the_flag_and_the_way_out() {
+fn each_message_names_the_flag_and_a_hint() {
     refused(
         &["run", "hi", "-a", "gemni"],
         "error: `agent`: `gemni` is not an agent that we know\n  hint: did you mean `gemini`? known: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
@@ -133,7 +133,7 @@ fn each_message_names_the_flag_and_the_way_out() {
 }
 
 #[test]
-fn what_a_surface_cannot_do_is_refused_before_the_start() {
+fn unsupported_surface_features_are_refused_before_start() {
     for args in [["--schema", "s.json"], ["--attach", "a.png"]] {
         let user = User::new();
         user.write("s.json", "{}");
@@ -146,7 +146,7 @@ fn what_a_surface_cannot_do_is_refused_before_the_start() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_explained() {
+fn usage_errors_are_explained() {
     let user = User::new();
     for args in [&["run", "--max-turns", "x", "hi"][..], &["run", "--nope"], &["nope"], &[]] {
         let done = user.agentline(args);
@@ -158,7 +158,7 @@ fn what_is_typed_wrong_is_explained() {
 }
 
 #[test]
-fn without_a_home_nothing_is_guessed() {
+fn missing_home_is_an_error() {
     let user = User::new();
     let output = user.command(&["run", "hi"]).env_remove("HOME").output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();

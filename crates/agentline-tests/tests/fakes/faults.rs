@@ -87,7 +87,7 @@ fn every_fault_has_one_row() {
 }
 
 #[test]
-fn every_exit_code_has_its_meaning() {
+fn every_exit_code_is_classified() {
     let codes: Vec<u8> = EXITS.iter().map(|row| row.0).collect();
     assert_eq!(codes, EXIT_CODES);
     for fault in ["exit_code", "exit_code_after_text"] {

@@ -28,7 +28,7 @@ fn start_with(stage: &Arc<FakeStage>, initialize: &Value) -> HostProgram {
 }
 
 #[test]
-fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
+fn runs_emit_events_and_return_their_outcome() {
     let mut program = start();
     let id =
         program.send("run", json!({"prompt": "say Hello\nsay  there.", "run": "mine", "name": "greeting"}));
@@ -47,7 +47,7 @@ fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
+fn invalid_requests_get_errors_and_the_host_continues() {
     let mut program = start();
     for (line, code) in [
         ("{not json", -32700),
@@ -83,7 +83,7 @@ fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
 }
 
 #[test]
-fn a_run_is_cancelled_with_everything_that_it_started() {
+fn cancelling_a_run_ends_everything_it_started() {
     let mut program = start();
     let id = program.send("run", json!({"prompt": "say begun\nrun sleep 600", "run": "long"}));
     program.wait("the tool", |m| m["params"]["event"]["type"] == "tool_use");
@@ -94,7 +94,7 @@ fn a_run_is_cancelled_with_everything_that_it_started() {
 }
 
 #[test]
-fn a_cancel_is_heard_however_early_it_comes() {
+fn early_cancel_is_respected() {
     let mut program = start();
     program.run("say warm");
     for n in 0..60_u64 {
@@ -107,7 +107,7 @@ fn a_cancel_is_heard_however_early_it_comes() {
 }
 
 #[test]
-fn who_sends_half_a_character_is_told_so_by_the_id_of_the_request() {
+fn invalid_utf8_is_reported_with_the_request_id() {
     let mut program = start();
     program.line(r#"{"jsonrpc":"2.0","id":"half","method":"run","params":{"prompt":"cut \ud83d"}}"#);
     let refused = program.wait("an answer", |m| m["id"] == "half");
@@ -118,7 +118,7 @@ fn who_sends_half_a_character_is_told_so_by_the_id_of_the_request() {
 }
 
 #[test]
-fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() {
+fn run_and_opening_conversation_can_be_cancelled_immediately() {
     let mut program = start();
     for n in 0..5 {
         let run = program.send("run", json!({"prompt": "sleep 60000", "run": format!("r{n}")}));
@@ -136,7 +136,7 @@ fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() 
 }
 
 #[test]
-fn the_host_is_asked_for_permission_and_silence_refuses() {
+fn permission_is_requested_from_the_host_and_no_answer_denies() {
     let mut program = start();
     let ask = |file: &str, more: Value| {
         let mut params = json!({"prompt": format!("ask write_file {file} hi\nsay done"),
@@ -167,7 +167,7 @@ fn the_host_is_asked_for_permission_and_silence_refuses() {
 }
 
 #[test]
-fn functions_of_the_host_are_tools() {
+fn host_functions_are_tools() {
     let mut program = start();
     let tools = json!([
         {"name": "add", "description": "Adds", "input_schema": {"type": "object",
@@ -190,7 +190,7 @@ fn functions_of_the_host_are_tools() {
 }
 
 #[test]
-fn answers_are_held_to_a_schema_and_checked_by_the_host() {
+fn answers_are_validated_by_schema_and_host_check() {
     let mut program = start();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let outcome = program.call("run", json!({"prompt": "say {\"n\": 4}", "output_schema": schema}));
@@ -207,7 +207,7 @@ fn answers_are_held_to_a_schema_and_checked_by_the_host() {
 }
 
 #[test]
-fn conversations_remember_and_end() {
+fn conversations_keep_context_and_end() {
     let mut program = start();
     let opened = program.call("session/open", json!({"prompt": ""}));
     let session = opened["session"].clone();
@@ -224,7 +224,7 @@ fn conversations_remember_and_end() {
 }
 
 #[test]
-fn a_run_may_have_an_empty_workspace_of_its_own() {
+fn run_can_have_a_temporary_workspace() {
     let mut program = start();
     let prompt = "tool write_file made.txt hi\nsay done";
     let outcome = program.call("run", json!({"prompt": prompt, "temporary_workspace": true}));
@@ -235,7 +235,7 @@ fn a_run_may_have_an_empty_workspace_of_its_own() {
 }
 
 #[test]
-fn attachments_may_stand_in_the_request() {
+fn attachments_may_be_inline() {
     let mut program = start();
     let files =
         json!([{"name": "note.txt", "text": "remember"}, {"name": "dot.png", "data": "iVBORw0KGgo="}]);
@@ -246,7 +246,7 @@ fn attachments_may_stand_in_the_request() {
 }
 
 #[test]
-fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
+fn concurrent_runs_lose_no_answers() {
     let mut program = start();
     let prompt = |n: u64| format!("chunks 50 part{n} {{n}} \nsay end {n}");
     let ids: BTreeMap<u64, u64> = (0..24)
@@ -264,7 +264,7 @@ fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
 }
 
 #[test]
-fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
+fn overloaded_run_is_retried_and_reported() {
     let mut program = start();
     // The first attempt leaves a file by which the second knows that it is one.
     let refused = "error 429 quota exceeded. Please retry in 1s";
@@ -282,7 +282,7 @@ fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
 }
 
 #[test]
-fn a_host_that_goes_away_takes_its_runs_with_it() {
+fn closed_stdin_ends_all_runs() {
     let mut program = start();
     for n in 0..4 {
         program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
@@ -299,14 +299,14 @@ fn a_host_that_goes_away_takes_its_runs_with_it() {
 }
 
 #[test]
-fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
+fn killing_the_host_during_four_runs_leaves_nothing() {
     let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 50);
     // A machine that is busy may take longer over some of them.
     assert!(times[25] < Duration::from_secs(2), "{times:?}");
 }
 
 #[test]
-fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
+fn pending_runs_finish_after_stdin_closes_on_request() {
     let mut program = HostProgram::silent(env!("CARGO_BIN_EXE_agentline-under-test"), stage(), &["--drain"]);
     let params =
         json!({"prompt": "sleep 300\nsay finished", "permission_mode": "bypass", "quiet_period_ms": 0});
@@ -316,7 +316,7 @@ fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
 }
 
 #[test]
-fn shutdown_ends_it_in_order() {
+fn shutdown_ends_the_host_in_order() {
     let mut program = start();
     assert_eq!(program.run("say hi")["text"], "hi");
     program.call("shutdown", json!({}));
@@ -325,7 +325,7 @@ fn shutdown_ends_it_in_order() {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
+fn missing_session_has_a_machine_readable_error() {
     let mut program = start();
     let id = program.send("sessions/load", json!({"session": "no-such-session"}));
     let error = program.answer(id)["error"].clone();
@@ -334,7 +334,7 @@ fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
 }
 
 #[test]
-fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up() {
+fn outcome_includes_messages_on_request_and_agents_are_listed() {
     let mut program = start();
     let outcome = program.call("run", json!({"prompt": "Say hello", "messages": true}));
     let messages = outcome["messages"].as_array().unwrap();
@@ -353,7 +353,7 @@ fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up(
 
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test fakes host` writes the schema of the page anew.
 #[test]
-fn the_page_holds_the_schema_of_the_messages() {
+fn page_contains_the_message_schema() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/host-protocol.md");
     let written = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = written.split_once("<!-- schema -->\n").unwrap();

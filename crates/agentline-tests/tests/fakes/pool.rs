@@ -57,7 +57,7 @@ async fn nothing_lives(stage: &FakeStage) {
 }
 
 #[tokio::test]
-async fn runs_one_after_another_use_one_process_and_a_session_each() {
+async fn consecutive_runs_share_a_process_with_separate_sessions() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let mut states = Vec::new();
@@ -79,7 +79,7 @@ async fn runs_one_after_another_use_one_process_and_a_session_each() {
 
 /// An agent that keeps a process for each session is told when one is over.
 #[tokio::test]
-async fn a_session_is_closed_with_its_run_where_the_agent_can() {
+async fn session_is_closed_with_its_run_if_supported() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let request = |script: &str| stage.request(script).env("FAKE_ACP_FAULT", "process_per_session");
@@ -105,7 +105,7 @@ async fn a_session_is_closed_with_its_run_where_the_agent_can() {
 }
 
 #[tokio::test]
-async fn only_runs_that_can_start_nothing_share_a_process() {
+async fn only_runs_without_commands_share_a_process() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let begun = Instant::now();
@@ -121,7 +121,7 @@ async fn only_runs_that_can_start_nothing_share_a_process() {
 }
 
 #[tokio::test]
-async fn no_more_than_two_sessions_are_opened_at_once() {
+async fn at_most_two_sessions_open_at_once() {
     let stage = stage();
     let pool = pool_of(&stage, |options| (options.max_processes, options.lanes) = (1, 8));
     let request = || stage.sharing("state").env("FAKE_ACP_FAULT", "session_new_stalls:2");
@@ -135,7 +135,7 @@ async fn no_more_than_two_sessions_are_opened_at_once() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_session_does_not_leak() {
+async fn process_settings_need_another_process_and_session_settings_do_not_leak() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let first = run(&pool, stage.request("env COLOUR\nstate").env("COLOUR", "red")).await;
@@ -160,7 +160,7 @@ async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_sessio
 }
 
 #[tokio::test]
-async fn a_workspace_that_is_removed_harms_nobody_else() {
+async fn removed_workspace_does_not_affect_other_runs() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let other = stage.path().join("other");
@@ -174,7 +174,7 @@ async fn a_workspace_that_is_removed_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_run_is_tried_again_once_when_its_agent_died_before_it_spoke() {
+async fn run_is_retried_once_if_its_agent_died_before_any_output() {
     let stage = stage();
     for fault in ["session_new_exit", "exit_after_initialize", "die_at_prompt", "exit_at_start"] {
         let pool = pool_of(&stage, |_| {});
@@ -199,7 +199,7 @@ async fn a_run_is_tried_again_once_when_its_agent_died_before_it_spoke() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_tried_a_third_time_and_never_after_something_happened() {
+async fn run_is_not_retried_twice_or_after_side_effects() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let hopeless = run(&pool, stage.request("die 9")).await;
@@ -223,7 +223,7 @@ async fn a_run_is_not_tried_a_third_time_and_never_after_something_happened() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_nobody_uses_it_is_replaced() {
+async fn process_that_dies_while_idle_is_replaced() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let first = state(&run(&pool, stage.request("state")).await);
@@ -236,7 +236,7 @@ async fn a_process_that_dies_while_nobody_uses_it_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_hung_process_is_replaced() {
+async fn hung_process_is_replaced() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let once = stage.path().join("once");
@@ -251,7 +251,7 @@ async fn a_hung_process_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_listen_to_a_stop_is_not_used_again() {
+async fn agent_that_ignores_cancel_is_not_reused() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let deaf = |script: &str| stage.request(script).env("FAKE_ACP_FAULT", "cancel_ignored");
@@ -268,7 +268,7 @@ async fn an_agent_that_does_not_listen_to_a_stop_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
+async fn queue_is_bounded_and_waiting_runs_can_be_cancelled() {
     let stage = stage();
     let pool = pool_of(&stage, |options| (options.max_processes, options.max_queue) = (1, 1));
     let working = pool.run(stage.request("hang")).await.unwrap();
@@ -297,7 +297,7 @@ async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn a_queue_of_none_still_serves_those_for_whom_there_is_room() {
+async fn queue_size_zero_still_serves_runs_with_a_free_slot() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_queue = 0);
     assert_eq!(run(&pool, stage.request("say hello")).await.text, "hello");
@@ -305,7 +305,7 @@ async fn a_queue_of_none_still_serves_those_for_whom_there_is_room() {
 }
 
 #[tokio::test]
-async fn processes_are_replaced_by_their_sessions_and_their_memory() {
+async fn processes_are_replaced_by_session_count_and_memory() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_sessions = 2);
     let mut states = Vec::new();
@@ -327,7 +327,7 @@ async fn processes_are_replaced_by_their_sessions_and_their_memory() {
 }
 
 #[tokio::test]
-async fn an_idle_process_is_let_go() {
+async fn idle_process_is_ended() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.idle = Duration::from_millis(500));
     assert_eq!(run(&pool, stage.request("say hello")).await.text, "hello");
@@ -338,7 +338,7 @@ async fn an_idle_process_is_let_go() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_runs_and_refuses_those_that_wait() {
+async fn closing_waits_for_active_runs_and_refuses_queued_ones() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let working = tokio::spawn(pool.run(stage.request("sleep 1500\nsay done")).await.unwrap().outcome());
@@ -353,7 +353,7 @@ async fn closing_waits_for_runs_and_refuses_those_that_wait() {
 }
 
 #[tokio::test]
-async fn closing_while_an_agent_starts_leaves_nothing() {
+async fn closing_while_an_agent_starts_leaves_nothing_running() {
     let stage = stage();
     for wait in [0, 5, 50, 300] {
         let pool = pool_of(&stage, |_| {});
@@ -368,7 +368,7 @@ async fn closing_while_an_agent_starts_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_while_its_agent_starts_leaves_the_pool_in_order() {
+async fn run_dropped_during_startup_leaves_the_pool_usable() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     for wait in [0, 5, 50, 300] {
@@ -385,7 +385,7 @@ async fn a_run_that_is_dropped_while_its_agent_starts_leaves_the_pool_in_order()
 }
 
 #[tokio::test]
-async fn a_pool_that_is_dropped_lets_its_runs_end() {
+async fn dropped_pool_lets_its_runs_finish() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let working = pool.run(stage.request("sleep 1000\nsay done")).await.unwrap();
@@ -396,7 +396,7 @@ async fn a_pool_that_is_dropped_lets_its_runs_end() {
 }
 
 #[test]
-fn the_end_of_the_runtime_is_the_end_of_all_agents() {
+fn runtime_shutdown_ends_all_agents() {
     let stage = stage();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let hanging = runtime.block_on(async {
@@ -415,7 +415,7 @@ fn the_end_of_the_runtime_is_the_end_of_all_agents() {
 }
 
 #[tokio::test]
-async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
+async fn processes_of_a_run_end_with_it_while_the_agent_continues() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let first = state(&run(&pool, stage.request("state")).await);
@@ -439,7 +439,7 @@ async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
 }
 
 #[tokio::test]
-async fn prewarmed_sessions_are_used_by_runs_like_them() {
+async fn prewarmed_sessions_are_used_by_matching_runs() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 2);
     assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3);
@@ -465,7 +465,7 @@ async fn prewarmed_sessions_are_used_by_runs_like_them() {
 }
 
 #[tokio::test]
-async fn prewarming_what_cannot_be_warm_says_so() {
+async fn prewarming_an_unsupported_request_is_reported() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let mut resumes = stage.request("");

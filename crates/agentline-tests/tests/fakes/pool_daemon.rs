@@ -113,7 +113,7 @@ fn pid_of(done: &Done) -> u64 {
 }
 
 #[test]
-fn a_pool_is_started_used_looked_at_and_stopped() {
+fn daemon_is_started_used_queried_and_stopped() {
     let user = User::new();
     let none = user.done(&["pool", "status"]);
     assert_eq!(none.code, Some(1));
@@ -191,7 +191,7 @@ fn alike(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_told_is_what_a_run_without_a_pool_tells() {
+fn pooled_run_prints_the_same_as_a_run_without_a_pool() {
     let user = User::with_daemon(&[]);
     let scripts = [
         ("bypass", "think Hm.\ntool write_file made.txt made\\n\nsay It is done.\nusage 100 20"),
@@ -229,7 +229,7 @@ fn what_is_told_is_what_a_run_without_a_pool_tells() {
 }
 
 #[test]
-fn the_callers_environment_folder_and_agents_count() {
+fn callers_environment_directory_and_agents_apply() {
     let user = User::with_daemon(&[]);
     let folder = user.stage.path().join("elsewhere");
     fs::create_dir(&folder).unwrap();
@@ -257,7 +257,7 @@ fn the_callers_environment_folder_and_agents_count() {
 }
 
 #[test]
-fn a_client_that_is_killed_takes_its_run_along() {
+fn killing_a_client_ends_its_run() {
     let user = User::with_daemon(&[]);
     let first = user.warm("state");
     let before = user.stage.living().len();
@@ -271,7 +271,7 @@ fn a_client_that_is_killed_takes_its_run_along() {
 }
 
 #[test]
-fn an_interrupt_stops_the_run_and_not_the_pool() {
+fn interrupt_stops_the_run_but_not_the_daemon() {
     let user = User::with_daemon(&[]);
     let first = user.warm("state");
     let before = user.stage.living().len();
@@ -292,7 +292,7 @@ fn an_interrupt_stops_the_run_and_not_the_pool() {
 }
 
 #[test]
-fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
+fn daemon_exit_leaves_nothing_and_is_reported_to_callers() {
     for (name, verdict) in [("-TERM", "cancelled"), ("-INT", "cancelled"), ("-KILL", "failed")] {
         let user = User::with_daemon(&[]);
         assert_eq!(user.warm("say hello").out, "hello\n");
@@ -317,7 +317,7 @@ fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
 }
 
 #[test]
-fn a_stop_tells_callers_whose_runs_are_under_way() {
+fn pool_stop_notifies_callers_with_active_runs() {
     let user = User::with_daemon(&[]);
     let client = user.spawn(&["--warm", "-o", "json"], "hang");
     until("the run", || user.status()["pool"]["processes"][0]["active"] == 1);
@@ -328,7 +328,7 @@ fn a_stop_tells_callers_whose_runs_are_under_way() {
 }
 
 #[test]
-fn the_daemon_ends_when_it_has_had_nothing_to_do() {
+fn idle_daemon_ends() {
     let user = User::with_daemon(&["--idle", "2"]);
     let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");
     assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run is work");
@@ -340,7 +340,7 @@ fn the_daemon_ends_when_it_has_had_nothing_to_do() {
 }
 
 #[test]
-fn nonsense_on_the_socket_harms_nobody() {
+fn invalid_data_on_the_socket_has_no_effect() {
     let user = User::with_daemon(&[]);
     let talk = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(user.socket()).unwrap();
@@ -366,7 +366,7 @@ fn nonsense_on_the_socket_harms_nobody() {
 }
 
 #[test]
-fn one_who_cannot_be_talked_to_is_no_pool() {
+fn incompatible_daemon_is_not_used() {
     for (hello, why) in [
         (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
         (Some("good morning\n"), "does not answer"),
@@ -393,7 +393,7 @@ fn one_who_cannot_be_talked_to_is_no_pool() {
 }
 
 #[test]
-fn what_a_warm_agent_cannot_do_is_done_by_a_cold_one() {
+fn unsupported_requests_run_without_the_pool() {
     let user = User::with_daemon(&[]);
     let tape = user.stage.path().join("tape.jsonl");
     let recorded = user.run(&["--warm", "--surface", "acp", "--record", tape.to_str().unwrap()], "say hello");
@@ -407,7 +407,7 @@ fn what_a_warm_agent_cannot_do_is_done_by_a_cold_one() {
 }
 
 #[test]
-fn another_user_is_not_served() {
+fn other_users_are_refused() {
     let user = User::with_daemon(&[]);
     if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
         return;

@@ -74,7 +74,7 @@ async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
 }
 
 #[tokio::test]
-async fn success_and_failure_leave_nobody() {
+async fn success_and_failure_leave_no_processes() {
     ends_by_itself(supervised(), FORGETFUL, 0).await;
     ends_by_itself(supervised(), FORGETFUL, 173).await;
     ends_by_itself(Supervisor::None, "", 0).await;
@@ -101,14 +101,14 @@ async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn kill_leaves_nobody() {
+async fn killing_the_agent_leaves_no_processes() {
     let with = is_killed(supervised(), FORGETFUL).await;
     let without = is_killed(Supervisor::None, "").await;
     println!("kill to exit: {with:?} with a supervisor, {without:?} without");
 }
 
 #[tokio::test]
-async fn what_keeps_starting_processes_is_caught() {
+async fn fork_loop_is_killed() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         // Two that go on starting daemons, each in a session of its own.
@@ -125,7 +125,7 @@ async fn what_keeps_starting_processes_is_caught() {
 }
 
 #[tokio::test]
-async fn drop_leaves_nobody() {
+async fn dropping_the_process_leaves_no_processes() {
     for (supervisor, hide) in [(supervised(), FORGETFUL), (Supervisor::None, "")] {
         let case = ProcessCase::new();
         let process = case.start(&format!("{UNRULY}{hide}\nwait; sleep $TAG"), supervisor.clone());
@@ -138,7 +138,7 @@ async fn drop_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn signals_reach_the_group_of_the_agent() {
+async fn signals_reach_the_agents_process_group() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
@@ -155,7 +155,7 @@ async fn signals_reach_the_group_of_the_agent() {
 }
 
 #[tokio::test]
-async fn an_agent_can_be_interrupted_where_the_host_ignores_interrupts() {
+async fn agent_can_be_interrupted_if_the_host_ignores_interrupts() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         agentline_tests::ignore_interrupts();
@@ -187,7 +187,7 @@ fn unruly_host(case: &ProcessCase, how: &str) -> Child {
 }
 
 #[test]
-fn death_of_the_host_leaves_nobody() {
+fn killing_the_host_leaves_no_processes() {
     for signal in ["KILL", "TERM", "INT", "HUP"] {
         let case = ProcessCase::new();
         let mut host = unruly_host(&case, "wait");
@@ -201,7 +201,7 @@ fn death_of_the_host_leaves_nobody() {
 }
 
 #[test]
-fn panic_of_the_host_leaves_nobody() {
+fn panic_of_the_host_leaves_no_processes() {
     let case = ProcessCase::new();
     let mut host = unruly_host(&case, "panic");
     assert_eq!(host.wait().unwrap().code(), Some(101));
@@ -218,7 +218,7 @@ fn supervisor_of(process: &Process) -> i32 {
 }
 
 #[tokio::test]
-async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
+async fn killing_the_supervisor_is_reported_and_leaves_no_processes() {
     for (signal, expected) in [("TERM", ProcessExit::Signal(9)), ("KILL", ProcessExit::Lost)] {
         let case = ProcessCase::new();
         let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
@@ -232,7 +232,7 @@ async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn the_supervisor_is_small_and_holds_nothing() {
+async fn supervisor_is_small_and_holds_no_extra_descriptors() {
     let case = ProcessCase::new();
     let mut process = case.start("read go", supervised());
     let supervisor = supervisor_of(&process);
@@ -252,7 +252,7 @@ async fn the_supervisor_is_small_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_burst_before_the_exit_arrives_complete() {
+async fn output_burst_before_exit_is_complete() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         let script = "head -c 5000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
@@ -272,7 +272,7 @@ async fn a_burst_before_the_exit_arrives_complete() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_loses_nothing() {
+async fn slow_reader_loses_no_output() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let mut spawn = case.spawn("seq 1 200000; echo end >&2", supervised());
@@ -299,7 +299,7 @@ async fn a_slow_reader_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_million_lines_come_through() {
+async fn million_lines_are_delivered() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let script = "yes 'a line of text, eighty bytes long, as an agent may write it: a delta, a number, x' | head -n 1000000";
@@ -326,7 +326,7 @@ async fn a_million_lines_come_through() {
 }
 
 #[tokio::test]
-async fn output_is_live() {
+async fn output_is_delivered_immediately() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         // The agent answers each line at once, on alternating streams.
@@ -359,7 +359,7 @@ async fn output_is_live() {
 }
 
 #[tokio::test]
-async fn stdin_that_nobody_reads_holds_nothing_up() {
+async fn unread_stdin_does_not_block() {
     let prompt = || vec![b'p'; 2_000_000];
     for supervisor in [supervised(), Supervisor::None] {
         for (script, expected) in [
@@ -385,7 +385,7 @@ async fn stdin_that_nobody_reads_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
+async fn stdout_flood_starves_neither_stderr_nor_timers_nor_the_exit() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         // The flood is a daemon that outlives the agent, until the agent's end ends it.
@@ -413,7 +413,7 @@ async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
 }
 
 #[tokio::test]
-async fn a_stream_that_a_script_cuts_goes_on() {
+async fn truncated_output_file_keeps_working() {
     let case = ProcessCase::new();
     let script = "echo one >&2; read go; echo two >/dev/stderr; read go; echo three >&2";
     let mut process = case.start(script, supervised());
@@ -430,7 +430,7 @@ async fn a_stream_that_a_script_cuts_goes_on() {
 }
 
 #[tokio::test]
-async fn the_exit_is_told_once() {
+async fn exit_is_reported_once() {
     let case = ProcessCase::new();
     let mut process = case.start("kill -11 $$", supervised());
     assert!(process.is_supervised() && process.ended().is_none());
@@ -443,7 +443,7 @@ async fn the_exit_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_process_may_move_to_another_task() {
+async fn process_can_move_to_another_task() {
     let case = ProcessCase::new();
     let mut process = case.start("echo moved", supervised());
     let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
@@ -452,7 +452,7 @@ async fn a_process_may_move_to_another_task() {
 }
 
 #[tokio::test]
-async fn a_dropped_wait_loses_nothing() {
+async fn dropped_wait_loses_nothing() {
     let case = ProcessCase::new();
     let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done", supervised());
     let (mut bytes, mut dropped) = (Vec::new(), 0);
@@ -471,7 +471,7 @@ async fn a_dropped_wait_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_inside_a_run_ends_with_the_outer_one() {
+async fn nested_run_ends_with_the_outer_run() {
     let (outer, inner) = (ProcessCase::new(), ProcessCase::new());
     let mut spawn = outer.spawn("", supervised());
     spawn.program = HOST.into();
@@ -487,7 +487,7 @@ async fn a_run_inside_a_run_ends_with_the_outer_one() {
 }
 
 #[tokio::test]
-async fn a_failed_start_says_why() {
+async fn failed_start_reports_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode: u32| {
         let path = folder.path().join(name);

@@ -53,17 +53,17 @@ async fn prompts_at_once() {
 }
 
 #[tokio::test]
-async fn prompts_that_come_at_once_are_answered_one_after_another() {
+async fn concurrent_prompts_are_serialized() {
     prompts_at_once().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_so_they_are_where_threads_are_many() {
+async fn concurrent_prompts_are_serialized_on_a_multi_thread_runtime() {
     prompts_at_once().await;
 }
 
 #[tokio::test]
-async fn all_prompts_of_a_session_have_its_temporary_workspace() {
+async fn prompts_of_a_session_share_its_temporary_workspace() {
     let stage = stage();
     let mut request = stage.request("").temporary_workspace(true);
     request.working_dir = None;
@@ -81,7 +81,7 @@ async fn all_prompts_of_a_session_have_its_temporary_workspace() {
 }
 
 #[tokio::test]
-async fn each_prompt_of_a_session_gives_a_value_of_its_schema() {
+async fn each_prompt_of_a_session_returns_a_value_of_its_schema() {
     let stage = stage();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     fs::write(stage.workspace().join("n.json"), schema.to_string()).expect("a file");
@@ -109,7 +109,7 @@ async fn each_prompt_of_a_session_gives_a_value_of_its_schema() {
 }
 
 #[tokio::test]
-async fn a_session_whose_agent_died_says_so_at_once() {
+async fn session_with_a_dead_agent_fails_immediately() {
     let stage = stage();
     let session = open(&stage).await;
     for pid in stage.living() {
@@ -131,7 +131,7 @@ async fn a_session_whose_agent_died_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_what_is_dropped_in_the_middle() {
+async fn dropped_sessions_and_runs_leave_nothing_running() {
     let busy = "say x\nrun sleep 600";
     let at_work = async |run: &mut Run| {
         while let Some(record) = run.next().await {
@@ -169,7 +169,7 @@ async fn nothing_is_left_of_what_is_dropped_in_the_middle() {
 }
 
 #[test]
-fn a_run_over_acp_needs_no_runtime() {
+fn blocking_acp_run_needs_no_runtime() {
     let stage = stage();
     let request = stage.request("say hello").surface(agentline::Surface::Acp);
     let outcome = blocking::run(&stage.agentline(), request, |_, _| {}).expect("a good request");
@@ -178,7 +178,7 @@ fn a_run_over_acp_needs_no_runtime() {
 }
 
 #[tokio::test]
-async fn a_schema_of_the_program_holds_for_each_prompt() {
+async fn schema_applies_to_each_prompt() {
     let stage = stage();
     let schema = Schema::from_value(json!({"type": "object", "required": ["ok"]})).expect("a schema");
     let options = RunOptions::new().schema(schema);
@@ -190,7 +190,7 @@ async fn a_schema_of_the_program_holds_for_each_prompt() {
 }
 
 #[tokio::test]
-async fn a_check_is_made_of_answers_and_not_of_the_opening() {
+async fn check_runs_after_answers_but_not_after_opening() {
     let stage = stage();
     let mut request = stage.request("");
     request.until = Some("echo checked >> checks; grep -q yes answer".into());
@@ -206,7 +206,7 @@ async fn a_check_is_made_of_answers_and_not_of_the_opening() {
 
 /// Words that come after a cancelled answer are the cancelled run's, not the next prompt's.
 #[tokio::test]
-async fn words_after_a_stop_are_no_answer_to_the_next_prompt() {
+async fn text_after_cancel_is_not_part_of_the_next_answer() {
     let stage = stage();
     let mut request = stage.request("").env("FAKE_ACP_FAULT", "cancel_then_text");
     request.quiet_period = Some(Duration::from_secs(2));
@@ -230,7 +230,7 @@ async fn words_after_a_stop_are_no_answer_to_the_next_prompt() {
 
 /// A foreign server whose tools could be taken for our own is refused before anything starts, and one message says so.
 #[tokio::test]
-async fn a_server_that_is_named_like_ours_is_refused_at_the_check() {
+async fn server_with_a_reserved_name_is_refused() {
     let stage = stage();
     let schema = Schema::from_value(json!({"type": "object"})).expect("a schema");
     let pool = agentline::Pool::new(stage.agentline(), agentline::PoolOptions::default());

@@ -223,14 +223,14 @@ fn nothing_was_widened(user: &User, path: &str, outcome: &Value) {
 }
 
 #[test]
-fn a_file_in_the_workspace_gets_nothing_on_any_path() {
+fn workspace_file_gains_nothing_on_any_path() {
     let user = User::new();
     user.hostile_file("ws/agentline.toml");
     user.on_every_path(SCRIPT, |path, outcome| nothing_was_widened(&user, path, outcome));
 }
 
 #[test]
-fn a_file_above_the_workspace_gets_nothing_either() {
+fn file_above_the_workspace_gains_nothing() {
     let user = User::new();
     user.hostile_file("agentline.toml");
     let done = user.run(&[], SCRIPT);
@@ -239,14 +239,14 @@ fn a_file_above_the_workspace_gets_nothing_either() {
 }
 
 #[test]
-fn no_trust_gets_no_more_than_the_usual_trust() {
+fn trust_no_grants_no_more_than_the_default() {
     let user = User::new();
     user.hostile_file("ws/agentline.toml");
     nothing_was_widened(&user, "cold", &user.run(&["--trust", "no"], SCRIPT).json());
 }
 
 #[test]
-fn the_users_rules_stay_and_the_workspaces_are_added() {
+fn user_rules_stay_and_workspace_rules_are_added() {
     let user = User::new();
     user.write("home/.config/agentline/config.toml", "deny = ['Bash(rm *)']\npermission_mode = 'bypass'\n");
     user.write("ws/agentline.toml", "deny = []\n");

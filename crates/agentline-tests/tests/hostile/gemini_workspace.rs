@@ -175,7 +175,7 @@ async fn the_same_workspace_takes_effect_with_full_trust() {
 
 /// Trust that the user gave in Gemini CLI itself is not full trust in agentline.
 #[tokio::test]
-async fn a_folder_that_gemini_cli_trusts_is_still_ignored() {
+async fn directory_trusted_by_gemini_cli_is_still_ignored() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
     let rules = json!({hostile.stage.workspace().canonicalize().unwrap().to_string_lossy(): "TRUST_FOLDER"});
@@ -196,7 +196,7 @@ async fn a_folder_that_gemini_cli_trusts_is_still_ignored() {
 
 /// Without any trust the agent refuses a folder that it does not know, and loads nothing of it on its way.
 #[tokio::test]
-async fn no_trust_stays_no_trust() {
+async fn trust_no_is_respected() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
     // In a folder that it does not trust, the CLI reads no other file of the user's.

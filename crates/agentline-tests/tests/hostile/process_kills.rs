@@ -41,7 +41,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn kills_leave_nothing() {
+fn kills_leave_no_processes() {
     let tally = sample(Isolation::Auto);
     assert_eq!(tally.survivors(Isolation::Auto, &ALL_BUT_INIT), 0, "{tally}");
     if is_root() {
@@ -50,7 +50,7 @@ fn kills_leave_nothing() {
 }
 
 #[test]
-fn kills_leave_nothing_without_a_namespace_unless_the_init_is_killed_too() {
+fn kills_leave_no_processes_without_a_namespace_unless_init_is_killed() {
     let tally = sample(Isolation::None);
     assert_eq!(tally.survivors(Isolation::None, &ALL_BUT_INIT), 0, "{tally}");
 }
@@ -100,7 +100,7 @@ async fn finish(process: &mut Process) -> (ProcessExit, String) {
 }
 
 #[tokio::test]
-async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervisor() {
+async fn agent_in_a_namespace_sees_only_itself_and_cannot_reach_its_supervisor() {
     if !is_root() {
         return;
     }
@@ -119,7 +119,7 @@ async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervis
 }
 
 #[tokio::test]
-async fn a_stopped_supervisor_or_init_goes_on() {
+async fn stopped_supervisor_or_init_is_continued() {
     for (isolation, stops_init) in
         [(Isolation::Auto, false), (Isolation::None, false), (Isolation::None, true)]
     {
@@ -196,7 +196,7 @@ fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn nothing_outlives_a_host_whose_supervisor_is_stopped_again_and_again() {
+fn repeatedly_stopped_supervisor_leaves_no_processes() {
     let case = ProcessCase::new();
     let (mut host, line) = host_as(&case, Command::new(HOST), Isolation::None);
     assert_eq!(line, "ready\n");
@@ -216,7 +216,7 @@ fn nothing_outlives_a_host_whose_supervisor_is_stopped_again_and_again() {
 }
 
 #[test]
-fn an_ordinary_user_can_ask_for_a_namespace() {
+fn unprivileged_user_can_request_a_namespace() {
     if !is_root() {
         return;
     }
@@ -299,7 +299,7 @@ fn child_of(pid: u32) -> u32 {
 }
 
 #[test]
-fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
+fn kills_during_a_real_gemini_run_leave_no_processes() {
     needs_real_gemini!();
     for kills in [Victim::Agentline, Victim::Supervisor, Victim::Both] {
         let case = ProcessCase::new();

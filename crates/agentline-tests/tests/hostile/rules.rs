@@ -46,7 +46,7 @@ fn shell(command: &str) -> (&'static str, Value) {
 
 /// All spellings in one turn of the real agent. Each has its own victim, so that one that is deleted is found.
 #[tokio::test]
-async fn no_spelling_of_a_refused_command_runs_in_gemini() {
+async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     needs_real_gemini!();
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
     let of = |at: usize| format!("victim{at}");
@@ -76,7 +76,7 @@ async fn no_spelling_of_a_refused_command_runs_in_gemini() {
 
 /// Rules with patterns hold on processes that serve many runs as well.
 #[tokio::test]
-async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
+async fn pattern_rules_apply_in_the_pool_and_the_host() {
     needs_real_gemini!();
     let calls = || {
         let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
@@ -122,7 +122,7 @@ async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
 
 /// Commands that the agent takes for harmless are asked about too, however they are spelled; so are reads.
 #[tokio::test]
-async fn what_gemini_would_do_without_asking_obeys_rules_too() {
+async fn rules_apply_to_actions_gemini_does_not_ask_about() {
     needs_real_gemini!();
     let read = |path: &str| ("read_file", json!({"file_path": path}));
     let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
@@ -172,7 +172,7 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
 
 /// Rules that an agent cannot be held to start nothing: exit code 2, and the message says which, where and what to do.
 #[test]
-fn a_rule_that_cannot_be_enforced_starts_nothing() {
+fn unenforceable_rule_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join(".config/agentline");
     fs::create_dir_all(&config).unwrap();
@@ -248,7 +248,7 @@ fn runs_rm(command: &str, dir: &Path) -> bool {
 /// Searches for spellings that nobody thought of: whatever runs `rm` in bash must be refused. With
 /// `AGENTLINE_RULES_SEED` and `AGENTLINE_RULES_COUNT`, other ones and more of them.
 #[test]
-fn no_generated_command_that_runs_a_refused_program_is_permitted() {
+fn no_generated_command_running_a_denied_program_is_allowed() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let mut numbers = Numbers::new(number("AGENTLINE_RULES_SEED", 1));

@@ -235,7 +235,7 @@ fn ordinary_text_is_unchanged() {
 }
 
 #[test]
-fn a_flood_of_backslashes_does_not_hold_up_a_run() {
+fn backslash_flood_does_not_delay_a_run() {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
     lines.push(says(&"\\".repeat(400_000)));
     lines.extend(calls("c", &"\\".repeat(400_000), &"%\\u".repeat(100_000)));
@@ -252,7 +252,7 @@ fn a_flood_of_backslashes_does_not_hold_up_a_run() {
 }
 
 #[test]
-fn config_show_redacts_keys_whatever_they_are_called() {
+fn config_show_redacts_keys_under_any_name() {
     let user = User::new(&[]);
     let config = format!(
         "system_prompt = \"use {UNKNOWN} and {PASSWORD}\"\n[env]\nSOMETHING = \"{KEY}\"\nOTHER = \"{}\"\n",
@@ -345,7 +345,7 @@ fn session_commands_show_no_secret() {
 }
 
 #[test]
-fn the_real_gemini_cli_shows_no_secret_on_any_way_out() {
+fn real_gemini_cli_output_shows_no_secret() {
     needs_real_gemini!();
     let cut = 21;
     let mut all = String::new();

@@ -277,7 +277,7 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
 }
 
 #[tokio::test]
-async fn claude_code_is_refused_in_an_untrusted_workspace_with_hooks_for_the_end_of_a_session() {
+async fn claude_code_is_refused_in_an_untrusted_workspace_with_session_end_hooks() {
     let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
     for (path, key) in [("settings.json", "SessionEnd"), ("settings.local.json", r"\u0053essionEnd")] {
         let path = format!(".claude/{path}");
@@ -313,7 +313,7 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
 }
 
 #[tokio::test]
-async fn codex_is_refused_where_its_trust_cannot_be_kept_away() {
+async fn codex_is_refused_if_its_own_trust_cannot_be_disabled() {
     let Some(attacked) = CODEX.attacked() else { return skipped("codex") };
     attacks::on_codex(&attacked);
     // Another Codex than the one that was tested.

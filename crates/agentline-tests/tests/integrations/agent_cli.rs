@@ -79,7 +79,7 @@ fn say_hello_with_accept_edits() {
 }
 
 #[test]
-fn what_fails_is_told_and_nothing_panics() {
+fn failures_are_reported_without_panics() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::daily_quota()));
     let errors = Mutex::new(Vec::new());
@@ -92,7 +92,7 @@ fn what_fails_is_told_and_nothing_panics() {
 }
 
 #[test]
-fn a_project_without_a_session_is_an_error_or_an_empty_list() {
+fn project_without_a_session_is_an_error_or_an_empty_list() {
     let folder = tempfile::tempdir().unwrap();
     let agentline = Agentline::new(HostEnv::new(BTreeMap::new(), folder.path().join("home"), folder.path()));
     let error = load_messages(&agentline, "gemini", None, None).unwrap_err();
@@ -105,7 +105,7 @@ fn a_project_without_a_session_is_an_error_or_an_empty_list() {
 }
 
 #[test]
-fn the_program_is_found_by_its_variable() {
+fn program_is_found_by_its_variable() {
     let folder = tempfile::tempdir().unwrap();
     let name = if cfg!(windows) { "gemini.exe" } else { "gemini" };
     let program = folder.path().join(name);
@@ -127,7 +127,7 @@ fn the_program_is_found_by_its_variable() {
 }
 
 #[test]
-fn capabilities_are_the_agent_s_own_word_where_it_tells() {
+fn capabilities_come_from_the_agent_if_it_reports_them() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([]));
     let told = wait(capabilities(&stage.agentline(), "gemini")).unwrap();
@@ -146,7 +146,7 @@ fn capabilities_are_the_agent_s_own_word_where_it_tells() {
 }
 
 #[test]
-fn the_table_knows_every_agent() {
+fn capability_table_covers_every_agent() {
     for agent in agents::AGENTS {
         let table = CliCapabilities::of(*agent);
         assert_eq!((table.source, table.supports_models), (CapabilitySource::Table, true));

@@ -44,7 +44,7 @@ fn nothing_left(stage: &TestStage) {
 }
 
 #[test]
-fn what_the_plan_could_not_do_is_done_in_promptfoo() {
+fn promptfoo_provider_covers_the_required_features() {
     needs_real_gemini!();
     let note = || GeminiStep::call("write_file", json!({"file_path": "note.txt", "content": "remember\n"}));
     let stage = stage([
@@ -162,7 +162,7 @@ export const tools = [{
 "#;
 
 #[test]
-fn many_prompts_share_one_host_and_none_loses_its_answer() {
+fn concurrent_prompts_share_one_host_and_lose_no_answers() {
     needs_real_gemini!();
     let model = GeminiModel::by_prompt(|request| {
         let prompt = request.prompt();
@@ -201,7 +201,7 @@ fn counting(stage: &TestStage, file: &std::path::Path) -> String {
 }
 
 #[test]
-fn failures_are_told_in_the_words_of_the_contract() {
+fn failures_are_reported_with_contract_terms() {
     needs_real_gemini!();
     let stage = stage([
         ("too often", Script::always(GeminiStep::rate_limited(Some(1)))),
@@ -265,7 +265,7 @@ fn done_asking(stage: &TestStage, words: &str) -> usize {
 }
 
 #[test]
-fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
+fn aborted_or_killed_evaluation_leaves_nothing_running() {
     needs_real_gemini!();
     let sleep = json!({"command": "echo up > up; sleep 600", "description": "wait"});
     let stage = stage([("sleep", Script::always(GeminiStep::call("run_shell_command", sleep)))]);
@@ -294,7 +294,7 @@ fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
 
 /// Whether the cache is on is not told to a provider; what it reads it off must hold in the real promptfoo.
 #[test]
-fn the_switches_of_the_cache_are_obeyed() {
+fn cache_options_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("not asked")))]);
     let log = stage.outside().join("host.jsonl");
@@ -344,7 +344,7 @@ fn the_example_runs_offline_with_one_command() {
 
 /// The provider's own tests, on a stand-in for the host.
 #[test]
-fn the_tests_of_the_package_pass() {
+fn package_tests_pass() {
     needs_real_gemini!();
     let tests: Vec<_> = fs::read_dir(format!("{PROVIDER}/test"))
         .unwrap()

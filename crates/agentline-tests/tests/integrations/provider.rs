@@ -148,7 +148,7 @@ fn row_63_cli_not_found_names_the_install_url() {
 }
 
 #[test]
-fn row_64_exit_codes_are_told_apart_and_standard_error_is_kept() {
+fn row_64_exit_codes_are_distinguished_and_stderr_is_kept() {
     for (code, kind, start, stderr) in [
         (42, ErrorKind::Failed, "Gemini CLI failed (exit 42): ", "No input provided via stdin"),
         (44, ErrorKind::Failed, "Gemini CLI failed (exit 44): ", "FatalSandboxError"),
@@ -167,13 +167,13 @@ fn row_64_exit_codes_are_told_apart_and_standard_error_is_kept() {
 }
 
 #[test]
-fn row_65_a_line_that_is_no_json_ends_nothing() {
+fn row_65_invalid_json_line_does_not_end_the_run() {
     let result = Desk::events(&[INIT, "echo 'not json'", ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
 }
 
 #[test]
-fn row_66_a_missing_sign_in_says_how_to_sign_in() {
+fn row_66_missing_sign_in_explains_how_to_sign_in() {
     let error = Desk::fault("exit_code", json!({"code": 41})).error();
     assert_eq!(error.kind, ErrorKind::Authentication);
     assert_eq!(
@@ -183,7 +183,7 @@ fn row_66_a_missing_sign_in_says_how_to_sign_in() {
 }
 
 #[test]
-fn row_67_words_such_as_login_and_author_are_no_sign_in_error() {
+fn row_67_words_such_as_login_and_author_are_not_auth_errors() {
     let error = Desk::script("echo 'the author used a login shell' >&2; exit 1").error();
     assert_eq!(error.kind, ErrorKind::Failed);
     assert_eq!(error.message, "Gemini CLI failed (exit 1): the author used a login shell");
@@ -225,7 +225,7 @@ fn row_70_exit_code_127_is_not_found_with_the_right_package() {
 }
 
 #[test]
-fn row_71_any_other_exit_is_told_with_its_code_and_standard_error() {
+fn row_71_other_exits_are_reported_with_code_and_stderr() {
     assert_eq!(Desk::script("echo boom >&2; exit 3").error().message, "Gemini CLI failed (exit 3): boom");
     let silent = Desk::script("exit 0").error();
     assert!(
@@ -306,7 +306,7 @@ fn failed_tool_calls_not_tracked() {
 }
 
 #[test]
-fn files_that_were_never_written_or_are_gone_are_not_listed() {
+fn unwritten_or_deleted_files_are_not_listed() {
     let result = Desk::fault("success_lie", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
@@ -426,7 +426,7 @@ fn crlf() {
 // What is ours beyond the specification.
 
 #[test]
-fn refused_tools_are_told_beside_the_answer() {
+fn denied_tools_are_reported_with_the_answer() {
     let refused = r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"tool_not_registered","message":"Tool \"write_file\" not found."}}"#;
     let result = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), refused, ANSWER, DONE]).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"All done. 4","files":{}}"#);
@@ -435,13 +435,13 @@ fn refused_tools_are_told_beside_the_answer() {
 }
 
 #[test]
-fn warnings_of_the_configuration_are_in_every_result() {
+fn configuration_warnings_are_in_every_result() {
     let result = Desk::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
     assert_eq!(warned(&result, "unknown_key").len(), 1);
 }
 
 #[test]
-fn limits_of_the_configuration_hold() {
+fn configured_limits_are_enforced() {
     let error =
         Desk::fault("many_tools", json!({"count": 50})).generate(json!({"max_tool_calls": 3})).unwrap_err();
     assert_eq!(error.kind, ErrorKind::LimitReached);
@@ -449,7 +449,7 @@ fn limits_of_the_configuration_hold() {
 }
 
 #[test]
-fn the_whole_environment_is_passed_and_a_list_narrows_it() {
+fn environment_is_passed_completely_unless_a_list_restricts_it() {
     let mut desk = Desk::events(&[
         INIT,
         r#"printf '{"type":"message","role":"assistant","content":"%s","delta":true}\n' "$ODD_VARIABLE""#,
@@ -462,7 +462,7 @@ fn the_whole_environment_is_passed_and_a_list_narrows_it() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_starts_nothing() {
+fn invalid_call_starts_nothing() {
     let desk = Desk::script("touch started");
     let provider = desk.provider(json!({}));
     let refused = |prompt: &str, context: &CallContext| provider.generate(prompt, context, None).unwrap_err();
@@ -476,7 +476,7 @@ fn what_is_wrong_with_a_call_starts_nothing() {
 }
 
 #[test]
-fn a_program_with_a_runtime_may_wait_or_not() {
+fn call_works_with_and_without_a_runtime() {
     let desk = Desk::events(&[INIT, ANSWER, DONE]);
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -121,7 +121,7 @@ fn on_the_real_gemini_cli() {
 }
 
 #[test]
-fn the_examples_of_its_page_run_on_the_real_gemini_cli() {
+fn documented_examples_run_on_the_real_gemini_cli() {
     needs_real_gemini!();
     let (stage, variables, mark) = real_stage();
     play(&["readme"], &stage.workspace(), &variables);
@@ -129,7 +129,7 @@ fn the_examples_of_its_page_run_on_the_real_gemini_cli() {
 }
 
 #[test]
-fn its_types_are_those_of_its_program() {
+fn typescript_types_match_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     play(&["types"], folder.path(), &BTreeMap::from([("PATH".to_owned(), path)]));

@@ -22,7 +22,7 @@ fn can_be_met(expression: &str, allowed: &[String]) -> bool {
 }
 
 #[test]
-fn licences_and_sources_are_the_allowed_ones() {
+fn licences_and_sources_are_allowed() {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--manifest-path"])
         .arg(format!("{}/Cargo.toml", root()))
@@ -49,7 +49,7 @@ fn licences_and_sources_are_the_allowed_ones() {
 }
 
 #[test]
-fn the_check_can_fail() {
+fn licence_check_rejects_disallowed_licences() {
     let allowed = allowed();
     assert!(can_be_met("MIT OR GPL-3.0", &allowed));
     assert!(can_be_met("(MIT OR Apache-2.0) AND Unicode-3.0", &allowed));

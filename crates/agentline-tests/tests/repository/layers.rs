@@ -407,7 +407,7 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
 ];
 
 #[test]
-fn every_rule_bites() {
+fn every_rule_rejects_its_bad_sample() {
     for (name, rule, (bad_path, bad), (good_path, good)) in RULES {
         // One sample is long rather than wrong.
         let bad = if *name == "no file is too long to be read" { bad.repeat(3) } else { (*bad).to_owned() };
@@ -418,7 +418,7 @@ fn every_rule_bites() {
 }
 
 #[test]
-fn the_repository_keeps_every_rule() {
+fn repository_follows_every_rule() {
     let files = repository();
     assert!(files.len() > 100, "only {} files were found", files.len());
     for must in IMPARTIAL.iter().chain(UNSAFE) {

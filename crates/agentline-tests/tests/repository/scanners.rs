@@ -16,7 +16,7 @@ const SHORTEST: f64 = 0.002;
 const ATTEMPTS: usize = 3;
 
 #[test]
-fn time_grows_with_the_length_of_the_text_alone() {
+fn scanner_time_is_linear_in_the_text_length() {
     let mut slow = Vec::new();
     for scanner in SCANNERS {
         let [short, long] = SIZES.map(hostile_texts);

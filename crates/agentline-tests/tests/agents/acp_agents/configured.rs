@@ -63,7 +63,7 @@ fn fake() -> AcpAgent {
 }
 
 #[test]
-fn an_agent_is_known_by_its_command() {
+fn configured_agent_runs_by_its_command() {
     let user = User::new(&[("mine", fake())]);
     let outcome = user.runs(&["-a", "mine", "ask write_file hello.txt hi\\n\nsay Done.\nusage 100 20"]);
     assert_eq!(
@@ -86,7 +86,7 @@ fn an_agent_is_known_by_its_command() {
 }
 
 #[test]
-fn an_agent_of_the_configuration_is_listed_and_looked_at() {
+fn configured_agent_is_listed_and_checked_by_doctor() {
     let none = AcpAgent { program: "/nowhere/at-all".into(), args: Vec::new() };
     let user = User::new(&[("mine", fake()), ("lost", none)]);
     let (code, out, err) = user.types(&["agents", "-o", "json"]);
@@ -124,7 +124,7 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
 
 /// It says a few things, reads a file and wants to change another project's, for which it asks.
 #[test]
-fn the_protocols_own_example_agent() {
+fn acp_example_agent_runs() {
     let Some(agent) = example_agent() else { return skipped("acp_agents example") };
     let user = User::new(&[("example", agent)]);
     let outcome = user.runs(&["-a", "example", "--permission-mode", "auto", "Hello"]);

@@ -6,7 +6,7 @@ use agentline_tests::{real_codex_acp, skipped};
 use std::process::{Command, Stdio};
 
 #[test]
-fn each_agent_is_installed_at_the_version_that_we_test_with() {
+fn each_agent_is_installed_at_the_tested_version() {
     if real_codex_acp().is_none() {
         return skipped("installation");
     }

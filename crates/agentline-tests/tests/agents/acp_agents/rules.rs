@@ -69,7 +69,7 @@ fn commands(player: Player) -> Vec<ModelStep> {
 }
 
 #[tokio::test]
-async fn claude_code_asks_about_every_command_where_there_is_a_rule() {
+async fn claude_code_asks_about_every_command_with_rules() {
     let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
     // The user's own settings permit it everything.
     stage.stage.home_file(".claude/settings.json", r#"{"permissions": {"allow": ["Bash"]}}"#);
@@ -78,7 +78,7 @@ async fn claude_code_asks_about_every_command_where_there_is_a_rule() {
 }
 
 #[tokio::test]
-async fn claude_code_runs_commands_without_asking_where_there_is_no_rule() {
+async fn claude_code_runs_commands_without_asking_without_rules() {
     let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
     let found = unasked(&stage, stage.request(Mode::Default)).await;
     for command in ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"] {
@@ -146,7 +146,7 @@ async fn claude_code_obeys_rules_about_mcp_tools() {
 
 /// So a rule about such a tool is refused.
 #[tokio::test]
-async fn codex_uses_mcp_tools_without_asking_that_claim_to_change_nothing() {
+async fn codex_uses_read_only_mcp_tools_without_asking() {
     let [ran, denied] =
         mcp_tools(CODEX, Mode::Deny, &[]).await.unwrap_or([vec!["look"], vec!["free", "put"]]);
     assert_eq!((ran, denied), (vec!["look"], vec!["free", "put"]));

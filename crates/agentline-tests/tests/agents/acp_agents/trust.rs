@@ -33,7 +33,7 @@ async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
 }
 
 #[tokio::test]
-async fn a_workspaces_own_settings_run_nothing_unless_it_is_trusted() {
+async fn workspace_settings_run_nothing_without_trust() {
     for agent in ["claude", "opencode"] {
         let Some(ran) = has_run(agent, Trust::Run).await else { return skipped("trust") };
         assert!(!ran, "{agent}");

@@ -20,7 +20,7 @@ fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
 }
 
 #[test]
-fn a_schema_and_a_check_are_given_as_flags() {
+fn schema_and_check_are_passed_as_flags() {
     needs_real_gemini!();
     let hand_in = |n: u8| GeminiStep::call("mcp_agentline_structured_output", json!({"data": {"n": n}}));
     let stage = stage([
@@ -39,7 +39,7 @@ fn a_schema_and_a_check_are_given_as_flags() {
 }
 
 #[test]
-fn the_value_is_on_standard_output_in_the_form_for_people_too() {
+fn value_is_printed_to_stdout_in_text_format() {
     needs_real_gemini!();
     let stage = stage([("", Script::new([GeminiStep::text(r#"{"n": 7}"#)]))]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
@@ -53,7 +53,7 @@ fn the_value_is_on_standard_output_in_the_form_for_people_too() {
 }
 
 #[test]
-fn no_value_is_exit_code_10() {
+fn missing_value_is_exit_code_10() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("no idea")))]);
     stage.file("n.json", r#"{"type":"integer"}"#);
@@ -69,7 +69,7 @@ fn no_value_is_exit_code_10() {
 }
 
 #[test]
-fn reasoning_is_shown_beside_the_answer_when_it_is_wanted() {
+fn reasoning_is_shown_with_the_answer_on_request() {
     needs_real_gemini!();
     let stage =
         stage([("", Script::new([GeminiStep::thought("**Look** I wonder why.").and_text("Because.")]))]);

@@ -43,7 +43,7 @@ impl Wire {
 }
 
 #[tokio::test]
-async fn the_compatibility_matrix_holds_on_the_real_program() {
+async fn real_gemini_cli_matches_the_compatibility_matrix() {
     needs_real_gemini!();
     let calls = [
         ("write_file", json!({"file_path": "a.txt", "content": "a\\n"})),

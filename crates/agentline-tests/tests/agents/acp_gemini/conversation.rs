@@ -38,7 +38,7 @@ async fn goes_on(session: &Session, after: &str) {
 }
 
 #[tokio::test]
-async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
+async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     needs_real_gemini!();
     let stage = stage([
         ("fine", Script::new([GeminiStep::text("fine")])),
@@ -103,7 +103,7 @@ async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
 }
 
 #[tokio::test]
-async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
+async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     needs_real_gemini!();
     let tokens = |n: u64| GeminiTokens {
         prompt: 1000 + n,
@@ -175,7 +175,7 @@ fn now() -> f64 {
 }
 
 #[tokio::test]
-async fn files_that_go_with_a_prompt_reach_the_model() {
+async fn attachments_reach_the_model() {
     needs_real_gemini!();
     let stage = stage([("", Script::new([GeminiStep::text("seen")]))]);
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
@@ -198,7 +198,7 @@ async fn files_that_go_with_a_prompt_reach_the_model() {
 }
 
 #[tokio::test]
-async fn a_temporary_workspace_is_made_and_removed() {
+async fn temporary_workspace_is_created_and_removed() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("made.txt")]))]);
     let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
@@ -213,7 +213,7 @@ async fn a_temporary_workspace_is_made_and_removed() {
 }
 
 #[tokio::test]
-async fn sessions_of_one_process_run_side_by_side() {
+async fn sessions_of_one_process_run_concurrently() {
     needs_real_gemini!();
     let stage = stage([
         ("red", Script::new([GeminiStep::text("red").delay(2500)])),

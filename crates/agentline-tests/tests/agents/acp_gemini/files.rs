@@ -6,7 +6,7 @@ use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
 #[tokio::test]
-async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
+async fn client_file_access_is_limited_to_the_workspace() {
     needs_real_gemini!();
     let edit = json!({"file_path": "old.txt", "instruction": "i", "old_string": "old", "new_string": "new"});
     let link = "link/through.txt";

@@ -20,7 +20,7 @@ fn writes(path: &str) -> (&str, Script) {
 }
 
 #[tokio::test]
-async fn each_mode_decides_as_it_says() {
+async fn each_mode_decides_as_documented() {
     needs_real_gemini!();
     let stage = stage([
         writes("default.txt"),
@@ -99,7 +99,7 @@ async fn each_mode_decides_as_it_says() {
 }
 
 #[tokio::test]
-async fn rules_stand_before_the_mode_and_the_border_before_both() {
+async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     needs_real_gemini!();
     let stage = stage([
         ("rules", calling([write("src/a.txt"), write("other.txt"), command("touch ok"), command("rm ok")])),
@@ -144,7 +144,7 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
 }
 
 #[tokio::test]
-async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
+async fn permission_handler_gets_open_requests_with_diff_or_command() {
     needs_real_gemini!();
     let stage = stage([
         (
@@ -226,7 +226,7 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
 }
 
 #[tokio::test]
-async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
+async fn deny_rule_binds_the_agent_in_every_mode() {
     needs_real_gemini!();
     let calls = || calling([write("secret/a.txt"), write("b.txt"), command("touch c")]);
     let stage = stage([("", calls())]);
@@ -253,7 +253,7 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
 
 /// A session that is brought into this mode over ACP goes into it whatever the settings say.
 #[tokio::test]
-async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
+async fn settings_that_forbid_bypass_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("said")))]);
     let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
@@ -271,7 +271,7 @@ async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
 /// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and
 /// did not get would pass for done.
 #[tokio::test]
-async fn a_tool_that_is_not_offered_is_a_denial() {
+async fn unavailable_tool_is_a_denial() {
     needs_real_gemini!();
     let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
     for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {

@@ -12,7 +12,7 @@ fn for_model(stage: &TestStage, model: &str, validation: ModelValidation) -> Run
 }
 
 #[tokio::test]
-async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
+async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     needs_real_gemini!();
     let stage = stage([
         ("unknown", Script::new([GeminiStep::unknown_model()])),
@@ -54,7 +54,7 @@ async fn questions_1_and_2_invalid_models_are_taken_and_ids_are_plain_names() {
 }
 
 #[tokio::test]
-async fn questions_3_and_4_modes_and_stop_reasons() {
+async fn modes_and_stop_reasons() {
     needs_real_gemini!();
     let stage = stage([
         ("empty", Script::always(GeminiStep::empty())),
@@ -100,7 +100,7 @@ async fn questions_3_and_4_modes_and_stop_reasons() {
 }
 
 #[tokio::test]
-async fn question_4_the_limit_of_turns_has_a_stop_reason_of_its_own() {
+async fn turn_limit_has_its_own_stop_reason() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::calls([command("echo again")])))]);
     let mut request = stage.request("go").surface(agentline::Surface::Acp);
@@ -118,7 +118,7 @@ async fn question_4_the_limit_of_turns_has_a_stop_reason_of_its_own() {
 }
 
 #[tokio::test]
-async fn question_5_skills_of_the_user_are_offered() {
+async fn user_skills_are_offered() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let skill = stage.home().join(".gemini/skills/swordfish");
@@ -136,7 +136,7 @@ async fn question_5_skills_of_the_user_are_offered() {
 }
 
 #[tokio::test]
-async fn question_6_nothing_follows_the_answer() {
+async fn no_update_follows_the_answer() {
     needs_real_gemini!();
     const WATCHED: Duration = Duration::from_millis(1500);
     let stage = stage([

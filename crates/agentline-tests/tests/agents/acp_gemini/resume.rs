@@ -69,7 +69,7 @@ fn resuming(stage: &TestStage, session: &str, prompt: &str) -> RunRequest {
 }
 
 #[tokio::test]
-async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
+async fn resumed_session_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     let stage = stage([
         (
@@ -120,7 +120,7 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
 }
 
 #[tokio::test]
-async fn a_session_is_not_opened_while_that_would_spoil_it() {
+async fn session_is_not_resumed_while_that_would_overwrite_it() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let session = stage.agentline().session(stage.request("")).await.unwrap();

@@ -35,7 +35,7 @@ fn output(told: &RunRecord) -> Value {
 }
 
 #[tokio::test]
-async fn a_value_is_handed_in_by_the_tool() {
+async fn value_is_submitted_through_the_tool() {
     needs_real_gemini!();
     let ada = json!({"name": "Ada", "age": 36});
     let stage =
@@ -49,7 +49,7 @@ async fn a_value_is_handed_in_by_the_tool() {
 }
 
 #[tokio::test]
-async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
+async fn scalar_value_is_accepted_in_plan_mode() {
     needs_real_gemini!();
     // An answer without a word is none where words are wanted; here the value is the answer.
     let stage =
@@ -59,7 +59,7 @@ async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
 }
 
 #[tokio::test]
-async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_its_own() {
+async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
     needs_real_gemini!();
     let call = GeminiStep::call(TOOL, json!({"items": [2, 3, 5]}));
     let stage = stage([
@@ -83,7 +83,7 @@ async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_it
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_mended_within_the_repair_turns() {
+async fn invalid_value_is_corrected_within_the_repair_turns() {
     needs_real_gemini!();
     let stage = stage([
         // The second prompt of the session: the agent was sent on.
@@ -110,7 +110,7 @@ async fn what_does_not_fit_is_mended_within_the_repair_turns() {
 }
 
 #[tokio::test]
-async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
+async fn value_in_the_text_is_used_if_the_tool_was_not_called() {
     needs_real_gemini!();
     let stage = stage([(
         "",
@@ -122,7 +122,7 @@ async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
 }
 
 #[tokio::test]
-async fn no_value_after_the_repair_turns_is_invalid_output_with_what_was_wrong() {
+async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}")))]);
     let told = value(&stage, person(), |r| r.repair_turns(1)).await;
@@ -143,7 +143,7 @@ struct Answer {
 }
 
 #[tokio::test]
-async fn a_typed_run_gives_the_value_or_says_why_not() {
+async fn typed_run_returns_the_value_or_an_error() {
     needs_real_gemini!();
     let stage = stage([
         (

@@ -23,7 +23,7 @@ fn refused(result: Result<impl std::fmt::Debug, Error>, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_cannot_be_together_is_refused_with_the_reason() {
+async fn incompatible_options_are_refused_with_a_reason() {
     // Nothing is started, so it needs no agent.
     let dir = tempfile::tempdir().unwrap();
     let agentline = Agentline::new(HostEnv::new([].into(), dir.path(), dir.path()));
@@ -43,7 +43,7 @@ async fn what_cannot_be_together_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn the_surface_is_chosen_by_what_is_asked() {
+async fn surface_is_chosen_from_the_request() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("{}")))]);
     let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
@@ -56,7 +56,7 @@ async fn the_surface_is_chosen_by_what_is_asked() {
 }
 
 #[tokio::test]
-async fn the_preset_runs_with_the_defaults_of_its_document() {
+async fn preset_runs_with_its_documented_defaults() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("by-preset.txt")]))]);
     let mut request = RunRequest::preset("gemini_acp", "go").unwrap();

@@ -58,7 +58,7 @@ fn answered(stage: &TestStage, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn functions_of_the_program_are_called_by_the_agent() {
+async fn agent_calls_functions_of_the_program() {
     needs_real_gemini!();
     let all = ["double", "fails", "panics", "slow", "guarded", "noted"];
     let calls = all.map(|name| (format!("mcp_shop_{name}"), json!({"n": 21})));
@@ -102,7 +102,7 @@ async fn functions_of_the_program_are_called_by_the_agent() {
 }
 
 #[tokio::test]
-async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any_other() {
+async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     needs_real_gemini!();
     let stage = stage([
         ("endless", calling([("mcp_agentline_endless", json!({}))])),
@@ -145,7 +145,7 @@ async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any
 }
 
 #[tokio::test]
-async fn a_run_whose_tools_the_agent_does_not_list_fails_before_anything_is_asked() {
+async fn run_fails_before_the_prompt_if_the_agent_does_not_list_its_tools() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("without tools")))]);
     let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
@@ -174,7 +174,7 @@ fn tiny(fault: &str, stage: &TestStage) -> McpServer {
 }
 
 #[tokio::test]
-async fn foreign_servers_work_on_both_surfaces_and_a_dead_one_is_told_of() {
+async fn mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
     needs_real_gemini!();
     for surface in [Surface::Acp, Surface::StreamJson] {
         let stage = stage([(

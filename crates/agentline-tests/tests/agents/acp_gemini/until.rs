@@ -10,7 +10,7 @@ use agentline_tests::needs_real_gemini;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_check_sends_the_agent_on_until_it_is_content() {
+async fn check_reprompts_the_agent_until_it_passes() {
     needs_real_gemini!();
     let (touch, args) = command("touch report");
     let stage = stage([
@@ -42,7 +42,7 @@ async fn a_check_sends_the_agent_on_until_it_is_content() {
 }
 
 #[tokio::test]
-async fn a_command_is_a_check_and_its_rounds_are_bounded() {
+async fn command_can_be_a_check_with_limited_rounds() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
     // While the check runs, the agent is not idle.
@@ -60,7 +60,7 @@ async fn a_command_is_a_check_and_its_rounds_are_bounded() {
 }
 
 #[tokio::test]
-async fn budgets_hold_over_all_rounds() {
+async fn budgets_apply_across_all_rounds() {
     needs_real_gemini!();
     for (kind, limits) in [
         (FailureKind::MaxTurns, {

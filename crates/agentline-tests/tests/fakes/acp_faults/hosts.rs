@@ -39,7 +39,7 @@ async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandl
 }
 
 #[tokio::test]
-async fn a_judge_that_panics_has_refused() {
+async fn panicking_permission_handler_denies() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
     let played = decided_by(&stage, stage.request("", ASKS), handler).await;
@@ -49,7 +49,7 @@ async fn a_judge_that_panics_has_refused() {
 }
 
 #[tokio::test]
-async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
+async fn hanging_permission_handler_ends_at_the_deadline() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| pending::<Permission>());
     let mut request = stage.request("", ASKS);
@@ -62,7 +62,7 @@ async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs() {
+async fn slow_permission_handler_is_awaited_and_pauses_agent_timeouts() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -74,7 +74,7 @@ async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs(
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_stop_changes_nothing() {
+async fn permission_answer_after_cancel_has_no_effect() {
     let stage = Stage::new();
     let (asked, answered) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
     let (tell, mark) = (Arc::clone(&asked), Arc::clone(&answered));
@@ -122,7 +122,7 @@ fn host() -> ToolHost {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_host_that_panics_is_a_failed_tool() {
+async fn panicking_host_tool_is_a_failed_tool() {
     let stage = Stage::new();
     let prompt = "call agentline panics {}\ncall agentline works {}";
     let options = RunOptions::new().tools(host());
@@ -136,7 +136,7 @@ async fn a_tool_of_the_host_that_panics_is_a_failed_tool() {
 }
 
 #[tokio::test]
-async fn an_agent_that_never_asks_for_our_tools_is_not_prompted_without_them() {
+async fn agent_that_never_lists_our_tools_is_not_prompted() {
     let stage = Stage::new();
     let request = stage.request("mcp_ignored", "say I go on.").startup_timeout(Duration::from_secs(3));
     let run =
@@ -150,7 +150,7 @@ async fn an_agent_that_never_asks_for_our_tools_is_not_prompted_without_them() {
 /// A hundred thousand pieces come while nobody reads for five seconds. The agent waits; nothing is lost, and what
 /// waits in memory is bounded.
 #[test]
-fn a_consumer_that_stalls_costs_no_memory_and_loses_nothing() {
+fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     const PIECES: usize = 100_000;
     let stage = Stage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));

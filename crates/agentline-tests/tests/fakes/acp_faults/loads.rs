@@ -18,7 +18,7 @@ async fn play(stage: &Stage, request: RunRequest) -> Played {
 }
 
 #[tokio::test]
-async fn a_stored_session_goes_on_without_its_history_being_told() {
+async fn resumed_session_does_not_report_its_history() {
     let stage = Stage::new();
     let first = play(&stage, request(&stage, "", "say First words.")).await.outcome;
     let id = first.session_id.expect("a session");
@@ -38,7 +38,7 @@ async fn a_stored_session_goes_on_without_its_history_being_told() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_loaded_fails_before_anything_is_prompted() {
+async fn session_that_cannot_be_loaded_fails_before_the_prompt() {
     let stage = Stage::new();
     let id =
         play(&stage, request(&stage, "", "say First words.")).await.outcome.session_id.expect("a session");

@@ -111,7 +111,7 @@ async fn play(fault: &AcpFault) {
 }
 
 #[test]
-fn a_fault_of_one_run_does_not_touch_the_other_on_its_process() {
+fn fault_in_one_run_does_not_affect_another_on_the_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let room = Arc::new(Semaphore::new(4));
@@ -135,7 +135,7 @@ fn a_fault_of_one_run_does_not_touch_the_other_on_its_process() {
 }
 
 #[tokio::test]
-async fn sessions_whose_letters_interleave_are_told_apart() {
+async fn interleaved_sessions_are_kept_apart() {
     let stage = Stage::new();
     let pool = shared_pool(&stage);
     let texts = ["The quick brown fox jumps over the lazy dog.", "0123456789012345678901234567890123456789."];
@@ -158,7 +158,7 @@ async fn sessions_whose_letters_interleave_are_told_apart() {
 }
 
 #[tokio::test]
-async fn two_sessions_with_one_id_do_not_share_a_process() {
+async fn sessions_with_the_same_id_do_not_share_a_process() {
     let stage = Stage::new();
     let pool = shared_pool(&stage);
     let request = |prompt| sharing(&stage, prompt).env("FAKE_ACP_FAULT", "same_session_id");

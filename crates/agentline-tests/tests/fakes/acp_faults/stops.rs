@@ -39,24 +39,24 @@ async fn stop_at(fault: &str, method: &str, tune: fn(RunRequest) -> RunRequest) 
 }
 
 #[tokio::test]
-async fn before_the_agent_has_answered_at_all() {
+async fn cancel_before_the_agent_answers() {
     stop_at("initialize_never", "initialize", |request| request).await;
 }
 
 #[tokio::test]
-async fn while_the_session_is_opened() {
+async fn cancel_while_the_session_opens() {
     stop_at("session_new_never", "session/new", |request| request).await;
 }
 
 #[tokio::test]
-async fn while_the_mode_is_set() {
+async fn cancel_while_the_mode_is_set() {
     stop_at("set_mode_never", "session/set_mode", |request| request.permission_mode(PermissionMode::Bypass))
         .await;
 }
 
 /// The answer is there, and only its quiet period is waited for: the stop ends the waiting, and the answer counts.
 #[tokio::test]
-async fn in_the_quiet_period_after_the_answer() {
+async fn cancel_in_the_quiet_period() {
     let stage = Stage::new();
     let request = stage.request("", "say Early.").quiet_period(Duration::from_secs(20));
     let session = stage.agentline().session(request).await.expect("a session");
@@ -80,7 +80,7 @@ async fn in_the_quiet_period_after_the_answer() {
 
 /// Every update re-arms the quiet period, but not past the deadline; the answer had come, so it counts.
 #[tokio::test]
-async fn an_endless_trickle_ends_with_the_deadline() {
+async fn endless_updates_end_at_the_deadline() {
     let stage = Stage::new();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
     let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(25));

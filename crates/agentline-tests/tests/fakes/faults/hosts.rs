@@ -42,7 +42,7 @@ fn until_nothing_runs(mark: &str, most: u64) {
 }
 
 #[test]
-fn a_dropped_run_leaves_nothing() {
+fn dropped_run_leaves_nothing_running() {
     for (fault, most) in WITH_CHILDREN {
         let stage = Stage::new();
         runtime().block_on(async {
@@ -62,7 +62,7 @@ fn a_dropped_run_leaves_nothing() {
 }
 
 #[test]
-fn a_dropped_runtime_leaves_nothing() {
+fn dropped_runtime_leaves_nothing_running() {
     for (fault, _) in WITH_CHILDREN {
         let stage = Stage::new();
         let first = runtime();
@@ -87,7 +87,7 @@ fn a_dropped_runtime_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_consumer_leaves_nothing() {
+fn panicking_consumer_leaves_nothing_running() {
     for (fault, _) in WITH_CHILDREN {
         let stage = Stage::new();
         let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
@@ -126,7 +126,7 @@ fn program(stage: &Stage, fault: &str) -> Child {
 }
 
 #[test]
-fn a_signal_to_the_program_leaves_nothing() {
+fn signal_to_the_program_leaves_nothing_running() {
     for (fault, patience) in WITH_CHILDREN {
         for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
             let stage = Stage::new();

@@ -10,7 +10,7 @@ use std::{
 };
 
 #[test]
-fn a_line_over_the_cap_is_told_with_its_length_and_the_run_goes_on() {
+fn oversized_line_is_reported_with_its_length_and_the_run_continues() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = Stage::new();
@@ -30,7 +30,7 @@ fn a_line_over_the_cap_is_told_with_its_length_and_the_run_goes_on() {
 }
 
 #[test]
-fn an_endless_line_over_the_cap_is_one_line_that_cannot_be_read() {
+fn endless_line_is_reported_as_one_unreadable_line() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let stage = Stage::new();
     let mut request = stage.request(Surface::StreamJson, "endless_line", &json!({"bytes": 100_000_000}));
@@ -43,7 +43,7 @@ fn an_endless_line_over_the_cap_is_one_line_that_cannot_be_read() {
 const MANY: usize = 60_000;
 
 #[test]
-fn a_reader_that_sleeps_loses_nothing_and_is_no_silence_of_the_agent() {
+fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let stage = Stage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
@@ -70,7 +70,7 @@ fn a_reader_that_sleeps_loses_nothing_and_is_no_silence_of_the_agent() {
 }
 
 #[test]
-fn a_reader_that_keeps_the_only_thread_loses_nothing() {
+fn consumer_blocking_the_only_thread_loses_nothing() {
     let stage = Stage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
     let request = request.idle_timeout(Duration::from_secs(1));
@@ -121,7 +121,7 @@ fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
 }
 
 #[test]
-fn memory_follows_the_answer_and_not_the_output() {
+fn memory_depends_on_the_answer_not_the_output() {
     // Some ten million bytes of lines; the answer in them is a byte each.
     let many = memory_of("million_events", &json!({"count": 100_000}), "events");
     assert!(many < 60 << 20, "{many} bytes for 100,000 events");

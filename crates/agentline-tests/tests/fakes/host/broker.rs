@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn refusals_are_learned_from_and_forgotten_again() {
+fn rate_limits_reduce_concurrency_temporarily() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({"max_concurrent": 8, "pool": {"max_processes": 2}}));
     assert_eq!(program.call("pool/status", json!({}))["runs"]["allowed"], 8);
@@ -40,7 +40,7 @@ fn refusals_are_learned_from_and_forgotten_again() {
 }
 
 #[test]
-fn what_would_not_help_is_not_tried_again() {
+fn non_retryable_failures_are_not_retried() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({"max_retries": 5}));
     let file = |name: &str| stage.path().join(name);
@@ -86,7 +86,7 @@ fn what_would_not_help_is_not_tried_again() {
 }
 
 #[test]
-fn who_changed_files_is_not_sent_again_and_who_waits_can_be_stopped() {
+fn run_that_changed_files_is_not_retried_and_waiting_run_can_be_cancelled() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({}));
     let file = stage.path().join("refusals");
@@ -104,7 +104,7 @@ fn who_changed_files_is_not_sent_again_and_who_waits_can_be_stopped() {
 }
 
 #[test]
-fn no_more_go_on_at_once_than_are_wanted_and_first_come_is_first_served() {
+fn concurrency_is_limited_and_runs_start_in_order() {
     let stage = stage();
     let log = stage.path().join("log");
     for most in [1, 3] {
@@ -138,7 +138,7 @@ fn no_more_go_on_at_once_than_are_wanted_and_first_come_is_first_served() {
 }
 
 #[test]
-fn many_who_were_refused_together_all_come_through_and_not_at_the_same_moment() {
+fn runs_refused_together_all_succeed_at_different_times() {
     let mut program = start();
     let file = program.stage.path().join("refusals");
     let prompt = format!("refused 6 {} Please retry in 1s\nsay through", file.display());

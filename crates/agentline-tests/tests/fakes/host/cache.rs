@@ -69,7 +69,7 @@ fn lay_out(workspace: &Path) {
 }
 
 #[test]
-fn a_hit_is_the_run_again_files_included() {
+fn cache_hit_replays_the_run_with_its_files() {
     let stage = stage();
     let workspace = stage.workspace();
     let mut program = cached(&stage);
@@ -104,7 +104,7 @@ fn a_hit_is_the_run_again_files_included() {
 }
 
 #[test]
-fn whatever_an_answer_depends_on_makes_another_run_of_it() {
+fn every_input_of_a_run_is_part_of_the_cache_key() {
     let stage = stage();
     let workspace = stage.workspace();
     fs::write(workspace.join("a.txt"), "1").unwrap();
@@ -162,7 +162,7 @@ fn whatever_an_answer_depends_on_makes_another_run_of_it() {
 }
 
 #[test]
-fn another_version_of_the_agent_is_another_agent() {
+fn agent_version_is_part_of_the_cache_key() {
     let dir = tempfile::tempdir().unwrap();
     let wrapper = dir.path().join("agent");
     let stage = Arc::new(FakeStage::new(&wrapper));
@@ -182,7 +182,7 @@ fn another_version_of_the_agent_is_another_agent() {
 }
 
 #[test]
-fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
+fn nondeterministic_runs_are_cached_only_on_request() {
     let stage = stage();
     let mut program = cached(&stage);
     let tool = json!([{"name": "clock", "description": "Tells the time"}]);
@@ -236,7 +236,7 @@ fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
 }
 
 #[test]
-fn secrets_are_never_kept() {
+fn secrets_are_never_cached() {
     let stage = stage();
     let mut program = cached(&stage);
     let keyed = |prompt: &str| json!({"prompt": prompt, "env": {"MY_API_KEY": "sk-very-secret-1234567890"}});
@@ -250,7 +250,7 @@ fn secrets_are_never_kept() {
 }
 
 #[test]
-fn a_cache_is_looked_at_emptied_damaged_and_grows_old() {
+fn cache_is_listed_cleared_repaired_and_expired() {
     let stage = stage();
     let dir = stage.path().join("answers");
     let mut program = start_with(&stage, &json!({"defaults": {"cache": {"dir": dir}}}));
@@ -287,7 +287,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn programs_in_rust_use_it_too_and_a_workspace_of_the_runs_own_is_the_same_each_time() {
+async fn library_uses_the_cache_and_temporary_workspaces_are_equivalent() {
     let stage = stage();
     let agentline = stage.agentline();
     let request = |prompt: &str| stage.request(prompt).surface(Surface::Acp).cache(CachePolicy::on());
@@ -355,7 +355,7 @@ fn two_hosts_share_one_cache() {
 }
 
 #[test]
-fn the_command_line_says_what_comes_from_the_cache_and_what_is_in_it() {
+fn command_line_shows_cache_hits_and_contents() {
     let stage = stage();
     let agentline = |args: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))

@@ -16,7 +16,7 @@ fn problems(answer: &Value) -> String {
 }
 
 #[test]
-fn a_program_that_is_named_and_missing_is_an_error_and_no_other_is_started() {
+fn missing_named_program_is_an_error_without_fallback() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({}));
     let before = stage.living().len();
@@ -39,7 +39,7 @@ fn a_program_that_is_named_and_missing_is_an_error_and_no_other_is_started() {
 }
 
 #[test]
-fn silly_numbers_neither_end_the_host_nor_stop_its_runs() {
+fn extreme_numbers_do_not_stop_the_host_or_its_runs() {
     let mut program = start();
     for key in ["max_processes", "lanes", "max_queue", "idle_s", "max_age_s", "max_memory_mb"] {
         for number in [json!(u64::MAX), json!(0), json!(4)] {
@@ -65,7 +65,7 @@ fn silly_numbers_neither_end_the_host_nor_stop_its_runs() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_by_its_key() {
+fn invalid_values_are_reported_by_key() {
     let mut program = start();
     for (key, value) in [
         ("tools", json!("none")),
@@ -82,7 +82,7 @@ fn what_does_not_fit_is_told_by_its_key() {
 }
 
 #[test]
-fn an_answer_may_hold_an_error_that_is_null() {
+fn answer_may_contain_a_null_error() {
     let mut program = start();
     let id = program.send(
         "run",
@@ -98,7 +98,7 @@ fn an_answer_may_hold_an_error_that_is_null() {
 }
 
 #[test]
-fn a_host_that_goes_away_does_not_wait_for_what_was_to_be_made_ready() {
+fn closing_the_host_does_not_wait_for_prewarming() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({}));
     let before = stage.living().len();
@@ -117,7 +117,7 @@ fn a_host_that_goes_away_does_not_wait_for_what_was_to_be_made_ready() {
 }
 
 #[test]
-fn a_check_without_an_answer_costs_no_rounds() {
+fn failed_check_call_costs_no_rounds() {
     let mut program = start();
     let refusals: [fn(&Value) -> Value; 2] = [
         |id| json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "the checker broke"}}),
@@ -138,7 +138,7 @@ fn a_check_without_an_answer_costs_no_rounds() {
 }
 
 #[test]
-fn a_signal_ends_it_though_its_program_does_not_read() {
+fn signal_ends_the_host_although_its_output_is_not_read() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({}));
     program.reads(false);

@@ -27,7 +27,7 @@ pub(crate) fn wait_for(file: &Path) {
 }
 
 #[test]
-fn a_host_that_does_not_read_holds_up_nobody_and_gets_everything_later() {
+fn blocked_reader_delays_no_run_and_gets_everything_later() {
     let mut program = start();
     program.run("say warm");
     let before = memory(program.child.id());
@@ -73,7 +73,7 @@ fn a_host_that_does_not_read_holds_up_nobody_and_gets_everything_later() {
 }
 
 #[test]
-fn an_open_question_holds_up_neither_a_stop_nor_the_end() {
+fn pending_request_delays_neither_cancel_nor_shutdown() {
     let mut program = start();
     let params = |n: u32| {
         json!({"prompt": format!("ask write_file {n}.txt hi\nsay done"), "run": format!("q{n}"),
@@ -102,7 +102,7 @@ fn answered(program: &mut HostProgram, id: &Value) -> Value {
 }
 
 #[test]
-fn garbage_of_every_kind_is_answered_and_the_host_lives_on() {
+fn garbage_input_is_answered_and_the_host_continues() {
     let mut program = start();
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_params = format!("{{\"id\":1,\"method\":\"run\",\"params\":{}}}", "{\"a\":".repeat(5_000));
@@ -141,7 +141,7 @@ fn garbage_of_every_kind_is_answered_and_the_host_lives_on() {
 }
 
 #[test]
-fn wrong_types_in_every_method_get_an_answer_of_their_own() {
+fn wrong_types_in_every_method_get_an_error() {
     let mut program = start();
     let initialized =
         program.call("initialize", json!({"defaults": agentline_tests::common(), "from_the_future": [1]}));

@@ -47,7 +47,7 @@ fn request(stage: &TestStage, config: &Config) -> RunRequest {
 }
 
 #[tokio::test]
-async fn a_workspaces_file_permits_nothing_on_any_path() {
+async fn workspace_file_permits_nothing_on_any_path() {
     needs_real_gemini!();
     let stage = stage();
     let config = configured(&stage);
@@ -77,7 +77,7 @@ async fn a_workspaces_file_permits_nothing_on_any_path() {
 }
 
 #[test]
-fn a_trusted_directory_counts_in_full_until_it_changes() {
+fn trusted_directory_applies_fully_until_it_changes() {
     needs_real_gemini!();
     let stage = stage();
     stage.file("agentline.toml", "permission_mode = 'bypass'\nmodel = 'gemini-2.5-flash'\n");

@@ -43,7 +43,7 @@ async fn an_unconfirmed_agent_is_refused_over_acp() {
 }
 
 #[tokio::test]
-async fn a_warm_process_is_asked_for_each_workspace() {
+async fn warm_process_is_confirmed_for_each_workspace() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let run = async || pool.run(stage.request("say hello")).await.unwrap().outcome().await;
@@ -59,7 +59,7 @@ async fn a_warm_process_is_asked_for_each_workspace() {
 }
 
 #[tokio::test]
-async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
+async fn unconfirmed_agent_is_refused_in_headless_runs() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-gemini"));
         let here = HostEnv::new(stage.variables(), stage.path().join("home"), stage.workspace());
@@ -86,7 +86,7 @@ async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
 
 /// Versions of Gemini CLI that load settings or `.env` files by another call than those that the script hides them from.
 #[tokio::test]
-async fn an_agent_that_loads_its_configuration_in_another_way_is_refused() {
+async fn agent_that_loads_its_configuration_differently_is_refused() {
     needs_real_gemini!();
     let real = real_gemini().unwrap().path.canonicalize().unwrap();
     for (call, instead) in [

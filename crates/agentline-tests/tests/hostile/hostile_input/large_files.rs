@@ -123,6 +123,6 @@ fn play_tape(args: &[&str]) {
 }
 
 #[test]
-fn a_tape_stands_in_for_its_agent_in_bounded_memory() {
+fn replay_as_agent_uses_bounded_memory() {
     play_tape(&["replay", "--as", "gemini"]);
 }

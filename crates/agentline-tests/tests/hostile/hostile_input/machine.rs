@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn values_that_no_clock_can_hold_are_usage_errors() {
+fn out_of_range_durations_are_usage_errors() {
     let user = User::headless("ok", &json!({}));
     let clocks = [
         "--timeout",
@@ -37,7 +37,7 @@ fn values_that_no_clock_can_hold_are_usage_errors() {
 }
 
 #[test]
-fn a_prompt_or_configuration_that_does_not_end_is_a_usage_error_in_time() {
+fn endless_prompt_or_configuration_is_a_timely_usage_error() {
     let user = User::headless("ok", &json!({}));
     let begun = Instant::now();
     let mut child = user.agentline(&["run", "--timeout", "1"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -60,7 +60,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn too_few_threads_are_an_outcome_and_never_a_panic() {
+fn thread_limit_gives_an_outcome_and_no_panic() {
     if !is_root() {
         return;
     }
@@ -117,7 +117,7 @@ fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
 }
 
 #[test]
-fn a_full_temporary_directory_is_named_as_the_cause() {
+fn full_temporary_directory_is_reported_as_the_cause() {
     let user = User::headless("ok", &json!({}));
     let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
     let Some(full) = with_small_temp(&user, "64k", "64k") else { return };
@@ -137,7 +137,7 @@ fn a_full_temporary_directory_is_named_as_the_cause() {
 }
 
 #[test]
-fn a_working_directory_that_is_deleted_still_gives_an_outcome() {
+fn deleted_working_directory_still_gives_an_outcome() {
     let user = User::headless("ok", &json!({}));
     let gone = user.path("gone");
     fs::create_dir(&gone).unwrap();
@@ -165,7 +165,7 @@ fn command_dirs(tmp: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
+fn temporary_files_of_a_killed_agent_are_removed() {
     let user = User::scripted(
         "trap '' TERM INT; mkdir \"$TMPDIR/gemini-shell-Ab3dEf\"; echo 1 > \"$TMPDIR/gemini-shell-Ab3dEf/bgpids.tmp\"; \
          sleep 100",
@@ -181,7 +181,7 @@ fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
 }
 
 #[test]
-fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
+fn temporary_files_of_the_real_agent_are_removed() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::text("A long command.")
@@ -219,7 +219,7 @@ fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
 }
 
 #[test]
-fn a_stop_of_the_whole_program_is_not_taken_for_a_stuck_loop() {
+fn suspended_program_is_not_mistaken_for_a_stuck_loop() {
     let user = User::headless("talks_without_end", &json!({"seconds": 9, "interval_ms": 100}));
     let begun = Instant::now();
     let child = user

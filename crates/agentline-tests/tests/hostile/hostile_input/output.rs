@@ -28,20 +28,20 @@ fn unread_run(args: &[&str]) -> (User, Child) {
 }
 
 #[test]
-fn a_timeout_ends_the_program_though_nobody_reads() {
+fn timeout_ends_the_program_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "4"]);
     assert_eq!(wait_unread(&mut child), 8);
 }
 
 #[test]
-fn one_signal_ends_the_program_though_nobody_reads() {
+fn signal_ends_the_program_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "600"]);
     signal(&child, "TERM");
     assert_eq!(wait_unread(&mut child), 143);
 }
 
 #[test]
-fn a_second_signal_ends_the_program_at_once_though_nobody_reads() {
+fn second_signal_ends_the_program_immediately_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "600"]);
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(300));
@@ -53,7 +53,7 @@ fn a_second_signal_ends_the_program_at_once_though_nobody_reads() {
 }
 
 #[test]
-fn a_second_signal_ends_a_host_that_nobody_reads() {
+fn second_signal_ends_a_host_whose_output_is_not_read() {
     let user = User::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
@@ -71,7 +71,7 @@ fn a_second_signal_ends_a_host_that_nobody_reads() {
 
 /// A check that takes without end occupies a thread of its own, and nobody else.
 #[test]
-fn a_schema_without_end_stalls_nobody_else_in_a_host() {
+fn endless_schema_check_does_not_stall_other_host_runs() {
     let user = User::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
@@ -116,7 +116,7 @@ fn a_schema_without_end_stalls_nobody_else_in_a_host() {
 }
 
 #[test]
-fn a_line_without_end_is_refused_by_the_daemon() {
+fn daemon_refuses_an_endless_line() {
     let user = User::live();
     let mut daemon =
         user.agentline(&["pool", "start", "--foreground"]).stderr(Stdio::null()).spawn().unwrap();

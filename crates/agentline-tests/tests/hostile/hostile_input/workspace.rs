@@ -51,7 +51,7 @@ fn ignore_files_that_are_pipes_or_devices_are_not_read() {
 }
 
 #[test]
-fn rules_of_ordinary_files_still_count() {
+fn rules_of_regular_ignore_files_still_apply() {
     let user = User::scripted("echo x > seen.txt; echo x > hidden.log; echo x > excluded.tmp; exit 1");
     user.write(".gitignore", "*.log\n");
     user.write(".git/info/exclude", "*.tmp\n");
@@ -63,7 +63,7 @@ fn rules_of_ordinary_files_still_count() {
 
 /// The scan takes a part of the run's time, and what it did not see is not guessed.
 #[test]
-fn a_large_workspace_does_not_outrun_the_timeout() {
+fn large_workspace_does_not_outlast_the_timeout() {
     let user = User::headless("ok", &json!({}));
     for folder in 0..40 {
         let folder = user.path(&format!("d{folder}"));
@@ -82,7 +82,7 @@ fn a_large_workspace_does_not_outrun_the_timeout() {
 }
 
 #[test]
-fn pipes_that_the_user_typed_are_read_under_the_timeout() {
+fn pipes_named_by_the_user_are_read_within_the_timeout() {
     let user = User::live();
     user.pipe("never.json");
     for flag in ["--schema", "--attach"] {
@@ -127,7 +127,7 @@ fn a_signal_ends_a_run_that_is_still_being_prepared() {
 }
 
 #[test]
-fn pipes_and_devices_in_the_store_of_sessions_are_passed_over() {
+fn pipes_and_devices_in_the_session_store_are_skipped() {
     let user = User::headless("ok", &json!({}));
     let chats = "../home/.gemini/tmp/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef/chats";
     user.pipe(&format!("{chats}/session-2026-01-01T00-00-11111111.json"));
@@ -146,7 +146,7 @@ fn pipes_and_devices_in_the_store_of_sessions_are_passed_over() {
 }
 
 #[test]
-fn a_workspace_file_of_settings_that_is_a_pipe_is_refused_at_once() {
+fn workspace_settings_file_that_is_a_pipe_is_refused_immediately() {
     let user = User::headless("ok", &json!({}));
     user.pipe("agentline.toml");
     let done = run(&user, &["hi"]);
@@ -155,7 +155,7 @@ fn a_workspace_file_of_settings_that_is_a_pipe_is_refused_at_once() {
 }
 
 #[test]
-fn a_tape_is_played_line_by_line_from_a_pipe_too() {
+fn tape_is_also_played_line_by_line_from_a_pipe() {
     let user = User::headless("ok", &json!({}));
     let outcome = run(&user, &["--record", "run.tape", "hi"]).is("done", 0);
     let tape = fs::read_to_string(user.path("run.tape")).unwrap();
@@ -179,7 +179,7 @@ fn doubling() -> serde_json::Value {
 }
 
 #[test]
-fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
+fn exponential_schema_does_not_outlast_the_timeout() {
     let user = User::live();
     user.write("doubling.json", &doubling().to_string());
     let args =
@@ -198,7 +198,7 @@ fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
 }
 
 #[test]
-fn a_value_with_very_many_errors_is_reported_in_few_sentences() {
+fn value_with_many_errors_is_reported_briefly() {
     let user = User::live();
     user.write("list.json", r#"{"type":"array","items":{"type":"string"}}"#);
     let value = format!("[{}]", vec!["1"; 50_000].join(","));

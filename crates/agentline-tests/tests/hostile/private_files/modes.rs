@@ -91,7 +91,7 @@ fn others_can_read(path: &Path) -> Option<bool> {
 }
 
 #[test]
-fn what_a_run_writes_can_be_read_by_its_owner_alone() {
+fn files_of_a_run_are_readable_only_by_their_owner() {
     let stage = open_stage(env!("CARGO_BIN_EXE_fake-gemini"));
     let tape = stage.workspace().join("run.tape");
     let args = ["run", "--surface", "stream-json", "--record", "run.tape"];
@@ -146,7 +146,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
 }
 
 #[test]
-fn what_the_program_keeps_can_be_read_by_its_owner_alone() {
+fn files_of_the_program_are_readable_only_by_their_owner() {
     let stage = open_stage(env!("CARGO_BIN_EXE_fake-acp"));
     let chats = stage.path().join("home/.gemini/tmp/ws/chats");
     fs::create_dir_all(&chats).expect("a directory");

@@ -73,7 +73,7 @@ fn rename_to_minute(file: &Path, minute: &str, session: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_session_survives_a_kill_while_it_was_resumed() {
+async fn resumed_session_survives_a_kill() {
     needs_real_gemini!();
     let model = GeminiModel::matching([
         ("never", Script::always(GeminiStep::text("late").delay(120_000))),

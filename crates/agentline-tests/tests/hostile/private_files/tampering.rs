@@ -65,7 +65,7 @@ async fn a_cold_run_and_a_conversation_fail_when_their_rules_are_removed() {
 
 /// Every change of rules and settings is found, before the next session at the latest.
 #[tokio::test]
-async fn every_kind_of_change_is_found_and_no_later_run_is_harmed() {
+async fn every_kind_of_tampering_is_detected_and_later_runs_are_unaffected() {
     let settings = "$GEMINI_CLI_HOME/.gemini/settings.json";
     let given = "$GEMINI_CLI_HOME/../given";
     let changes = [

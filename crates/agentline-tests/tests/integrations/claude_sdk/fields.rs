@@ -56,7 +56,7 @@ fn fields(line: &Value, path: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_field_of_claude_code_s_lines_is_there_or_named_as_its_own() {
+fn every_claude_code_field_is_present_or_listed_as_exclusive() {
     let real: Vec<Value> = REAL.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ours = demo_lines();
     let mut unused: BTreeSet<&str> = ITS_OWN.into();

@@ -16,7 +16,7 @@ for await (const message of query({ prompt: 'Say hello', options })) console.log
 ";
 
 #[test]
-fn the_query_of_the_sdk_drives_gemini() {
+fn sdk_query_drives_gemini() {
     needs_real_gemini!();
     let Some(sdk) = ClaudeSdk::find() else { return };
     let file = serde_json::json!({"file_path": "hello.txt", "content": "hello\n"});

@@ -146,7 +146,7 @@ fn the_types_accept_the_lines_of_a_run() {
 }
 
 #[test]
-fn the_types_refuse_what_is_not_theirs() {
+fn the_types_reject_invalid_values() {
     let Some(sdk) = ClaudeSdk::find() else { return skipped("the types refuse what is not theirs") };
     let mut lines = failed_lines();
     let result = lines.last_mut().unwrap();
