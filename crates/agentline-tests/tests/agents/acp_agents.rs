@@ -1,4 +1,4 @@
-//! The agents of other vendors through agentline, shown on the real programs with scripted models: one story a file.
+//! Tests agents of other vendors with the real programs and scripted models. Each file covers one topic.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 

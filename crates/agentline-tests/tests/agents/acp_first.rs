@@ -1,4 +1,4 @@
-//! The main job over ACP on the real Gemini CLI: cold, as a conversation, and on a warm pool.
+//! Tests the main workflow over ACP with the real Gemini CLI: as a cold run, in a conversation, and on a warm pool.
 
 use agentline::{ChangeSource, Event, FileChangeKind, Pool, PoolOptions, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script, demo_script};
@@ -25,7 +25,7 @@ fn acp_run_reports_events_files_and_usage() {
     assert!(outcome.usage.tokens.thoughts.is_some_and(|t| t > 0), "{shown}");
     assert!(records.iter().any(|r| matches!(r.event, Event::Thinking { .. })), "{records:#?}");
     assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"), "{shown}");
-    // The scripted model is one that the CLI runs but does not list.
+    // The CLI runs the scripted model but does not list it.
     let codes: Vec<&str> = outcome.warnings.iter().map(|w| w.code.as_str()).collect();
     assert_eq!(codes, ["unknown_model"], "{shown}");
 }

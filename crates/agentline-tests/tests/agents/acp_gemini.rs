@@ -1,6 +1,6 @@
-//! Gemini CLI over ACP, shown on the real program with a scripted model: one story a file.
+//! Tests Gemini CLI over ACP with the real program and a scripted model. Each file covers one topic.
 
-// The commands in these stories are those of a Unix shell.
+// The commands in these tests need a Unix shell.
 
 mod command_line;
 mod compatibility;

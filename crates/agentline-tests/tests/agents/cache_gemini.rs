@@ -1,4 +1,5 @@
-//! The cache on the real Gemini CLI: made once, told again with its files, and the model is not asked again.
+//! Tests the cache with the real Gemini CLI: a run is made once and then replayed with its files, without a model
+//! request.
 
 use agentline::{
     CachePolicy, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict,
@@ -8,7 +9,7 @@ use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::fs;
 
-/// All of a run but the marks by which one is told from another.
+/// Returns a run without its identifiers.
 fn plain(records: &[Record]) -> Vec<Value> {
     let plain = |record: &Record| {
         let mut value = serde_json::to_value(record).expect("it is JSON");

@@ -1,4 +1,5 @@
-//! The main job on the real Gemini CLI: a write, an edit, a failing read and a shell command, told truthfully.
+//! Tests the main workflow with the real Gemini CLI: a write, an edit, a failing read and a shell command, reported
+//! correctly.
 
 use agentline::{ChangeSource, Event, FileChangeKind, Surface, Verdict};
 use agentline_mock::gemini::demo_script;

@@ -1,5 +1,5 @@
-//! A flood from the real Gemini CLI to a slow consumer: every event arrives, and none of them waits in our memory. In a
-//! file of its own, because it measures the memory of the whole process.
+//! Sends a flood of events from the real Gemini CLI to a slow consumer: every event arrives, and none is buffered in
+//! memory. This is a separate file because it measures the memory of the whole process.
 
 use agentline::{Event, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -7,12 +7,12 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use std::time::Duration;
 
 const EVENTS: usize = 100_000;
-/// How long the consumer looks away. The agent takes some eight seconds for everything.
+/// How long the consumer pauses. The agent needs about eight seconds for everything.
 const STALL: Duration = Duration::from_secs(10);
-/// The events of that time would take three times as much if they waited in memory.
+/// The events of that time would take three times as much memory if they were buffered.
 const MOST_GROWTH_KB: u64 = 12_000;
 
-/// What the kernel says that this process holds, in kB.
+/// Returns the resident memory of this process in kB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -40,7 +40,7 @@ fn hundred_thousand_events_reach_a_slow_consumer_in_bounded_memory() {
                     let number = text.split(' ').next().and_then(|n| n.parse::<usize>().ok());
                     assert_eq!(number, Some(texts), "in order, none missing");
                     if texts == 1000 {
-                        // Meanwhile the agent writes nearly everything that it has to say.
+                        // Meanwhile, the agent writes nearly all of its output.
                         let before = resident();
                         tokio::time::sleep(STALL).await;
                         let grown = resident().saturating_sub(before);

@@ -1,4 +1,4 @@
-//! Every key that engines configure Gemini CLI by, from the map that they give to what the real CLI then does.
+//! Tests every key with which engines configure Gemini CLI, from the given map to the behaviour of the real CLI.
 //!
 //! | key | shown by | how |
 //! |---|---|---|
@@ -21,7 +21,7 @@ use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
-/// Runs what an engine's map says, on top of what keeps a stage by itself.
+/// Runs the request of an engine's map, in addition to the settings that isolate the test.
 fn run(stage: &TestStage, keys: Value) -> Outcome {
     let mut map = json!({"model": MODEL, "working_dir": stage.workspace(), "extensions": [], "timeout": 120});
     for (key, value) in keys.as_object().expect("keys are a map") {
@@ -193,13 +193,13 @@ fn cloud_project_is_passed_to_the_agent() {
 #[test]
 fn vertex_ai_key_selects_the_auth_method() {
     needs_real_gemini!();
-    // Whatever the user chose, the run asks for what Vertex AI needs, and has none of it.
+    // Whatever the user's settings are, the run requests what Vertex AI needs, which is missing here.
     let stage = answering();
     let outcome = run(&stage, json!({"useVertexAI": true}));
     assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{}", shown(&outcome));
     assert!(outcome.stderr_tail.contains("Vertex"), "{}", shown(&outcome));
     assert!(stage.model.requests().is_empty(), "the key was not used");
-    // With a key for it, the service is talked to in its own way.
+    // With a key, the request uses the Vertex AI service.
     let url = stage.model.url();
     let stage =
         stage.env("GOOGLE_API_KEY", Some("key-of-vertex-ai")).env("GOOGLE_VERTEX_BASE_URL", Some(&url));
@@ -222,7 +222,7 @@ fn servers_of_a_settings_file_are_available() {
     assert!(offered(&stage).contains(&"mcp_filed_shout".to_owned()), "{:?}", offered(&stage));
 }
 
-/// An MCP server with one tool, in the language that the agent brings along.
+/// An MCP server with one tool, in the language of the agent's runtime.
 const SERVER: &str = r#"
 require("readline").createInterface({ input: process.stdin }).on("line", line => {
   const { id, method, params } = JSON.parse(line);
@@ -240,7 +240,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", line =>
 fn sandbox_uses_the_named_program() {
     use std::os::unix::fs::PermissionsExt as _;
     needs_real_gemini!();
-    // What the agent asks of a maker of sandboxes; none that is installed here is started.
+    // Records the arguments with which the agent calls a sandbox program. No installed one is started.
     for (sandbox, maker) in
         [(json!(true), "docker"), (json!("docker"), "docker"), (json!("podman"), "podman")]
     {

@@ -1,4 +1,4 @@
-//! What a launch asks of Gemini CLI, shown on the real one: prompts, settings, sign-in, servers, sessions, the user's home.
+//! Tests a launch of the real Gemini CLI: prompts, settings, sign-in, servers, sessions and the user's home.
 
 use agentline::{
     FailureKind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
@@ -16,7 +16,7 @@ fn answering() -> TestStage {
     TestStage::new(Script::always(GeminiStep::text("ok")))
 }
 
-/// What the model was told in its latest request, without the agent's own context.
+/// Returns the text of the latest model request, without the agent's own context.
 fn told(stage: &TestStage) -> String {
     let requests = stage.model.requests_to_main();
     let texts = requests.last().expect("a request").user_texts();
@@ -61,7 +61,7 @@ fn prompts_are_delivered_byte_for_byte() {
 #[test]
 fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
     needs_real_gemini!();
-    // What the CLI takes; a model's window is full long before, which the CLI finds out by itself.
+    // This is the limit of the CLI. A model's context window is much smaller, which the CLI detects itself.
     const LONGEST: usize = 8 << 20;
     const LONG: usize = 3_000_000;
     let stage = answering();
@@ -184,7 +184,7 @@ fn invalid_settings_fail_as_without_agentline() {
     assert_eq!(stage.outcome(stage.request("hi")).verdict, Verdict::Done);
 }
 
-/// An MCP server with one tool, in the language that the agent brings along.
+/// An MCP server with one tool, in the language of the agent's runtime.
 const SERVER: &str = r#"
 const say = m => process.stdout.write(JSON.stringify(m) + "\n");
 require("readline").createInterface({ input: process.stdin }).on("line", line => {
@@ -322,7 +322,7 @@ fn user_home_is_not_changed() {
     let leftover: Vec<PathBuf> = walk(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
     assert!(leftover.is_empty(), "no link of ours is left: {leftover:?}");
 
-    // The user's own commands are there beside the one that carries a prompt.
+    // The user's own commands exist next to the one that carries a prompt.
     let _ = stage.outcome(stage.request("/mine").file_references(true));
     assert_eq!(told(&stage), "do mine");
     let bare = bare(&stage, &["--resume", "latest"], "and now?");
@@ -361,7 +361,7 @@ fn resumed_session_is_complete_after_two_normal_starts() {
     }
 }
 
-/// In the minute of its file a session would be spoiled by being loaded, so the run waits until that is over.
+/// Loading a session in the minute of its file would damage it, so the run waits until that minute is over.
 #[test]
 fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
@@ -412,7 +412,7 @@ fn latest_session_is_found_and_unknown_or_used_ids_start_nothing() {
     assert_eq!(stage.model.requests_to_main().len(), 3);
 }
 
-/// A start of the agent by its user, without us.
+/// Starts the agent as its user does, without agentline.
 fn bare(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
     let program = real_gemini().expect("real agents are not left out");
     let mut command = Command::new(program.path);
@@ -427,7 +427,7 @@ fn session_files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     all.into_iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect()
 }
 
-/// Lets a session look as if it had begun in an earlier minute: its file is named after that minute.
+/// Renames a session's file so that the session seems to have started in an earlier minute.
 fn make_older(stage: &TestStage, session: &str) {
     let file = session_files(stage, session).remove(0);
     fs::rename(&file, file.with_file_name(format!("session-2026-01-01T00-00-{}.jsonl", &session[..8])))

@@ -1,4 +1,4 @@
-//! The ledger of files on the real Gemini CLI: what is listed is what the disk shows, whoever did it.
+//! Tests the list of changed files with the real Gemini CLI: it matches the disk, whatever changed the files.
 
 use agentline::{
     ChangeSource::{self, Shell, Tool, Unknown},
@@ -51,7 +51,7 @@ fn changes_by_tools_shell_and_background_are_listed() {
             "run_shell_command",
             json!({"command": "sleep 0.3; echo late > late.txt", "is_background": true}),
         ),
-        // Nothing came of these two: the first file is as it was, the second cannot be.
+        // These two calls have no effect: the first file is unchanged, and the second cannot exist.
         write("same.txt", "same\n"),
         write("edit.txt/below.txt", "never"),
         GeminiStep::text("Done.").delay(2000),
@@ -148,15 +148,15 @@ fn subagent_changes_are_listed_with_unknown_source() {
         })
         .collect();
     assert_eq!(tools, ["Task"]);
-    // Its tokens are in the sum, but its requests are in no file that is followed.
+    // Its tokens are part of the total, but its requests are in no followed file.
     assert_eq!((outcome.usage.tokens.input, outcome.usage.requests), (Some(400), None), "{all}");
 }
 
 #[test]
 fn concurrent_runs_do_not_claim_each_others_files() {
     needs_real_gemini!();
-    // Neither run gets its first answer before both have looked at the workspace, nor its last before both have changed
-    // everything: so they overlap on a busy machine too, where one may start seconds after the other.
+    // Neither run gets its first answer before both have scanned the workspace, nor its last before both have made all
+    // changes. The runs therefore overlap on a busy machine too, where one may start seconds after the other.
     let arrived = [const { AtomicU32::new(0) }; 3];
     let model = GeminiModel::by_prompt(move |request| {
         let name = if request.user_texts().iter().any(|t| t.contains("red")) { "red" } else { "blue" };

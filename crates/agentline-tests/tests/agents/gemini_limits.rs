@@ -1,4 +1,4 @@
-//! Tokens, cost and limits on the real Gemini CLI: what is counted is what the model said, and what was allowed holds.
+//! Tests tokens, cost and limits with the real Gemini CLI: counts match the model's, and limits are enforced.
 
 use agentline::{
     Event, FailureKind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Surface, UsageSource, Verdict,
@@ -22,10 +22,10 @@ fn write(n: usize) -> GeminiStep {
     GeminiStep::text(format!("File {n}.")).and_call("write_file", args)
 }
 
-/// Two turns that come to 3,000 prompt tokens (1,200 of them cached), 300 of the answer and 70 of thoughts.
+/// Returns two turns with 3,000 prompt tokens in total (1,200 of them cached), 300 answer tokens and 70 thought tokens.
 fn two_turns() -> Script {
     let first = write(1).usage(tokens(1000, 100, 200, 50));
-    // The model thinks for a moment, so that what was written of the first turn is seen before the second.
+    // The delay of the model ensures that the record of the first turn is read before the second.
     Script::new([first, GeminiStep::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
 }
 
@@ -53,7 +53,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
         assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
         told_twice_alike(&outcome);
-        // The tokens of the first turn were known while the run went on.
+        // The tokens of the first turn were known during the run.
         let live = records.iter().find_map(|r| match &r.event {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
             _ => None,
@@ -62,7 +62,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
     }
 }
 
-/// Each answer is told alone, each number says where it came from, and nothing that is told twice differs.
+/// Checks that each answer is reported separately, each number names its source, and repeated numbers agree.
 #[track_caller]
 fn told_twice_alike(outcome: &Outcome) {
     let (all, usage) = (shown(outcome), &outcome.usage);
@@ -101,7 +101,7 @@ fn prices_can_be_overridden_and_unknown_models_have_none() {
     (price.input, price.output) = (10.0, 100.0);
     let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
     let outcome = blocking::run(&agentline, ask(&stage), |_, _| {}).unwrap();
-    // Without a price of their own cached tokens cost as much as the others.
+    // Without their own price, cached tokens cost as much as others.
     near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
 
     let stage = TestStage::new(two_turns());
@@ -154,7 +154,7 @@ fn failed_run_keeps_known_tokens() {
     }
 }
 
-/// An agent that would write file after file, a second each, stopped by a limit.
+/// Runs an agent that writes one file per second until a limit stops it.
 fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcome) {
     let stage =
         TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
@@ -165,8 +165,8 @@ fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcom
     (stage, outcome)
 }
 
-/// Asserts that the limit was told and what was done until then is kept. `at_most` files: each limit acts after the turn that
-/// crosses it, and one more turn may have begun before that was seen.
+/// Asserts that the limit was reported and the work until then is kept. `at_most` files: each limit applies after the
+/// turn that exceeds it, and another turn may have started before that was detected.
 #[track_caller]
 fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::ops::RangeInclusive<usize>) {
     let all = shown(outcome);
@@ -197,19 +197,20 @@ fn turns_are_limited_exactly() {
 fn tool_call_limit_applies_to_the_first_excess_call() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        // The call that is one too many may still be carried out before the agent is stopped.
+        // The excess call may still be carried out before the agent is stopped.
         let (stage, outcome) = limited(|l| l.max_tool_calls = Some(2), surface);
         stopped(&stage, &outcome, FailureKind::MaxToolCalls, 2..=3);
     }
 }
 
-/// A limit by name, and what it is called when it stops a run.
+/// A limit by name, and its name in the outcome.
 type Case = (&'static str, fn(&mut Limits), FailureKind);
 
 #[test]
 fn tokens_and_cost_are_limited_within_a_turn() {
     needs_real_gemini!();
-    // Each turn comes to 1,150 tokens, 150 of them produced, for 0.000675 dollars: the third turn crosses each of these.
+    // Each turn uses 1,150 tokens, 150 of them output, for 0.000675 dollars: the third turn exceeds each of these
+    // limits.
     let cases: [Case; 3] = [
         ("tokens", |l| l.max_tokens = Some(2400), FailureKind::MaxTokens),
         ("output", |l| l.max_output_tokens = Some(400), FailureKind::MaxOutputTokens),

@@ -1,5 +1,4 @@
-//! What a launch over ACP asks of Gemini CLI, shown on the real one: rules in every mode, prompts, folders, and what is
-//! left behind.
+//! Tests a launch of the real Gemini CLI over ACP: rules in every mode, prompts, directories and the files that remain.
 
 use agentline::{Outcome, PermissionMode, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};

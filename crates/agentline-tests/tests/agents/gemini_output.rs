@@ -1,4 +1,4 @@
-//! Nothing that the real Gemini CLI says is lost, late or told twice, and a tape of it plays the same again.
+//! Checks that no output of the real Gemini CLI is lost, late or duplicated, and that its tape replays identically.
 
 use agentline::{
     ConnectionOutput, Event, FailureKind, Outcome, Phase, Record, RunRequest, Surface, Tape, Verdict,
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The watch of the agent for loops takes longer than the answer, and takes a long answer for a loop.
+/// The agent's loop detection is slower than the answer and mistakes a long answer for a loop.
 const NO_LOOP_WATCH: &str =
     r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#;
 
@@ -74,7 +74,7 @@ fn text_is_streamed_while_the_model_answers() {
     .unwrap();
     let all = shown(&outcome);
     assert_eq!((outcome.verdict, seen.len()), (Verdict::Done, 10), "{all}");
-    // Ten words, 400 ms between two of them: the first one was in the caller's hands long before the last was said.
+    // There are ten words, 400 ms apart: the first one arrives long before the last one is sent.
     let (first, last) = (seen[0], seen[9]);
     assert!(last.0 - first.0 > Duration::from_millis(2400), "{:?}: {all}", last.0 - first.0);
     assert!(last.1 - first.1 > 2400, "{all}");
@@ -114,7 +114,7 @@ fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
     assert!(outcome.warnings.iter().any(|w| w.code == "text_repeated"), "{all}");
 }
 
-/// Runs with a tape, plays the tape, and asserts that both tell the same. Gives the events, the outcome and the tape.
+/// Runs with a tape, replays the tape, and asserts that both are equal. Returns the events, the outcome and the tape.
 #[track_caller]
 fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
     let (records, outcome) = stage.play(request.record(tape));
@@ -166,7 +166,7 @@ fn secrets_printed_by_a_command_are_redacted_everywhere() {
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::Done, "{all}");
 
-    // The command saw what it should see, and nothing else.
+    // The command saw only the variables that it should see.
     let seen = stage.read("env.txt").expect("the command ran");
     for line in [
         format!("GEMINI_API_KEY={FAKE_KEY}"),
@@ -177,7 +177,7 @@ fn secrets_printed_by_a_command_are_redacted_everywhere() {
     }
     assert!(!seen.contains("DATABASE_PASSWORD") && !seen.contains("UNRELATED"), "{seen}");
 
-    // What it printed is told, without the secrets.
+    // Its output is reported without the secrets.
     let events = serde_json::to_string(&records).unwrap();
     for (name, text) in [("events", &events), ("outcome", &all), ("tape", &tape)] {
         for secret in [FAKE_KEY, "tok-in-the-request", "correct-horse-battery", "fake-key-for-"] {

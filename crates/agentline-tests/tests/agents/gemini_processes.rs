@@ -1,4 +1,5 @@
-//! Clocks, stops and sudden ends on the real Gemini CLI: a run always ends, says why, and leaves nothing running.
+//! Tests timeouts, cancellation and crashes with the real Gemini CLI: a run always ends, reports why, and leaves
+//! nothing running.
 
 use agentline::{Event, FailureKind, FileChangeKind, Outcome, Phase, RunRequest, Surface, Verdict, blocking};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -17,7 +18,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Writes a file, then waits for a command that takes five minutes.
+/// Returns a script that writes a file and then waits for a command of five minutes.
 fn write_then_sleep() -> Script {
     Script::new([
         GeminiStep::text("First a file.")
@@ -28,7 +29,7 @@ fn write_then_sleep() -> Script {
     ])
 }
 
-/// Asserts which clock stopped a run, and that the message says how long it was and what was seen last.
+/// Asserts which timeout stopped a run, and that the message has its length and the last activity.
 #[track_caller]
 fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str]) {
     let all = shown(outcome);
@@ -88,7 +89,7 @@ fn run_timeout_stops_a_long_command_and_keeps_the_files() {
 fn silent_tool_has_its_own_timeout() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
-    // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
+    // The idle timeout without an open tool is one second shorter than the tool timeout, and does not stop the command.
     let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
     let words = ["tool timeout of 4 s", "last seen: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
@@ -106,7 +107,7 @@ fn agent_that_does_not_start_in_time_is_stopped() {
     assert!(outcome.duration_ms < 8000 && outcome.first_event_ms.is_none(), "{}", shown(&outcome));
 }
 
-/// The agent's own process among those of a run.
+/// Returns the agent's own process among those of a run.
 fn agent_of(run_id: &str) -> u32 {
     let is_agent = |pid: &u32| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -115,7 +116,7 @@ fn agent_of(run_id: &str) -> u32 {
     survivors(run_id).into_iter().find(is_agent).expect("the agent runs")
 }
 
-/// Runs until the first text, then sends the agent a signal from outside.
+/// Runs until the first text, then sends the agent a signal.
 fn killed_by(signal: &str) -> Outcome {
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let mut run_id = String::new();
@@ -150,7 +151,7 @@ fn externally_killed_agent_counts_as_crashed() {
 #[test]
 fn exit_code_zero_without_a_result_is_not_a_success() {
     needs_real_gemini!();
-    // The agent catches this signal and then ends as if all were well.
+    // The agent catches this signal and then exits as if it had succeeded.
     let outcome = killed_by("-TERM");
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
     assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, FailureKind::NoResult), "{all}");
@@ -186,7 +187,7 @@ fn cancelled_run_ends_quickly_and_keeps_its_results() {
     let mut cancelled_at = None;
     let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, stop| {
         if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
-            // The command itself shall have begun.
+            // The command itself must have started.
             let began = Instant::now();
             while stage.read("begun").is_none() && began.elapsed() < secs(20) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -199,7 +200,7 @@ fn cancelled_run_ends_quickly_and_keeps_its_results() {
     let (all, took) = (shown(&outcome), cancelled_at.expect("the command was seen").elapsed());
     let error = outcome.error.as_ref().unwrap();
     assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, FailureKind::Cancelled), "{all}");
-    // The whole ladder takes six seconds; a machine that is busy may need more than its first rung.
+    // All shutdown steps together take six seconds; a busy machine may need more than the first step.
     assert!(took < secs(20), "the stop took {took:?}: {all}");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect();

@@ -1,5 +1,5 @@
-//! Permission modes and the rules of `--allow` and `--deny`, shown on the real Gemini CLI: what is permitted, what is
-//! refused, and that neither can be talked around.
+//! Tests permission modes and the rules of `--allow` and `--deny` with the real Gemini CLI: what is permitted and
+//! denied, and that neither can be evaded.
 
 use agentline::{Event, PermissionMode, RunRequest, Surface, ToolStatus, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -7,10 +7,10 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs};
 
-/// A call and what must become of it.
+/// A call and its expected result.
 type Case = (Value, ToolStatus);
 
-/// Lets the model call one tool with all arguments in one turn and compares what became of each.
+/// Lets the model call one tool with all arguments in one turn, and compares each result.
 fn check(tool: &str, cases: &[Case], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
     let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
     let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("done")]));
@@ -175,7 +175,7 @@ fn denied_directory_cannot_be_reached_by_another_spelling() {
         write("@secret/f", Denied),
         write("@/secret/f2", Denied),
         write("sec\u{0}ret/g", Denied),
-        // The CLI refuses such a name before it asks for a decision.
+        // The CLI rejects such a name before it requests a decision.
         write("secret/\"quoted\"", ToolStatus::Error),
         write("secret/é", Denied),
     ];
@@ -266,7 +266,7 @@ fn user_policies_stay_in_force() {
     }
 }
 
-/// The way on which a model gets every permission by itself: it plans, ends the planning, and works.
+/// Returns the steps by which a model could obtain every permission itself: it plans, leaves plan mode, and works.
 fn escape() -> Script {
     Script::new([
         GeminiStep::call("enter_plan_mode", json!({"reason": "x"})),

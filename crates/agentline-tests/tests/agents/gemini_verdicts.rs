@@ -1,4 +1,4 @@
-//! How the real Gemini CLI can end, and what agentline calls it: one scenario, one verdict.
+//! Tests the ways in which the real Gemini CLI can end, and the verdict of each.
 
 use agentline::{Event, Record};
 use agentline::{
@@ -9,12 +9,12 @@ use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
-/// A short run: every wait has a bound far below the test runner's patience.
+/// Returns a short run: every timeout is far below that of the test runner.
 fn ask(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
 }
 
-/// Asserts everything that a failed run owes its caller.
+/// Asserts everything that the outcome of a failed run must contain.
 #[track_caller]
 fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, exit: impl Into<Option<i32>>) {
     let all = shown(outcome);
@@ -78,7 +78,7 @@ fn unavailable_tools_are_denials() {
             .iter()
             .map(|d| (d.tool.as_str(), d.native_tool.as_str(), d.reason.as_str()))
             .collect();
-        // A tool that nobody has was not refused, only mistaken.
+        // A tool that does not exist was not denied; the call was a mistake.
         assert_eq!(
             denied,
             [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
@@ -222,7 +222,7 @@ fn unknown_model_is_named_in_the_error() {
 fn exhausted_quota_fails_immediately() {
     needs_real_gemini!();
     for (step, surface, helps) in [
-        // Nobody waits until tomorrow.
+        // There is no wait until the next day.
         (GeminiStep::daily_quota(), Surface::StreamJson, false),
         (GeminiStep::rate_limited(Some(400)), Surface::Json, true),
     ] {
@@ -273,7 +273,7 @@ fn temporary_service_error_is_only_a_warning() {
         .expect("a live warning");
     let text = records.iter().position(|r| matches!(r.event, Event::Text { .. })).expect("text");
     assert!(warned < text, "{records:?}");
-    // The agent waits some five seconds before it tries again: the warning came then, not at the end.
+    // The agent waits about five seconds before it retries: the warning arrived then, not at the end.
     assert!(records[warned].at_ms + 2000 < records[text].at_ms, "{records:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What agentline does with the real agents, and with tapes that were recorded from them.
+//! Tests agentline with the real agents, and with tapes recorded from them.
 
 mod acp_agents;
 mod acp_first;

@@ -1,5 +1,5 @@
-//! One run of the real Gemini CLI, told by each surface and by its session. What each cannot know is a table in the
-//! documentation, and the table is true.
+//! Compares one run of the real Gemini CLI as reported by each surface and by its session. A table in the documentation
+//! lists what each cannot report, and is checked here.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
@@ -28,7 +28,7 @@ fn script() -> Script {
     ])
 }
 
-/// A run, told while it goes on and by what was saved.
+/// A run as reported live and as saved.
 struct Told {
     live: Vec<Message<'static>>,
     completed: RunMessages,
@@ -60,7 +60,7 @@ fn blocks<'a>(messages: &'a [Message<'static>]) -> impl Iterator<Item = &'a Bloc
     messages.iter().flat_map(Message::blocks)
 }
 
-/// What was said and done, in order; without thinking and arguments, which not every surface tells.
+/// Returns the messages in order, without thinking and arguments, which not every surface reports.
 fn deeds(messages: &[Message<'static>]) -> Vec<String> {
     let told = blocks(messages).filter_map(|block| match block {
         Block::Text { text } => Some(format!("says {text}")),
@@ -72,7 +72,7 @@ fn deeds(messages: &[Message<'static>]) -> Vec<String> {
     told.collect()
 }
 
-/// Whether the arguments of a tool hold this.
+/// Returns whether the arguments of a tool contain this.
 fn asked(messages: &[Message<'static>], tool: &str, part: &str) -> bool {
     blocks(messages).any(|block| match block {
         Block::ToolUse { name, input, .. } => name == tool && input.get().contains(part),
@@ -95,7 +95,7 @@ fn gave_back(messages: &[Message<'static>], tool: &str) -> Option<String> {
 
 type Fact = (&'static str, fn(&[Message<'static>]) -> bool);
 
-/// What messages may tell, and how it shows that they do.
+/// What messages can contain, and how to detect it.
 const FACTS: [Fact; 12] = [
     ("the text of every turn", |m| {
         ["says I write.", "says All done."].iter().all(|s| deeds(m).iter().any(|d| d == s))
@@ -140,7 +140,7 @@ fn messages_are_completed_from_the_session() {
             other.outcome.surface
         );
     }
-    // Tokens of the messages are those of the run.
+    // The tokens of the messages equal those of the run.
     for told in &told {
         let sum = told.completed.messages.iter().filter_map(|m| m.usage?.input).sum::<u64>();
         assert_eq!(Some(sum), told.outcome.usage.tokens.input, "{}", shown(&told.outcome));
@@ -149,7 +149,7 @@ fn messages_are_completed_from_the_session() {
         String::from("| | `json` | `stream-json` | `acp` | completed, on any |\n|---|---|---|---|---|\n");
     for (name, knows) in FACTS {
         let live = told.each_ref().map(|told| knows(&told.live));
-        // Why a turn ended is the one thing that a surface alone can tell.
+        // Only a surface can report why a turn ended.
         let completed = told.iter().all(|told| knows(&told.completed.messages));
         let word = |knows| if knows { "yes" } else { "–" };
         let [json, stream, acp] = live.map(word);
@@ -162,7 +162,7 @@ fn messages_are_completed_from_the_session() {
     in_the_documentation(&table);
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test agents messages_of_a_run` writes the table anew.
+/// To update the table, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test agents messages_of_a_run`.
 fn in_the_documentation(table: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/messages.md");
     let text = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");

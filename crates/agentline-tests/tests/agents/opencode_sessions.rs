@@ -1,5 +1,4 @@
-//! What a real OpenCode keeps of its sessions, read while it writes and when it is done: the database as it is, and what
-//! it exports itself.
+//! Reads the sessions of a real OpenCode while it writes them and afterwards: from its database, and from its export.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
@@ -20,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Longer than any run of it takes on a busy machine.
+/// Longer than any of its runs takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 fn command(stage: &AcpStage, args: &[&str]) -> Command {
@@ -38,7 +37,7 @@ fn database(stage: &AcpStage) -> PathBuf {
     stage.home().join(".local/share/opencode/opencode.db")
 }
 
-/// The files of the database with their bytes and the times of their last changes.
+/// Returns the files of the database with their content and modification times.
 fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let folder = database(stage).parent().unwrap().to_owned();
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -50,7 +49,7 @@ fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     .collect()
 }
 
-/// Everything that was said, on lines.
+/// Returns all text, in lines.
 fn words(session: &SavedSession) -> Vec<String> {
     let part = |role: Role, part: &EntryPart| match part {
         EntryPart::Text { text } => format!("{role:?}: {text}"),
@@ -86,7 +85,7 @@ fn opencode_database_is_read_while_opencode_writes() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Its tables are made in the first seconds; from then on what is certain can be read at every moment.
+    // Its tables are created in the first seconds. From then on, committed data can be read at any time.
     let began = Instant::now();
     let mut seen: Vec<usize> = Vec::new();
     let store = SessionStore::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());

@@ -1,5 +1,5 @@
-//! The whole program on the real Gemini CLI as an ordinary user: root may read and write everything, and is asked for
-//! other settings files, so that a fault in what we do with a user's home would not be seen as root.
+//! Tests the whole program with the real Gemini CLI as an unprivileged user. Root can read and write everything and
+//! uses other settings files, so tests as root would not find some bugs in the handling of a user's home.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
@@ -15,17 +15,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Who an ordinary user is where the tests run as root.
+/// The user id of the unprivileged user if the tests run as root.
 const NOBODY: u32 = 65534;
 
-/// Settings that a user may have: one that must count, and one that a promise of ours overrules.
+/// Settings that a user may have: one that must apply, and one that agentline must override.
 const SETTINGS: &str = "{\n  // mine\n  \"security\": {\"auth\": {\"selectedType\": \"gemini-api-key\"}},\n  \"tools\": {\"exclude\": [\"glob\"]},\n  \"general\": {\"maxAttempts\": 10}\n}\n";
 
-/// An ordinary user with a home, a workspace, and programs that they may read.
+/// An unprivileged user with a home, a workspace, and readable programs.
 struct User {
     folder: tempfile::TempDir,
     model: GeminiModel,
-    /// `None` where the tests themselves run as an ordinary user.
+    /// `None` if the tests themselves run as an unprivileged user.
     becomes: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl User {
         let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
         let user =
             Self { folder, model: GeminiModel::start(script).unwrap(), becomes: is_root.then_some(NOBODY) };
-        // The programs of the tests may lie where only root can look.
+        // The programs of the tests may be in a directory that only root can read.
         let installed = real_gemini().unwrap().path.canonicalize().unwrap();
         let modules = installed.ancestors().find(|path| path.ends_with("node_modules")).unwrap();
         let script = Path::new("..").join(installed.strip_prefix(modules).unwrap());
@@ -66,7 +66,7 @@ impl User {
         self.folder.path().join(path)
     }
 
-    /// Makes something that belongs to the user and that nobody else may read.
+    /// Creates a file that belongs to the user and that no other user can read.
     fn own<T>(&self, path: &Path, make: impl FnOnce(&Path) -> std::io::Result<T>) {
         make(path).unwrap();
         let mode = if path.is_dir() { 0o700 } else { 0o600 };
@@ -78,7 +78,7 @@ impl User {
         self.own(&self.path(path), |path| fs::write(path, text));
     }
 
-    /// Runs the program as the user, with nothing of ours in the environment.
+    /// Runs the program as the user, without the environment of the tests.
     fn agentline(&self, args: &[&str]) -> Done {
         let mut command = Command::new(self.path("bin/agentline"));
         command
@@ -93,7 +93,7 @@ impl User {
             .env("GOOGLE_GEMINI_BASE_URL", self.model.url())
             .stdin(Stdio::null());
         if let Some(id) = self.becomes {
-            // Whoever changes the user this way loses root's other groups too.
+            // Changing the user this way also drops root's other groups.
             command.uid(id).gid(id);
         }
         let output = command.output().unwrap();
@@ -104,7 +104,7 @@ impl User {
         }
     }
 
-    /// A run in the workspace, whose events and outcome are asked for.
+    /// Runs in the workspace, and returns events and outcome.
     fn run(&self, args: &[&str]) -> Done {
         let workspace = self.path("ws");
         let workspace = workspace.to_str().unwrap();
@@ -131,7 +131,7 @@ impl Done {
     }
 }
 
-/// Links or, on another disk, copies a file or a folder to where the user may read it.
+/// Links or, on another disk, copies a file or a directory to where the user can read it.
 fn place(from: &Path, to: &Path) {
     if from.is_dir() {
         fs::create_dir_all(to).unwrap();
@@ -187,7 +187,7 @@ fn unprivileged_users_home_is_used_and_not_changed() {
     assert_eq!((done.code, &outcome["verdict"]), (Some(5), &json!("done_with_denials")), "{told}");
     assert_eq!(outcome["text"], "All done.", "{told}");
 
-    // The rule was read, and nothing else was refused.
+    // The rule was read, and nothing else was denied.
     assert_eq!(outcome["denied"].as_array().map(Vec::len), Some(1), "{told}");
     assert!(!user.path("ws/refused.txt").exists(), "{told}");
     let who = fs::read_to_string(user.path("ws/who.txt")).unwrap();
@@ -205,7 +205,7 @@ fn unprivileged_users_home_is_used_and_not_changed() {
     assert!(!offered.contains(&"glob".to_owned()) && !offered.is_empty(), "{offered:?}");
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
 
-    // What they wrote is as it was; what the agent keeps is theirs.
+    // The user's files are unchanged, and the agent's files belong to the user.
     let after = fs::metadata(&settings).unwrap();
     assert_eq!(fs::read_to_string(&settings).unwrap(), SETTINGS);
     assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()), "not even touched");

@@ -1,4 +1,4 @@
-//! The warm pool on the real Gemini CLI: nothing of one run is seen by the next, and nothing of it is left behind.
+//! Tests the warm pool with the real Gemini CLI: a run sees nothing of the previous one and leaves nothing behind.
 
 use agentline::{
     Outcome, PermissionMode, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
@@ -28,7 +28,7 @@ fn said(outcome: &Outcome, text: &str) {
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, text), "{}", shown(outcome));
 }
 
-/// Every file below a folder, by its path in it.
+/// Returns every file below a directory by its relative path.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -65,7 +65,7 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
     assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
 
-    // Nor does a run that names no model get the one that a process was started with.
+    // A run that names no model does not get the one that a process was started with.
     let mut unnamed = stage.request("Any model.");
     unnamed.model = None;
     said(&run(&pool, unnamed).await, "hello");
@@ -73,7 +73,7 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
     assert_eq!(pool.status().started, 2, "{:?}", pool.status());
 
-    // Rules and variables hold for a whole process, so those that differ get another.
+    // Rules and variables apply to a whole process, so runs with different ones get another process.
     let without_shell = run(&pool, stage.request("No shell.").deny("Bash")).await;
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
     said(&run(&pool, stage.request("A shell again.")).await, "hello");
@@ -198,7 +198,7 @@ async fn workspace_may_be_removed_and_sessions_are_kept_in_the_user_store() {
         sessions.push(outcome.session_id.unwrap());
     }
     assert_eq!(pool.status().started, 1);
-    // One that nobody uses.
+    // A prewarmed session that is not used.
     assert_eq!(pool.prewarm(stage.request(""), 1).await.unwrap(), 1);
     pool.close().await;
 

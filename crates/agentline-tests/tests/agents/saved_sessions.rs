@@ -1,4 +1,5 @@
-//! Saved sessions in homes as the agents lay them out: captures of real runs, and a made-up store of all four agents.
+//! Tests saved sessions in homes with the agents' layout: captures of real runs, and a generated store of all four
+//! agents.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline::{
@@ -22,10 +23,10 @@ const GEMINI: &str = "85611794-3609-48ad-94cc-0feefe2222e4";
 const OLD_GEMINI: &str = "c0258c60-a7c1-4bcc-b325-b9b089f0b7f1";
 const PARENT: &str = "ea604f00-19fb-4caa-9912-854ec7499110";
 const HELPER: &str = "284bfdb5-8ced-4092-8708-bd832a1cd1ae";
-/// Where the captures of Claude and Codex were made; it is not there any more.
+/// Where the captures of Claude and Codex were made. The directory no longer exists.
 const MOVED: &str = "/srv/space";
 
-/// A user whose agents keep their sessions where variables say.
+/// A user whose agents keep their sessions where environment variables say.
 struct User {
     dir: TempDir,
 }
@@ -158,7 +159,7 @@ fn same_text_is_found_in_sessions_of_all_agents() {
     }
 }
 
-/// Every file below a folder, with what would change if somebody wrote to it.
+/// Returns every file below a directory, with the attributes that a write would change.
 fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -207,11 +208,11 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
     let mut rare = made.rare.clone();
     found.sort();
     rare.sort();
-    // A fork has a copy of what was said before it.
+    // A fork contains a copy of the earlier messages.
     assert!(rare.len() >= 4 && rare.iter().all(|one| found.contains(one)), "{rare:?} {found:?}");
     assert!(store.search(&Query::new([UNSAID])).unwrap().is_empty());
 
-    // By now the files are old enough to be remembered.
+    // By now, the files are old enough to be indexed.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold);
     assert!(cache.join("sessions.index").exists());
@@ -221,12 +222,12 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
 
 const REVERTED: &str = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
 
-/// The two files of a session that was taken back and went on, and what is in them.
+/// Returns the two files of a rewound and continued session, and their content.
 fn reverted(user: &User) -> [(PathBuf, String); 2] {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../agentline-core/tests/captures/codex/saved/reverted.jsonl");
     let text = fs::read_to_string(recorded).unwrap();
-    // The recording holds both files, one behind the other.
+    // The recording contains both files, one after the other.
     let second = text.match_indices("\"type\":\"session_meta\"").nth(1).unwrap().0;
     let second = text[..second].rfind('\n').unwrap() + 1;
     let folder = user.path().join("x/sessions/2026/11/15");
@@ -262,7 +263,7 @@ fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
     let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
     assert_eq!(hits("three"), [(at, said[1].to_owned())], "a hit is counted through both files");
     assert_eq!(hits("two [[again]]"), [], "what was taken back is not found");
-    // Without its first file what is in the second is still told.
+    // Without its first file, the content of the second is still read.
     let [(first, _), _] = reverted(&user);
     fs::remove_file(first).unwrap();
     let rest = store.load(&found).unwrap();

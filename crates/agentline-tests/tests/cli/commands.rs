@@ -1,4 +1,4 @@
-//! The small commands: agents, doctor, config, completions, help.
+//! Tests the small commands: agents, doctor, config, completions, help.
 
 use crate::user::{KEY, User};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn every_alias_of_an_agent_finds_it() {
             (&found[0]["title"], &found[0]["package"]),
             (&json!("Gemini CLI"), &json!("@google/gemini-cli"))
         );
-        // The fake agent of these tests has one surface, which is not that of every name.
+        // The fake agent of these tests has one surface, which not every alias uses.
         let done = user.agentline(&["run", "-a", name, "--surface", "stream-json", "-o", "json", "hi"]);
         assert_eq!((done.code, &done.json()["agent"]), (0, &json!("gemini")), "{name}: {}", done.err);
         let metadata = agentline::Provider::metadata_of(name).unwrap();

@@ -1,4 +1,4 @@
-//! `agentline demo`: the real agent with a scripted model, or the recorded run where there is no agent.
+//! Tests `agentline demo`: with the real agent and a scripted model, or with the recorded run if no agent is installed.
 
 use crate::{outputs::TEXT, user::User};
 use agentline_tests::{needs_real_gemini, real_gemini};
@@ -23,7 +23,7 @@ fn demo_runs_the_real_agent_and_shows_the_outcome() {
     ] {
         assert!(done.err.contains(part), "{part} is missing in {}", done.err);
     }
-    // The user's own home was not used, and nothing is left.
+    // The user's own home was not used, and nothing remains.
     assert!(!user.path("../home/.gemini").exists());
     assert_eq!(std::fs::read_dir(user.path("../tmp")).unwrap().count(), 0);
     let tape = user.read("tape");
@@ -47,7 +47,7 @@ fn demo_plays_the_recording_without_node() {
     let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
     let report = user.agentline(&["doctor", "-o", "json"]).json();
     if !report["node"].is_null() || report["agents"][0]["installed"] == true {
-        // This machine has one in a place that does not depend on the user.
+        // This machine has Node.js or the agent in a location that does not depend on the user.
         return;
     }
     let done = user.agentline(&["demo"]);
@@ -60,7 +60,7 @@ fn demo_serve_prints_the_environment_for_other_programs() {
     needs_real_gemini!();
     let program = real_gemini().unwrap().path;
     let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy());
-    // Its input is empty, so it ends as soon as it has told what there is.
+    // Its input is empty, so it exits after printing its information.
     let done = user.agentline(&["demo", "--serve"]);
     assert_eq!(done.code, 0, "{}", done.err);
     let told = done.json();

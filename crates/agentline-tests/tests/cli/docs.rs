@@ -1,4 +1,4 @@
-//! What the pages say is so: `docs/cli.md` has the help of every command, links lead somewhere, commands can be typed.
+//! Checks the documentation: `docs/cli.md` has the help of every command, links resolve, and commands are valid.
 
 use crate::user::User;
 use std::{
@@ -21,7 +21,7 @@ const COMMANDS: &[&str] = &[
     "completions",
 ];
 
-/// Commands of a command whose help has a place of its own.
+/// Subcommands whose help has its own section.
 const SUBCOMMANDS: &[&str] = &[
     "sessions list",
     "sessions show",
@@ -32,7 +32,7 @@ const SUBCOMMANDS: &[&str] = &[
     "sessions path",
 ];
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
+/// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs`.
 #[test]
 fn page_contains_the_help_of_every_command() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
@@ -50,7 +50,7 @@ fn page_contains_the_help_of_every_command() {
     }
 }
 
-/// The page with this text between the two marks of a section.
+/// Replaces the text between the two markers of a section.
 fn between(page: &str, section: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {section} -->\n"), format!("<!-- end of {section} -->"));
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no mark `{start}`"));
@@ -58,7 +58,7 @@ fn between(page: &str, section: &str, text: &str) -> String {
     format!("{before}{start}```text\n{}\n```\n{end}{after}", text.trim_end())
 }
 
-/// The pages that people read, by their path from the root of the repository.
+/// Returns the pages that people read, by their path from the root of the repository.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let files = |folder: &Path| fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
@@ -72,7 +72,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The name by which a heading is linked to.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -99,8 +99,7 @@ fn every_link_resolves() {
     assert!(links > 15, "{links}");
 }
 
-/// The words of a command as a shell would see them, up to what is not part of it: a pipe, a second command, an
-/// explanation behind two spaces.
+/// Splits a command into words as a shell would, up to a pipe, a second command, or an explanation after two spaces.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = line.chars().peekable();
@@ -143,7 +142,7 @@ fn every_command_in_the_docs_is_valid() {
             for (at, name) in shown {
                 let words = words(&line[at + name.len()..]);
                 let Some(first) = words.first() else { continue };
-                // Sentences name the program too; a command begins with one of ours, or with a flag.
+                // Sentences name the program too; a command starts with one of our subcommands or with a flag.
                 if !COMMANDS.contains(&first.as_str()) && !first.starts_with('-') {
                     continue;
                 }
@@ -162,7 +161,7 @@ fn every_command_in_the_docs_is_valid() {
     assert!(typed > 20, "{typed}");
 }
 
-/// Every test that the page on security names is there.
+/// Every test that the security page names exists.
 #[test]
 fn tests_named_in_the_security_page_exist() {
     fn sources(folder: &Path, all: &mut String) {
@@ -182,7 +181,7 @@ fn tests_named_in_the_security_page_exist() {
     let mut tests = 0;
     for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
         let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
-        // A sentence in snake case is a test; a shorter name is that of a module.
+        // A long snake-case name is a test; a shorter one is a module.
         if name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
             assert!(code.contains(&format!("{name}(")), "docs/security.md names `{name}`, which is no test");
             tests += 1;

@@ -1,4 +1,4 @@
-//! The forms of `--output`: what standard output holds, word for word.
+//! Tests the formats of `--output`: the exact content of standard output.
 
 use crate::{DEMO_TAPE, user::User};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn replayed(form: &str) -> crate::user::Done {
     done
 }
 
-/// The text of the demo, a line a turn.
+/// The text of the demo, one line per turn.
 pub(crate) const TEXT: &str = "\
 I will write a small program that prints the primes below 50.
 The range starts at 1, which is not a prime. I will correct that.
@@ -174,7 +174,7 @@ fn run_that_cannot_be_prepared_still_has_an_outcome() {
 
 #[test]
 fn files_of_agentline_are_not_reported_as_changes() {
-    // The agent writes into its home as the real one does; its home is in our private folder.
+    // The agent writes into its home as the real one does; its home is in our private directory.
     let user =
         User::with_script("echo x > \"${GEMINI_CLI_HOME:-$HOME}/of-the-agent\"; echo x > made; exit 1");
     std::fs::create_dir(user.path("tmp")).unwrap();
@@ -184,7 +184,8 @@ fn files_of_agentline_are_not_reported_as_changes() {
         outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
     assert_eq!(paths, ["made"]);
 
-    // The same where the workspace is the home: the agent's sessions are no work, other files in its folder are.
+    // This also holds if the workspace is the home: the agent's sessions are not reported, other files in its directory
+    // are.
     let agent = "mkdir -p .gemini/tmp/ws/chats; echo x > .gemini/tmp/ws/chats/session-1.json; echo x > .gemini/GEMINI.md";
     let user = User::with_script(&format!("{agent}; exit 1"));
     let home = user.path("");
@@ -205,7 +206,7 @@ fn messages_without_a_session_come_from_the_stream_and_are_marked() {
     assert!(!without["warnings"].to_string().contains("messages_incomplete"), "{without}");
 }
 
-/// The provider for promptfoo, as promptfoo calls it, on an agent that is started for each call.
+/// The provider for promptfoo, called as promptfoo does, with an agent that is started for each call.
 #[test]
 #[cfg(unix)]
 fn promptfoo_provider_answers_in_promptfoo_format() {

@@ -1,4 +1,4 @@
-//! What a user learns of a policy, and how an agent's question is put to whoever sits at the terminal.
+//! Tests how a policy is explained, and how permission requests are shown on a terminal.
 
 use crate::user::{Done, User};
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn invalid_uses_are_reported_by_name() {
     assert!(held.code == 0 && held.out.contains("would not begin: `allow`"), "{}", held.out);
 }
 
-/// A user whose agent asks over ACP.
+/// Creates a user whose agent requests permission over ACP.
 fn asked() -> User {
     User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"))
 }
@@ -79,7 +79,8 @@ fn permission_requests_are_denied_without_a_terminal() {
     assert!(!user.path("made.txt").exists() && !user.path("hello.txt").exists());
 }
 
-/// Runs the program on a terminal and types each answer when its question has come; `None` where there is no `script`.
+/// Runs the program on a terminal and types each answer when its prompt appears. Returns `None` if there is no
+/// `script`.
 fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
     let mut script = user.on_a_terminal(100, args)?;
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -95,7 +96,7 @@ fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
         let questions = String::from_utf8_lossy(&out).matches("d(etails): ").count();
         while seen < questions {
             seen += 1;
-            // More questions than expected are refused, so that the test ends and can tell.
+            // Unexpected requests are denied, so that the test ends with a message.
             writeln!(keys, "{}", answers.next().unwrap_or(&"n")).unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! `agentline replay`: the same events and outcome again, and a stand-in for the agent's program.
+//! Tests `agentline replay`: identical events and outcome, and a replacement for the agent's program.
 
 use crate::{DEMO_TAPE, user::User};
 use std::{fs, process::Command};
@@ -102,7 +102,7 @@ fn generated_program_replaces_the_agent_for_any_tool() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8(output.stdout).unwrap().contains(r#""type":"result""#));
-    // Ours is such a tool.
+    // Agentline is such a tool.
     let user = user.env("GEMINI_CLI_PATH", program.to_string_lossy());
     let done = user.agentline(&["run", "hi"]);
     assert_eq!(done.out, crate::outputs::TEXT, "{}", done.err);

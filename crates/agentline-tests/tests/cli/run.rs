@@ -1,8 +1,8 @@
-//! `agentline run`: verdicts and their exit codes, prompts, settings, and what is said on the side.
+//! Tests `agentline run`: verdicts and their exit codes, prompts, settings, and messages on standard error.
 
 use crate::user::{KEY, User};
 
-/// Runs a prompt for the JSON outcome; the exit code must fit the verdict.
+/// Runs a prompt and returns the JSON outcome. The exit code must match the verdict.
 fn verdict(user: &User, args: &[&str], verdict: &str, code: i32) {
     let all: Vec<&str> = ["run", "-o", "json", "hi"].iter().chain(args).copied().collect();
     let done = user.agentline(&all);
@@ -75,7 +75,7 @@ fn prompt_is_read_from_the_argument_or_stdin() {
         assert_eq!(done.code, 0, "{}", done.err);
         assert_eq!(sent(&user), "piped ü\nsecond line\n");
     }
-    // With a prompt given, a standard input that never ends is not waited for.
+    // If a prompt is given, an endless standard input is not awaited.
     let mut child = user.start(&["run", "--record", "tape", "typed"]);
     let held = child.stdin.take();
     assert_eq!(child.wait().unwrap().code(), Some(0));

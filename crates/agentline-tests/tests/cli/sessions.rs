@@ -1,4 +1,4 @@
-//! Saved sessions as a user sees them, on what real agents wrote, laid out as in their homes.
+//! Tests the commands for saved sessions, with files of real agents in their usual layout.
 
 use crate::user::{Done, User};
 use serde_json::{Value, json};
@@ -15,26 +15,26 @@ const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/t
 const GEMINI: &str = "85611794-3609-48ad-94cc-0feefe2222e4";
 const CLAUDE: &str = "9112afee-a34c-4f04-b9d3-06e99eab0e3a";
 const CODEX: &str = "01a1dd7a-4281-7e23-9732-0e209f9dc524";
-/// The session that a test makes up for its own workspace.
+/// The session that a test generates for its own workspace.
 const OWN: &str = "0ddba11a-0000-4000-8000-000000000001";
 
 /// A user with sessions.
 pub(crate) struct Home {
     pub(crate) user: User,
     cwd: String,
-    /// How many lines were made.
+    /// The number of generated lines.
     lines: Cell<u32>,
 }
 
 impl Home {
-    /// A user whose agents have not saved anything.
+    /// Creates a user whose agents have saved nothing.
     pub(crate) fn new() -> Self {
         let user = User::new().env("TZ", "UTC");
         let cwd = user.path(".").canonicalize().unwrap().to_string_lossy().into_owned();
         Self { user, cwd, lines: Cell::new(0) }
     }
 
-    /// A user with a session of each agent that keeps files.
+    /// Creates a user with a session of each agent that keeps files.
     fn full() -> Self {
         let home = Self::new();
         let capture = |path: &str| fs::read_to_string(Path::new(CAPTURES).join(path)).unwrap();
@@ -52,7 +52,7 @@ impl Home {
         home
     }
 
-    /// A path in the home.
+    /// Returns a path in the home.
     fn path(&self, path: &str) -> PathBuf {
         self.user.path("../home").join(path)
     }
@@ -71,13 +71,13 @@ impl Home {
         format!(".claude/projects/{slug}/{OWN}.jsonl")
     }
 
-    /// Writes a session of Claude Code about the workspace.
+    /// Writes a Claude Code session for the workspace.
     pub(crate) fn claude(&self, lines: &[Value]) {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         self.write(&self.own_file(), &text);
     }
 
-    /// A line of a session of Claude Code that follows the one made before it.
+    /// Returns a line of a Claude Code session that follows the previous one.
     pub(crate) fn claude_line(&self, role: &str, content: Value) -> Value {
         let before = self.lines.replace(self.lines.get() + 1);
         let parent = (before > 0).then(|| format!("u{before}"));
@@ -85,7 +85,7 @@ impl Home {
             "timestamp": "2026-11-14T10:00:00.000Z", "message": {"role": role, "content": content}})
     }
 
-    /// One block of an answer.
+    /// Returns one block of an answer.
     pub(crate) fn claude_answer(&self, id: &str, block: Value) -> Value {
         let mut line = self.claude_line("assistant", json!([block]));
         line["message"]["id"] = json!(id);
@@ -95,7 +95,7 @@ impl Home {
         line
     }
 
-    /// Everything below the agents' folders, with times and contents.
+    /// Returns everything below the agents' directories, with times and contents.
     fn files(&self) -> BTreeMap<PathBuf, (std::time::SystemTime, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut folders = [".gemini", ".claude", ".codex"].map(|name| self.path(name)).to_vec();
@@ -134,7 +134,7 @@ fn sessions_of_all_agents_are_listed_newest_first() {
     for word in ["when", "agent", "id", "project", "title", "turns", "tokens", "cost"] {
         assert!(lines[0].contains(word), "{}", lines[0]);
     }
-    // On a pipe nothing is cut.
+    // On a pipe, nothing is truncated.
     assert!(lines[1].starts_with("2026-11-15 05:02  gemini") && lines[1].contains(GEMINI), "{}", table.out);
 }
 
@@ -238,7 +238,7 @@ fn session_is_shown_as_json() {
         let tools = messages.iter().filter_map(|m| m["content"].as_array()).flatten();
         assert!(tools.filter(|block| block["type"] == "tool_result").count() >= 3, "{told}");
         assert!(messages.iter().all(|m| m["_original"].is_object() || m["_original"].is_array()), "{told}");
-        // In the other view results are in messages of the user.
+        // In the other view, results are in messages of the user.
         let claude = home.run(&["show", id, "-o", "claude"]).json();
         for message in claude["messages"].as_array().unwrap() {
             let has = |kind: &str| {
@@ -319,7 +319,7 @@ fn unreadable_sessions_are_reported() {
 #[test]
 fn concurrent_lists_share_the_index() {
     let home = Home::full();
-    // Only what was not written just now is remembered.
+    // Only files that are old enough are indexed.
     std::thread::sleep(Duration::from_millis(2500));
     let list = ["sessions", "list", "-o", "json"];
     let user = &home.user;
@@ -361,7 +361,7 @@ fn session_is_exported_without_overwriting() {
     }
     let page = home.run(&["export", GEMINI, "--html", "-o", "-"]).out;
     assert_eq!(page, home.user.read("a.html"));
-    // What is no file is written to, not replaced by one.
+    // Special files are written to, not replaced.
     if cfg!(unix) {
         let page = home.run(&["export", GEMINI, "--html", "-o", "/dev/stdout"]).out;
         assert_eq!(page, home.user.read("a.html"));

@@ -1,4 +1,4 @@
-//! Signals, readers that go away, and readers that do not read.
+//! Tests signals, readers that close their end, and readers that do not read.
 
 use crate::user::{Done, User};
 use std::{
@@ -12,7 +12,7 @@ fn kill(child: &Child, signal: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Waits for the program, but not for ever.
+/// Waits for the program, with a timeout.
 fn wait(mut child: Child) -> Done {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -25,7 +25,7 @@ fn wait(mut child: Child) -> Done {
     child.wait_with_output().unwrap().into()
 }
 
-/// The first line of standard output; what follows is left to be read.
+/// Reads the first line of standard output. The rest stays unread.
 fn first_line(child: &mut Child) -> String {
     let mut line = Vec::new();
     let out = child.stdout.as_mut().unwrap();
@@ -76,7 +76,7 @@ fn second_signal_ends_immediately() {
     }
 }
 
-/// A supervisor that somebody stopped cannot clear up; it must be woken for it.
+/// A stopped supervisor cannot clean up, so it must be resumed.
 #[cfg(target_os = "linux")]
 #[test]
 fn stopped_supervisor_still_cleans_up() {
@@ -100,7 +100,7 @@ fn stopped_supervisor_still_cleans_up() {
             .filter(|pid| std::path::Path::new("/proc").join(pid.to_string()).exists()),
     );
     for pid in &left {
-        // So that the test leaves nothing behind when it fails.
+        // Ensures that a failing test leaves nothing behind.
         let _ = Command::new("kill").args(["-s", "CONT", &pid.to_string()]).status();
     }
     assert!(!user.read("../pids").is_empty() && left.is_empty(), "{left:?}");
@@ -136,7 +136,7 @@ fn blocked_reader_does_not_delay_timeouts() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the agent goes on because nobody reads");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Whoever reads on then still gets everything.
+    // A reader that then continues still gets everything.
     let done: Done = child.wait_with_output().unwrap().into();
     assert_eq!((done.code, &done.lines().pop().unwrap()["outcome"]["verdict"]), (8, &"timed_out".into()));
 }

@@ -1,21 +1,21 @@
-//! What a user at a terminal sees: the answer live, a line per tool call, a spinner, and what it came to.
+//! Tests the output on a terminal: the live answer, a line per tool call, a spinner, and the summary.
 
 use crate::{
     outputs::TEXT,
     user::{Done, User},
 };
 
-/// Runs the program on a terminal that `script` makes; `None` where there is no `script`.
+/// Runs the program on a terminal created by `script`. Returns `None` if there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
     on_a_terminal_of(user, 100, args)
 }
 
-/// The same on one with so many columns.
+/// Runs the program on a terminal with this number of columns.
 pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Option<Done> {
     Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
-/// What stays on the screen: lines that were wiped are left out, and so are colours.
+/// Returns the text that remains on the screen, without erased lines and colours.
 pub(crate) fn screen(done: &Done) -> String {
     let mut shown = String::new();
     for line in done.out.lines() {

@@ -1,8 +1,8 @@
-//! Bad input gets one clear message that names the key or flag and the way out, and starts nothing.
+//! Tests invalid input: it gets one clear message with the key or flag and a hint, and starts nothing.
 
 use crate::user::User;
 
-/// Nothing may be on standard output, and nothing may have been started.
+/// Asserts that standard output is empty and that nothing was started.
 fn refused(args: &[&str], message: &str) {
     let user = User::new();
     let done = user.agentline(args);
@@ -103,7 +103,7 @@ fn yolo_and_a_mode_must_agree() {
     let user = User::new().env("AGENTLINE_YOLO", "true").env("AGENTLINE_APPROVAL_MODE", "plan");
     let done = user.agentline(&["run", "hi"]);
     assert_eq!((done.code, done.err.matches("error:").count()), (2, 1), "{}", done.err);
-    // A flag is a layer above both, and what it says is not taken back by one below.
+    // A flag is a layer above both, and a lower layer does not revert it.
     let user = User::new().env("AGENTLINE_YOLO", "true");
     let done = user.agentline(&["run", "-v", "--permission-mode", "plan", "hi"]);
     assert!(done.err.contains("--approval-mode plan"), "{}", done.err);

@@ -1,5 +1,5 @@
-//! Every misbehaviour of the fake agent, through the library: the right verdict, in time, with one outcome, everything
-//! readable told, nothing left running and no secret shown.
+//! Tests every fault of the fake agent through the library: the correct verdict in time, one outcome, all readable
+//! output reported, nothing left running and no secret shown.
 
 mod expect;
 mod hosts;
@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use table::EXITS;
 use tokio::sync::Semaphore;
 
-/// Plays rows, so many at a time.
+/// Plays this many rows at a time.
 fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -38,7 +38,7 @@ fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
     });
 }
 
-/// One test a theme and surface, so that they run side by side.
+/// One test per topic and surface, so that they run in parallel.
 macro_rules! themes {
     ($($name:ident: $rows:ident, $at_once:literal;)*) => {
         $(mod $name {

@@ -1,4 +1,4 @@
-//! `agentline host`, as a program in another language would use it, on a fake agent.
+//! Tests `agentline host` with a fake agent, as a program in another language would use it.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 mod broker;
@@ -18,7 +18,7 @@ fn stage() -> Arc<FakeStage> {
     Arc::new(FakeStage::new(env!("CARGO_BIN_EXE_fake-acp")))
 }
 
-/// A host on a stage of its own that was told what all runs have in common.
+/// Starts a host with its own test directory, and sends the settings that all runs share.
 fn start() -> HostProgram {
     start_with(&stage(), &json!({}))
 }
@@ -37,7 +37,7 @@ fn runs_emit_events_and_return_their_outcome() {
     assert_eq!(outcome["name"], "greeting");
     assert_eq!(outcome["text"], program.texts("mine"));
     assert!(program.kept.iter().any(|m| m["params"]["event"]["type"] == "started"));
-    // Only what is wanted is told.
+    // Only the requested events are sent.
     program.kept.clear();
     let id = program.send("run", json!({"prompt": "say a\nplan\nsay b", "run": "few", "events": ["plan"]}));
     program.answer(id);
@@ -74,7 +74,7 @@ fn invalid_requests_get_errors_and_the_host_continues() {
         assert_eq!(error["code"], code, "{line}: {error}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{line}");
     }
-    // A key that is not known is a warning, an answer that nobody waits for is nothing.
+    // An unknown key is a warning; an unexpected answer is ignored.
     program.line(r#"{"jsonrpc":"2.0","id":999,"result":{}}"#);
     let id = program.send("run", json!({"prompt": "say ok", "no_such_key": 1, "future": {"a": []}}));
     let outcome = program.answer(id)["result"].clone();
@@ -112,7 +112,7 @@ fn invalid_utf8_is_reported_with_the_request_id() {
     program.line(r#"{"jsonrpc":"2.0","id":"half","method":"run","params":{"prompt":"cut \ud83d"}}"#);
     let refused = program.wait("an answer", |m| m["id"] == "half");
     assert_eq!(refused["error"]["code"], -32700, "{refused}");
-    // What is no request has no asker: its id would be one of ours.
+    // An invalid request has no usable id, because it could equal one of ours.
     program.line(r#"{"jsonrpc":"2.0","id":"answer","result":{"output":"cut \ud83d"}}"#);
     assert!(program.wait("an answer", |m| m["error"]["code"] == -32700)["id"].is_null());
 }
@@ -158,7 +158,7 @@ fn permission_is_requested_from_the_host_and_no_answer_denies() {
     assert_eq!(outcome["verdict"], "done_with_denials", "{outcome}");
     assert!(outcome["denied"].to_string().contains("not on a Sunday"), "{outcome}");
 
-    // A host that says nothing holds up nobody else.
+    // A host that does not answer blocks no other run.
     let id = program.send("run", ask("c.txt", json!({"answer_timeout_ms": 1500})));
     program.question("permission/ask");
     assert_eq!(program.run("say meanwhile")["text"], "meanwhile");
@@ -266,7 +266,7 @@ fn concurrent_runs_lose_no_answers() {
 #[test]
 fn overloaded_run_is_retried_and_reported() {
     let mut program = start();
-    // The first attempt leaves a file by which the second knows that it is one.
+    // The first attempt leaves a file that tells the second one apart.
     let refused = "error 429 quota exceeded. Please retry in 1s";
     let id = program.send("run", json!({"prompt": refused, "max_retries": 1}));
     let retry = program.question("run/retry");
@@ -275,7 +275,7 @@ fn overloaded_run_is_retried_and_reported() {
     let outcome = program.answer(id)["result"].clone();
     assert_eq!((&outcome["verdict"], &outcome["attempts"]), (&json!("rate_limited"), &json!(2)), "{outcome}");
     assert_eq!(outcome["error"]["retry_after_ms"], 1000);
-    // Who has changed files is not sent again.
+    // A run that has changed files is not retried.
     let changed = format!("tool write_file x.txt hi\n{refused}");
     let outcome = program.call("run", json!({"prompt": changed, "max_retries": 2}));
     assert_eq!(outcome.get("attempts"), None, "{outcome}");
@@ -301,7 +301,7 @@ fn closed_stdin_ends_all_runs() {
 #[test]
 fn killing_the_host_during_four_runs_leaves_nothing() {
     let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 50);
-    // A machine that is busy may take longer over some of them.
+    // A busy machine may take longer for some of them.
     assert!(times[25] < Duration::from_secs(2), "{times:?}");
 }
 
@@ -351,7 +351,7 @@ fn outcome_includes_messages_on_request_and_agents_are_listed() {
     assert!(unknown["error"]["message"].as_str().unwrap().contains("gemini"), "{unknown}");
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test fakes host` writes the schema of the page anew.
+/// To update the schema on the page, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test fakes host`.
 #[test]
 fn page_contains_the_message_schema() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/host-protocol.md");

@@ -1,4 +1,5 @@
-//! The warm pool on a fake agent: who shares a process, what happens when one dies, and that nothing is left running.
+//! Tests the warm pool with a fake agent: which runs share a process, what happens when one dies, and that nothing is
+//! left running.
 
 use agentline::{FailureKind, Outcome, Pool, PoolOptions, RunRequest, Verdict};
 use agentline_tests::{FakeStage, shown};
@@ -33,7 +34,7 @@ async fn run_all(pool: &Pool, requests: impl IntoIterator<Item = RunRequest>) ->
     outcomes.join_all().await
 }
 
-/// What the fake agent says about the session and process of a run.
+/// Returns what the fake agent reports about the session and process of a run.
 #[track_caller]
 fn state(outcome: &Outcome) -> Value {
     assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
@@ -77,7 +78,7 @@ async fn consecutive_runs_share_a_process_with_separate_sessions() {
     assert!(late.error.as_ref().unwrap().message.contains("closed"), "{}", shown(&late));
 }
 
-/// An agent that keeps a process for each session is told when one is over.
+/// An agent that keeps a process for each session is told when one ends.
 #[tokio::test]
 async fn session_is_closed_with_its_run_if_supported() {
     let stage = stage();
@@ -89,7 +90,7 @@ async fn session_is_closed_with_its_run_if_supported() {
     };
     let one = state(&run(&pool, request("state")).await);
     until("the end of the first session's process", || keepers() == 0).await;
-    // One that was opened beforehand stays until its run is over; so does nothing of a run that is stopped.
+    // A prewarmed session stays until its run ends; nothing of a cancelled run remains.
     assert_eq!(pool.prewarm(request("state"), 1).await.expect("a session"), 1);
     assert_eq!(keepers(), 1);
     let two = state(&run(&pool, request("state")).await);
@@ -129,7 +130,7 @@ async fn at_most_two_sessions_open_at_once() {
     let outcomes = run_all(&pool, (0..8).map(|_| request())).await;
     let states: Vec<Value> = outcomes.iter().map(state).collect();
     assert_eq!((distinct(&states, "pid"), distinct(&states, "session")), (1, 8));
-    // A third at the same time would have made the agent stall for twenty seconds.
+    // A third one at the same time would have stalled the agent for twenty seconds.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     pool.close().await;
 }
@@ -150,7 +151,7 @@ async fn process_settings_need_another_process_and_session_settings_do_not_leak(
     assert_eq!((&plan["mode"], &plan["model"]), (&"plan".into(), &"fake-small".into()));
     assert_eq!((&wild["mode"], &wild["model"]), (&"yolo".into(), &"fake-small".into()));
     assert_eq!((&other["pid"], &other["model"]), (&wild["pid"], &"fake-other".into()));
-    // A process that was started for a model is none for a run that names none.
+    // A process that was started for a model is not used by a run that names none.
     assert_eq!((bare["pid"] == wild["pid"], &bare["mode"]), (false, &"yolo".into()));
     assert!(bare["model"] != wild["model"] && bare["model"] != other["model"], "the model of another run");
     let history = run(&pool, stage.request("history")).await;
@@ -216,7 +217,7 @@ async fn run_is_not_retried_twice_or_after_side_effects() {
     assert_eq!((wrote.verdict, wrote.tool_calls), (Verdict::Failed, 1), "{}", shown(&wrote));
     assert_eq!(wrote.files[0].path, "made.txt", "{}", shown(&wrote));
     assert_eq!(pool.status().retried, 1, "only the first was tried again");
-    // The pool goes on.
+    // The pool continues.
     assert_eq!(run(&pool, stage.request("say on")).await.text, "on");
     pool.close().await;
     assert_eq!(stage.living(), [0_u32; 0]);
@@ -281,11 +282,11 @@ async fn queue_is_bounded_and_waiting_runs_can_be_cancelled() {
     let stopped = waiting.outcome().await;
     assert_eq!(stopped.verdict, Verdict::Cancelled, "{}", shown(&stopped));
     assert_eq!(pool.status().queued, 0);
-    // One that waits has its own time.
+    // A waiting run has its own timeout.
     let late = run(&pool, stage.request("say late").timeout(Duration::from_secs(1))).await;
     let kind = late.error.as_ref().map(|error| error.kind);
     assert_eq!((late.verdict, kind), (Verdict::TimedOut, Some(FailureKind::TimeoutRun)), "{}", shown(&late));
-    // And one whose handle is dropped while it waits leaves no trace.
+    // A run that is dropped while it waits leaves no trace.
     drop(pool.run(stage.request("say dropped")).await.unwrap());
     until("an empty queue", || pool.status().queued == 0).await;
     let next = pool.run(stage.request("say next")).await.unwrap();
@@ -457,7 +458,7 @@ async fn prewarmed_sessions_are_used_by_matching_runs() {
     let elsewhere = run(&pool, stage.sharing("cwd").working_dir(&other)).await;
     assert!(elsewhere.text.contains("other"), "{}", shown(&elsewhere));
     assert_eq!(pool.status().processes[0].sessions, 5, "what was opened elsewhere is not for it");
-    // Runs that cannot share have a process each.
+    // Runs that cannot share have separate processes.
     assert_eq!(pool.prewarm(stage.request(""), 2).await.unwrap(), 2);
     assert_eq!(pool.status().processes.len(), 2);
     pool.close().await;

@@ -1,4 +1,4 @@
-//! `agentline pool` and `run --warm`, as a user types them, on a fake agent.
+//! Tests `agentline pool` and `run --warm` on the command line, with a fake agent.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
 use agentline_tests::FakeStage;
@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who an ordinary user is where the tests run as root.
+/// The user id of the unprivileged user if the tests run as root.
 const NOBODY: u32 = 65534;
 
-/// A user with a daemon, which is ended with the test whatever happens.
+/// A user with a daemon, which always ends with the test.
 struct User {
     stage: FakeStage,
 }
@@ -51,7 +51,7 @@ impl User {
     fn agentline(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
         command.args(args).env_clear().envs(self.stage.variables()).current_dir(self.stage.workspace());
-        // Agents say their own pids here, which are compared with each other and with those that the pool knows.
+        // Agents report their own pids here, which are compared with each other and with those of the pool.
         command.env("AGENTLINE_ISOLATION", "none");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -63,7 +63,7 @@ impl User {
         Done { code: status.code(), out: text(stdout), err: text(stderr) }
     }
 
-    /// What every run of these tests says: the mark of the test is on its agent.
+    /// Returns the arguments of every run in these tests. Its agent has the mark of the test.
     fn words<'a>(how: &[&'a str], script: &'a str) -> Vec<&'a str> {
         let common = ["run", "--pass-env", "MARK_OF_THE_TEST", "--quiet-period", "0"];
         common.iter().chain(how).copied().chain([script]).collect()
@@ -146,7 +146,7 @@ fn daemon_is_started_used_queried_and_stopped() {
 
     let stopped = user.done(&["pool", "stop"]);
     assert!(stopped.code == Some(0) && stopped.err.contains("gone"), "{}", stopped.err);
-    // Its last breath may come a moment after its last word.
+    // The process may exit a moment after its last output.
     user.nothing_lives();
     assert!(!user.socket().exists());
     let stopped = user.done(&["pool", "stop"]);
@@ -158,7 +158,7 @@ fn daemon_is_started_used_queried_and_stopped() {
     );
 }
 
-/// What may differ of two runs: names, times, and what is counted for a process and not for a run.
+/// What may differ between two runs: names, times, and counts of a process.
 const DIFFERENT: &[&str] = &[
     "run_id",
     "session_id",
@@ -172,7 +172,7 @@ const DIFFERENT: &[&str] = &[
     "toolCallId",
 ];
 
-/// What must be the same of two runs.
+/// Returns what must be equal in two runs.
 fn alike(text: &str) -> Vec<Value> {
     fn plain(value: &mut Value) {
         match value {
@@ -219,7 +219,7 @@ fn pooled_run_prints_the_same_as_a_run_without_a_pool() {
     }
     let runs = user.status()["pool"]["runs"].as_u64().unwrap();
     assert_eq!(runs, 3 * scripts.len() as u64);
-    // A flag that is wrong is refused in the same words.
+    // An invalid flag is refused with the same message.
     let refused = |how: &[&str]| user.run(&[how, &["--timeout", "-1"]].concat(), "hello");
     let (cold, warm) = (refused(&[]), refused(&["--warm"]));
     assert_eq!((cold.code, cold.err), (warm.code, warm.err));
@@ -308,7 +308,7 @@ fn daemon_exit_leaves_nothing_and_is_reported_to_callers() {
         assert_eq!(outcome["verdict"], verdict, "{name}: {outcome:#}");
         assert!(!output.status.success());
         user.nothing_lives();
-        // A run goes on as without a pool, and another daemon can take the place.
+        // A run works as without a pool, and another daemon can start.
         assert_eq!(user.warm("say again").out, "again\n");
         assert_eq!(user.done(&["pool", "start"]).code, Some(0));
         assert_eq!(user.warm("say again").out, "again\n");
@@ -345,7 +345,7 @@ fn invalid_data_on_the_socket_has_no_effect() {
     let talk = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(user.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // It may hang up before it has heard everything.
+        // It may close the connection before it has received everything.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = String::new();
@@ -412,7 +412,7 @@ fn other_users_are_refused() {
     if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
         return;
     }
-    // Where that user may start the program at all.
+    // Only if that user can start the program at all.
     let program = user.stage.path().join("agentline");
     fs::copy(env!("CARGO_BIN_EXE_agentline-under-test"), &program).unwrap();
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -431,7 +431,7 @@ fn other_users_are_refused() {
     };
     let (code, said) = status();
     assert!(code == Some(1) && said.contains("no pool is running"), "{said}");
-    // Also where all doors stand open.
+    // The same holds if all directories are open to everyone.
     for folder in user.socket().ancestors().take_while(|path| path.starts_with(user.stage.path())) {
         open(folder, 0o777);
     }

@@ -1,4 +1,4 @@
-//! Nothing outlives a run, nothing hangs, nothing is lost: the process layer against unruly programs.
+//! Tests the process layer with misbehaving programs: nothing outlives a run, hangs or is lost.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -20,15 +20,15 @@ use agentline_tests::ProcessCase;
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 
-/// Long enough for a busy machine; a test that passes never waits for it.
+/// Long enough for a busy machine; a passing test never waits this long.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A program of our own as the supervisor.
+/// Returns a program of our own as the supervisor.
 fn supervised() -> Supervisor {
     Supervisor::Path(HOST.into())
 }
 
-/// Ignores signals and starts a background job, one in a session of its own that ignores signals too, and a daemon.
+/// Ignores signals and starts a background job, one in its own session that also ignores signals, and a daemon.
 const UNRULY: &str = r#"
     trap '' TERM INT HUP
     sleep $TAG &
@@ -41,7 +41,7 @@ const UNRULY_COUNT: usize = 5;
 /// A daemon that has left its parent, its session and its environment.
 const FORGETFUL: &str = "(env -i setsid sleep $TAG &)\n";
 
-/// Reads all until the exit; everything together must not take longer than [`LONG`].
+/// Reads everything until the exit, for at most [`LONG`].
 async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     let (mut out, mut err, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let all = async {
@@ -58,7 +58,7 @@ async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     (exit, out, err)
 }
 
-/// Runs the unruly script to its own end and expects nobody left.
+/// Runs the misbehaving script to its own end and asserts that nothing remains.
 async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
     let case = ProcessCase::new();
     let count = UNRULY_COUNT + usize::from(!hide.is_empty());
@@ -81,12 +81,12 @@ async fn success_and_failure_leave_no_processes() {
     ends_by_itself(Supervisor::None, "", 41).await;
 }
 
-/// Kills the unruly script while it runs and expects nobody left.
+/// Kills the misbehaving script while it runs and asserts that nothing remains.
 async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
     let case = ProcessCase::new();
     let mut process = case.start(&format!("{UNRULY}{hide}\necho up; wait; sleep $TAG"), supervisor);
     case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
-    // The last of them may be there before the script has said so.
+    // The last of them may exist before the script has reported it.
     let mut said = Vec::new();
     while said != b"up\n" {
         assert!(matches!(process.next(&mut said).await, ProcessEvent::Bytes(_)), "{said:?}");
@@ -111,7 +111,7 @@ async fn killing_the_agent_leaves_no_processes() {
 async fn fork_loop_is_killed() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
-        // Two that go on starting daemons, each in a session of its own.
+        // Two processes that keep starting daemons, each in its own session.
         let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
         let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
         case.await_processes(30);
@@ -144,7 +144,8 @@ async fn signals_reach_the_agents_process_group() {
         for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
             let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
             case.await_processes(2);
-            // The child may still be the shell that has not become `sleep` yet; a shell in that moment may miss a signal.
+            // The child may still be the shell that has not yet become `sleep`, and a shell may miss a signal at that
+            // time.
             tokio::time::sleep(Duration::from_millis(200)).await;
             process.signal(signal);
             let (exit, out, _) = finish(&mut process).await;
@@ -170,7 +171,7 @@ async fn agent_can_be_interrupted_if_the_host_ignores_interrupts() {
     }
 }
 
-/// A host program of its own with an unruly agent, up and ready.
+/// Starts a separate host program with a misbehaving agent, and waits until it is ready.
 fn unruly_host(case: &ProcessCase, how: &str) -> Child {
     let script = format!("{UNRULY}{FORGETFUL}\necho ready; wait; sleep $TAG");
     let mut host = Command::new(HOST)
@@ -191,7 +192,7 @@ fn killing_the_host_leaves_no_processes() {
     for signal in ["KILL", "TERM", "INT", "HUP"] {
         let case = ProcessCase::new();
         let mut host = unruly_host(&case, "wait");
-        // The host's own command line carries no tag, and it has no mark.
+        // The host's own command line has no tag, and it has no mark.
         case.await_processes(UNRULY_COUNT + 1);
         let killed = Command::new("kill").args([&format!("-{signal}"), &host.id().to_string()]).status();
         assert!(killed.unwrap().success());
@@ -208,7 +209,7 @@ fn panic_of_the_host_leaves_no_processes() {
     case.assert_no_survivors();
 }
 
-/// The supervisor of an agent: its parent is the init, and that one's is the supervisor.
+/// Returns the supervisor of an agent: the agent's parent is the init, whose parent is the supervisor.
 fn supervisor_of(process: &Process) -> i32 {
     let parent = |pid: i32| -> i32 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -238,12 +239,12 @@ async fn supervisor_is_small_and_holds_no_extra_descriptors() {
     let supervisor = supervisor_of(&process);
     let open = || fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap().flatten();
     let targets: Vec<PathBuf> = open().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
-    // Two views of the socket, two ends of the signal pipe, the socket to the init, and nothing twice.
+    // Two descriptors of the socket, two ends of the signal pipe, the socket to the init, and no duplicates.
     let named = |path: &Path| path.to_str().is_some_and(|path| path.starts_with('/') && path != "/dev/null");
     assert!(targets.len() <= 7 && !targets.iter().any(|path| named(path)), "{targets:?}");
     assert_eq!(fs::read_link(format!("/proc/{supervisor}/cwd")).unwrap(), Path::new("/"));
     process.close_stdin();
-    // The end of stdin arrives only if nobody else, the supervisor above all, holds it open.
+    // The end of stdin arrives only if no other process, especially the supervisor, holds it open.
     let (exit, ..) = finish(&mut process).await;
     assert_eq!(exit, ProcessExit::Code(1));
     let cpu = process.ended().unwrap().supervisor_cpu;
@@ -257,7 +258,7 @@ async fn output_burst_before_exit_is_complete() {
         let case = ProcessCase::new();
         let script = "head -c 5000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
         let mut process = case.start(script, supervisor);
-        // The agent has long exited when we begin to read.
+        // The agent has exited long before we start to read.
         let until = Instant::now() + LONG;
         while process.backlog() < 8_000_000 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -329,7 +330,7 @@ async fn million_lines_are_delivered() {
 async fn output_is_delivered_immediately() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
-        // The agent answers each line at once, on alternating streams.
+        // The agent answers each line immediately, on alternating streams.
         let script = "while read line; do echo $line; read line; echo $line >&2; done";
         let mut spawn = case.spawn(script, supervised());
         spawn.stdout = via;
@@ -388,7 +389,7 @@ async fn unread_stdin_does_not_block() {
 async fn stdout_flood_starves_neither_stderr_nor_timers_nor_the_exit() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
-        // The flood is a daemon that outlives the agent, until the agent's end ends it.
+        // The flood is a daemon that outlives the agent, until the agent's exit ends it.
         let script = "(setsid sh -c 'yes; : $TAG' &) ; sleep 0.3; echo seen >&2; sleep 0.3; exit 7";
         let mut process = case.start(script, supervisor);
         let (mut ticks, mut ticker) = (0, tokio::time::interval(Duration::from_millis(20)));

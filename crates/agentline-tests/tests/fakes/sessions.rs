@@ -1,4 +1,5 @@
-//! A conversation used in every order that a program may think of, on a fake agent: nothing mixes, nothing is left.
+//! Tests a conversation with calls in every possible order, with a fake agent: nothing is mixed up, and nothing
+//! remains.
 
 use agentline::{Event, McpServer, Outcome, Run, RunOptions, Session, Verdict, blocking, schema::Schema};
 use agentline_tests::{FakeStage, shown};
@@ -24,14 +25,14 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Nothing of the stage lives, and its temporary folder is empty.
+/// Asserts that no process of the test is alive, and its temporary directory is empty.
 async fn nothing_is_left(stage: &FakeStage) {
     until("the end of all processes", || stage.living().is_empty()).await;
     let folder = stage.path().join("tmp");
     until("an empty folder", || fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_none())).await;
 }
 
-/// The value that a run gave.
+/// Returns the value of a run.
 fn value(outcome: &Outcome) -> Value {
     let output = outcome.output.as_ref().map_or("null", |output| output.get());
     serde_json::from_str(output).expect("JSON")
@@ -115,7 +116,7 @@ async fn session_with_a_dead_agent_fails_immediately() {
     for pid in stage.living() {
         let agent = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&agent).contains("fake-acp") {
-            // It is of this stage, by its mark; it may be gone already.
+            // It belongs to this test, by its mark; it may have exited already.
             let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
     }
@@ -142,7 +143,7 @@ async fn dropped_sessions_and_runs_leave_nothing_running() {
         panic!("it never began");
     };
     let stage = stage();
-    // The session first, then the run; the run first, then the session; the opening before it is over.
+    // The session first, then the run; the run first, then the session; the opening before it completes.
     let session = open(&stage).await;
     let mut run = session.prompt(busy).await.expect("a good request");
     at_work(&mut run).await;
@@ -204,7 +205,7 @@ async fn check_runs_after_answers_but_not_after_opening() {
     nothing_is_left(&stage).await;
 }
 
-/// Words that come after a cancelled answer are the cancelled run's, not the next prompt's.
+/// Text after a cancelled answer belongs to the cancelled run, not to the next prompt.
 #[tokio::test]
 async fn text_after_cancel_is_not_part_of_the_next_answer() {
     let stage = stage();
@@ -228,7 +229,7 @@ async fn text_after_cancel_is_not_part_of_the_next_answer() {
     nothing_is_left(&stage).await;
 }
 
-/// A foreign server whose tools could be taken for our own is refused before anything starts, and one message says so.
+/// An MCP server whose tools could be mistaken for our own is refused before anything starts, with one message.
 #[tokio::test]
 async fn server_with_a_reserved_name_is_refused() {
     let stage = stage();

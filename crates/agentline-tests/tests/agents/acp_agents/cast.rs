@@ -1,5 +1,5 @@
-//! Who plays in the stories: the three real agents, each with its way of calling tools, and a model that answers each
-//! prompt by its own script.
+//! Helpers for these tests: the three real agents with their tool names, and a model that answers each prompt with its
+//! own script.
 
 use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::HostEnv};
 use agentline_mock::{
@@ -15,24 +15,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A word of a prompt, and the answers that it gets; the last is repeated.
+/// A word of a prompt and the answers to it. The last answer is repeated.
 pub(crate) type Scripts = Vec<(&'static str, Vec<ModelStep>)>;
 
 /// One of the agents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Player {
-    /// Its name in agentline.
+    /// The agent's name in agentline.
     pub(crate) name: &'static str,
-    /// The version that the tests run.
+    /// The version that is tested.
     pub(crate) version: &'static str,
     model: fn(Scripts) -> io::Result<ScriptedModel>,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     write: fn(&str, &str) -> ModelStep,
     shell: fn(&str) -> ModelStep,
     hosted: fn(&str, &str, Value) -> ModelStep,
-    /// The variable that names its program.
+    /// The environment variable that names the agent's program.
     pub(crate) variable: &'static str,
-    /// Its own names of what writes a file and of what runs a command.
+    /// The agent's names for the tools that write a file and run a command.
     pub(crate) native: [&'static str; 2],
 }
 
@@ -72,7 +72,7 @@ pub(crate) const CODEX: Player = Player {
     native: ["apply_patch", "exec_command"],
 };
 
-/// Answers by the last word of the scripts that the user said; each word counts its own answers.
+/// Answers by the last word of the scripts in the user's text. Each word has its own counter.
 fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {
     let given = Mutex::new(BTreeMap::<&str, usize>::new());
     move |request| {
@@ -89,29 +89,29 @@ fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + S
 }
 
 impl Player {
-    /// A stage for this agent on a model that plays these scripts.
+    /// Creates an environment for this agent with a model that plays these scripts.
     pub(crate) fn plays(self, scripts: Scripts) -> Option<Played> {
         let model = (self.model)(scripts).expect("a port");
         Some(Played { player: self, stage: (self.stage)(model)? })
     }
 
-    /// The model writes a file.
+    /// Returns a step in which the model writes a file.
     pub(crate) fn write(self, path: &str) -> ModelStep {
         (self.write)(path, "new\n")
     }
 
-    /// The model runs a command.
+    /// Returns a step in which the model runs a command.
     pub(crate) fn shell(self, command: &str) -> ModelStep {
         (self.shell)(command)
     }
 
-    /// The model calls a function of the program.
+    /// Returns a step in which the model calls a function of the program.
     pub(crate) fn hosted(self, server: &str, tool: &str, args: Value) -> ModelStep {
         (self.hosted)(server, tool, args)
     }
 }
 
-/// An agent on its stage.
+/// An agent with its test environment.
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) player: Player,
@@ -119,13 +119,13 @@ pub(crate) struct Played {
 }
 
 impl Played {
-    /// The library for the user of this stage.
+    /// Returns the library with the environment of this user.
     pub(crate) fn agentline(&self) -> Agentline {
         let here = HostEnv::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
         Agentline::new(here).program(self.player.name, &self.stage.agent.program)
     }
 
-    /// A request in a mode.
+    /// Returns a request in a permission mode.
     pub(crate) fn request(&self, mode: PermissionMode) -> RunRequest {
         RunRequest::default()
             .agent(self.player.name)
@@ -140,20 +140,20 @@ impl Played {
         fs::read_to_string(self.stage.workspace().join(path)).ok()
     }
 
-    /// Processes of this stage that live: each has its home in its environment.
+    /// Returns the live processes of this test. Each has the test's home in its environment.
     #[cfg(target_os = "linux")]
     pub(crate) fn living(&self) -> Vec<u32> {
         agentline_tests::survivors(&format!("HOME={}", self.stage.home().display()))
     }
 }
 
-/// Says something in a conversation and reads the run to its end.
+/// Sends a prompt in a conversation and reads the run to its end.
 pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> RunRecord {
     request.prompt = prompt.into();
     RunRecord::of(session.prompt_with(request).await.expect("a good request")).await
 }
 
-/// Waits until something is so; a loaded machine may take its time.
+/// Waits until a condition holds. A loaded machine may be slow.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -162,13 +162,14 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The tokens of an outcome: input, output, cached, thoughts, total.
+/// Returns the tokens of an outcome: input, output, cached, thoughts, total.
 pub(crate) fn tokens(outcome: &Outcome) -> [Option<u64>; 5] {
     let t = outcome.usage.tokens;
     [t.input, t.output, t.cached, t.thoughts, t.total]
 }
 
-/// A stage on which an agent plays these scripts, unless real agents are left out, which is said aloud.
+/// Creates the environment of an agent with these scripts, or skips the test with a message if real agents are
+/// disabled.
 macro_rules! stage {
     ($player:expr, $scripts:expr) => {
         match $player.plays($scripts) {

@@ -1,4 +1,4 @@
-//! Agents that are known by nothing but a table of the configuration, as a user writes it and types their names.
+//! Tests agents that are defined only by a table in the configuration.
 
 use agentline_tests::{AcpAgent, example_agent, skipped};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A user whose configuration names agents.
+/// A user whose configuration defines agents.
 struct User {
     folder: tempfile::TempDir,
 }
@@ -22,7 +22,7 @@ impl User {
             fs::create_dir_all(path).unwrap();
         }
         let tables = agents.iter().map(|(name, agent)| {
-            // Its strings are strings of TOML too.
+            // JSON strings are valid TOML strings.
             let (program, args) = (json!(agent.program), json!(agent.args));
             format!("[agents.{name}]\ncommand = {program}\nargs = {args}\nsurface = \"acp\"\nenv = {{ A = \"b\" }}\n")
         });
@@ -34,7 +34,7 @@ impl User {
         self.folder.path().join(path)
     }
 
-    /// What the program says to these words, and how it ends.
+    /// Runs the program with these arguments, and returns its exit code and output.
     fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
             .args(args)
@@ -50,7 +50,7 @@ impl User {
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
-    /// The outcome of a run.
+    /// Runs the program and returns the outcome.
     #[track_caller]
     fn runs(&self, args: &[&str]) -> Value {
         let (_, out, err) = self.types(&[&["run", "--output", "json"], args].concat());
@@ -122,7 +122,7 @@ fn configured_agent_is_listed_and_checked_by_doctor() {
     assert!(error["hint"].is_string(), "{outcome}");
 }
 
-/// It says a few things, reads a file and wants to change another project's, for which it asks.
+/// The example agent sends some text, reads a file and requests permission to change a file of another project.
 #[test]
 fn acp_example_agent_runs() {
     let Some(agent) = example_agent() else { return skipped("acp_agents example") };

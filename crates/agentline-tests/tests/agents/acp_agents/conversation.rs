@@ -1,5 +1,5 @@
-//! Conversations: files and commands by our names, a command that fails, a refusal, a stop in the middle, a bad key, and
-//! the agent goes on after each.
+//! Tests conversations: files and commands under canonical names, a failing command, a denial, a cancel during a turn
+//! and a rejected key. The agent continues after each.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
 use agentline::{
@@ -9,16 +9,16 @@ use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
 
-/// In what the agents differ.
+/// The differences between the agents.
 struct Own {
-    /// The tokens of a run with three requests to the model.
+    /// The tokens of a run with three model requests.
     three: [Option<u64>; 5],
-    /// The tokens of a run with one.
+    /// The tokens of a run with one model request.
     one: [Option<u64>; 5],
     warnings: &'static [&'static str],
-    /// What its answers cost: nothing where it says so.
+    /// Checks the cost that the agent reports.
     costs: fn(Option<f64>) -> bool,
-    /// What it makes of a refusal: what it tried, and how the run ends.
+    /// The result of a denial: the attempted calls and the end of the run.
     refused: (&'static [&'static str], Verdict),
 }
 
@@ -29,12 +29,12 @@ const fn told(tokens: [u64; 5]) -> [Option<u64>; 5] {
 #[tokio::test]
 async fn claude() {
     let own = Own {
-        // It does not tell reasoning apart.
+        // Reasoning is not reported separately.
         three: told([300, 90, 60, 0, 390]),
         one: told([100, 30, 20, 0, 130]),
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
-        // The model is told, and goes on.
+        // The model is told and continues.
         refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
     talk(CLAUDE, own).await;
@@ -46,9 +46,9 @@ async fn codex() {
         three: told([300, 75, 60, 15, 390]),
         one: told([100, 25, 20, 5, 130]),
         warnings: &[],
-        // It does not say; its model has a list price.
+        // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
-        // It ends the turn as cancelled.
+        // The turn ends as cancelled.
         refused: (&["Write mode -"], Verdict::Failed),
     };
     talk(CODEX, own).await;
@@ -57,12 +57,12 @@ async fn codex() {
 #[tokio::test]
 async fn opencode() {
     let own = Own {
-        // It tells the last request alone, which is not what the run used.
+        // Only the last request is reported, which is not the usage of the run.
         three: [None; 5],
         one: told([100, 25, 20, 5, 130]),
         warnings: &["usage_unknown"],
         costs: |cost| cost == Some(0.0),
-        // It ends the turn without a word.
+        // The turn ends without text.
         refused: (&["Write mode -"], Verdict::Empty),
     };
     talk(OPENCODE, own).await;
@@ -113,7 +113,7 @@ async fn talk(player: Player, own: Own) {
     let asked = stage.stage.model.turns().len();
     stops(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
     goes_on(&stage, &session, &own).await;
-    // Codex tells of a command when it has run for a while.
+    // Codex reports a command only after it has run for a while.
     let runs = |tools: usize| tools > 0 && stage.read("begun").is_some();
     let told = stops(&stage, &session, "endless command", runs).await;
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
@@ -123,7 +123,7 @@ async fn talk(player: Player, own: Own) {
     assert_eq!(told.outcome.verdict, Verdict::NotAuthenticated, "{}", told.shown());
     assert!(told.outcome.error.as_ref().unwrap().hint.is_some(), "{}", told.shown());
     goes_on(&stage, &session, &own).await;
-    // It was one conversation from the first word to the last.
+    // All prompts used one conversation.
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("first task") && said.contains("say fine"), "{said}");
 
@@ -132,7 +132,7 @@ async fn talk(player: Player, own: Own) {
     assert_eq!(stage.living(), [0_u32; 0]);
 }
 
-/// A file by a tool, another by a command.
+/// Writes one file with a tool and another with a command.
 async fn works(stage: &Played, session: &Session, own: &Own) {
     let told = say(session, stage.request(Mode::Auto), "first task").await;
     let outcome = &told.outcome;
@@ -161,7 +161,7 @@ async fn works(stage: &Played, session: &Session, own: &Own) {
     assert_eq!(outcome.agent_version.as_deref(), Some(stage.player.version), "{}", told.shown());
 }
 
-/// Says something that has no end, and stops it when it is under way, which the number of its calls may show.
+/// Starts an endless turn and cancels it during its work, which the number of its calls may show.
 async fn stops(
     stage: &Played,
     session: &Session,
@@ -190,13 +190,13 @@ async fn stops(
     told
 }
 
-/// The next prompt is answered as if nothing had been, and counts nothing of what was before.
+/// Checks that the next prompt is answered normally and counts only its own usage.
 async fn goes_on(stage: &Played, session: &Session, own: &Own) {
     let told = say(session, stage.request(Mode::Default), "say fine").await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "{}", told.shown());
-    // An adapter that hears late what a stopped turn has used counts that to the next one, and only its update that came
-    // after the answer shows it.
+    // An adapter that learns late what a cancelled turn used counts that for the next turn. Only its update after the
+    // answer shows it.
     let twice = own.one.map(|tokens| tokens.map(|tokens| 2 * tokens));
     let is_late = told.warnings().contains(&"late_update") && tokens(&told.outcome) == twice;
     assert_eq!(tokens(&told.outcome), if is_late { twice } else { own.one }, "{}", told.shown());

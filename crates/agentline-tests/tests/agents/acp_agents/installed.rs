@@ -1,4 +1,4 @@
-//! Installed by us, each of these agents is the version that we test with, and starts.
+//! Checks that agentline installs each of these agents at the tested version, and that it starts.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE};
 use agentline::{Agentline, agents, install};

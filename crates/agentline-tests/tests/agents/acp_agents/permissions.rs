@@ -1,5 +1,5 @@
-//! Who decides what these agents may do: a permission handler, the modes, a rule. Codex asks about edits alone; its commands stay in its
-//! sandbox.
+//! Tests permission decisions for these agents: a permission handler, the modes, a rule. Codex asks only about edits;
+//! its commands stay in its sandbox.
 
 use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
 use agentline::{
@@ -54,7 +54,7 @@ async fn ask(player: Player) {
     let is_there = |path: &str| stage.read(path).is_some();
     let asks_about_commands = player.name != "codex";
 
-    // The permission handler is shown the change, and the command as it is.
+    // The permission handler gets the change, and the command unchanged.
     let told = say(&session, stage.request(Mode::Default), "judged task").await;
     let mut decisions = vec!["Write allow callback - -"];
     decisions.extend(asks_about_commands.then_some("Bash deny callback no commands -"));
@@ -68,14 +68,15 @@ async fn ask(player: Player) {
         assert_eq!(asked.get(1).and_then(|ask| ask.command.as_deref()), command, "{asked:?}");
     }
 
-    // Codex asks nobody about edits now: its sandbox lets it write, and holds its commands to the workspace.
+    // Codex does not ask about edits in this mode: its sandbox lets it write, and restricts its commands to the
+    // workspace.
     let told = say(&session, stage.request(Mode::AcceptEdits), "edits task").await;
     let decisions = ["Write allow mode accept-edits -", "Bash deny callback no commands -"];
     let decisions = if asks_about_commands { &decisions[..] } else { &[] };
     assert_eq!(told.decisions(), decisions, "{}", told.shown());
     assert_eq!((is_there("edits.txt"), is_there("edits")), (true, !asks_about_commands), "{}", told.shown());
 
-    // What an agent was started to ask it asks in every mode; the answer is always yes.
+    // An agent that was started to ask does so in every mode. The answer is always yes.
     let told = say(&session, stage.request(Mode::Bypass), "bypass task").await;
     let decisions = ["Write allow mode bypass -", "Bash allow mode bypass -"];
     let decisions = if asks_about_commands { &decisions[..] } else { &[] };
@@ -83,7 +84,7 @@ async fn ask(player: Player) {
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt") && is_there("bypass"));
 
-    // A rule stands before the permission handler and before the mode.
+    // A rule takes precedence over the permission handler and the mode.
     let before = asked.lock().unwrap().len();
     let told = say(&session, stage.request(Mode::Auto).deny("Write(secret*)"), "ruled task").await;
     assert_eq!(told.decisions(), ["Write deny rule rule Write(secret*)"], "{}", told.shown());
@@ -92,7 +93,7 @@ async fn ask(player: Player) {
     let mut ruled = stage.request(Mode::Auto).deny("Bash(touch *)");
     ruled.prompt = "ruled command".into();
     match player.name {
-        // It asks about every command only in a session that was opened with such a rule.
+        // The agent asks about every command only in a session that was opened with such a rule.
         "claude" => drop(session.prompt_with(ruled).await.unwrap_err()),
         "opencode" => {
             let told = say(&session, ruled, "ruled command").await;

@@ -1,4 +1,5 @@
-//! Values, checks and reasoning from the command line: `--schema`, `--until` and their exit codes, `--emit-thoughts`.
+//! Tests values, checks and reasoning on the command line: `--schema`, `--until` with their exit codes, and
+//! `--emit-thoughts`.
 
 use crate::acp_gemini::talk::stage;
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -6,7 +7,7 @@ use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Runs the tool for its JSON outcome, and gives that with the exit code.
+/// Runs the program, and returns its JSON outcome and exit code.
 fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
     let program = real_gemini().expect("real agents are not left out").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -28,7 +29,7 @@ fn schema_and_check_are_passed_as_flags() {
         ("", Script::new([hand_in(1), GeminiStep::text("One.")])),
     ]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
-    // The check is content the second time.
+    // The check passes the second time.
     let check = "test -e tried || { touch tried; echo try again; exit 1; }";
     let (outcome, code) = agentline(&stage, &["--schema", "n.json", "--until", check]);
     assert_eq!((outcome["verdict"].as_str(), code), (Some("done"), 0), "{outcome:#}");

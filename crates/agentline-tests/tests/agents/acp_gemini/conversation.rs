@@ -1,4 +1,5 @@
-//! Conversations: several prompts in one session, each with its clocks and limits, stopped anywhere and gone on with.
+//! Tests conversations: several prompts in one session, each with its own timeouts and limits, cancelled at any point
+//! and continued.
 
 use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
@@ -10,7 +11,7 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Waits until something is so; a loaded machine may take its time.
+/// Waits until a condition holds. A loaded machine may be slow.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -19,7 +20,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Stops a run and waits for what it came to.
+/// Cancels a run and waits for its outcome.
 async fn stop(run: Run) -> RunRecord {
     let begun = Instant::now();
     run.cancel();
@@ -29,7 +30,7 @@ async fn stop(run: Run) -> RunRecord {
     told
 }
 
-/// The session answers the next prompt as if nothing had been.
+/// Checks that the session answers the next prompt normally.
 async fn goes_on(session: &Session, after: &str) {
     let told =
         RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
@@ -52,7 +53,7 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     let handler = PermissionHandler::new(move |_| {
         let asked = asked.clone();
         async move {
-            // Nobody listens only when the test has failed already.
+            // The receiver is gone only if the test has already failed.
             let _ = asked.send(());
             std::future::pending::<Permission>().await
         }
@@ -82,7 +83,7 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     let run = session.prompt_with(request).await.unwrap();
     until("the command", || stage.read("pid").is_some_and(|pid| pid.ends_with('\n'))).await;
     let told = stop(run).await;
-    // The CLI says that a command which it killed has completed.
+    // The CLI reports a command that it killed as completed.
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
     #[cfg(target_os = "linux")]
     {
@@ -140,7 +141,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
 
-    // A limit is for one prompt, however many there were before.
+    // A limit applies to one prompt, regardless of earlier ones.
     for _ in 0..2 {
         let told = say(&session, limited(), "more").await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());

@@ -1,4 +1,4 @@
-//! The agent reads and writes files through us, where it may.
+//! Tests that the agent reads and writes files through agentline, within the workspace.
 
 use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage, write};
 use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
@@ -23,7 +23,7 @@ async fn client_file_access_is_limited_to_the_workspace() {
     let request = || in_mode(&stage, Mode::AcceptEdits).allow_file_reads(true).allow_file_writes(true);
     let session = stage.agentline().session(request()).await.unwrap();
 
-    // Gemini CLI asks for the file first and makes none where it is told that there is no such file.
+    // Gemini CLI requests the file first, and creates none if it is told that the file does not exist.
     let told = say(&session, request(), "new").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());

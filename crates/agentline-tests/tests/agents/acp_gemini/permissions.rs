@@ -1,4 +1,5 @@
-//! Who decides what the agent may do: modes, rules, a permission handler; each decision is told, and chosen by kind.
+//! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
+//! by kind.
 
 use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// A word of the prompt for each file, and the script that writes it.
+/// A word of the prompt for each file, and the script that writes the file.
 fn writes(path: &str) -> (&str, Script) {
     (path, calling([write(path)]))
 }
@@ -29,12 +30,12 @@ async fn each_mode_decides_as_documented() {
         writes("deny.txt"),
         writes("prompt.txt"),
         writes("plan.txt"),
-        // Its own rules let the agent write plans, wherever they lead.
+        // The agent's own rules let it write plans anywhere.
         ("a plan", calling([write("plan.md"), write("./plans/plan.md"), command("touch planned")])),
         ("edits", calling([write("edits.txt"), command("touch touched-by-edits")])),
         ("auto", calling([write("auto1.txt"), write("auto2.txt"), command("touch auto3.txt")])),
     ]);
-    // The CLI offers its plan mode only to a process that was started for it.
+    // The CLI offers its plan mode only in a process that was started for it.
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let is_there = |path: &str| stage.workspace().join(path).exists();
 
@@ -44,13 +45,13 @@ async fn each_mode_decides_as_documented() {
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
 
-    // The agent itself is told to ask nobody, so there is nothing to decide.
+    // The agent is told not to ask, so there is nothing to decide.
     let told = say(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
     assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt"));
 
-    // What one prompt was permitted the next is not.
+    // A permission for one prompt does not apply to the next.
     let told = say(&session, in_mode(&stage, Mode::Default), "again.txt").await;
     assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
     assert!(!is_there("again.txt"));
@@ -62,7 +63,7 @@ async fn each_mode_decides_as_documented() {
         assert!(!is_there(path));
     }
 
-    // In its plan mode the agent refuses by itself.
+    // In its plan mode, the agent refuses by itself.
     let told = say(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
     assert_eq!(told.ends(), [ToolStatus::Denied], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
@@ -85,7 +86,7 @@ async fn each_mode_decides_as_documented() {
     );
     assert!(is_there("edits.txt") && !is_there("touched-by-edits"));
 
-    // `allow_once` each time: had the first been for always, nobody would be asked about the second.
+    // The answer is `allow_once` each time: after `allow_always`, there would be no request for the second call.
     let told = say(&session, in_mode(&stage, Mode::Auto), "auto").await;
     assert_eq!(
         told.decisions(),
@@ -128,13 +129,13 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     assert_eq!(told.ends().len(), 1, "{}", told.shown());
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
 
-    // The agent is told when it starts which commands it has to ask about.
+    // At its start, the agent is told which commands it must ask about.
     let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
     late.prompt = "rules".into();
     let refused = session.prompt_with(late).await.unwrap_err().to_string();
     assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
-    // Planning was not offered to this process, and going on in a mode that permits more would be worse than failing.
+    // This process does not offer plan mode, and continuing in a more permissive mode would be worse than failing.
     let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;
     assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
     let error = told.outcome.error.as_ref().unwrap();
@@ -202,7 +203,7 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
     let commands: Vec<_> = asked.lock().unwrap().drain(..).map(|ask| ask.command).collect();
     assert_eq!(commands, [Some("touch allowed".to_owned()), Some("touch refused".to_owned())]);
 
-    // A rule that refuses is asked of nobody; one that asks goes to the permission handler with its name.
+    // A deny rule needs no answer. An ask rule goes to the permission handler with its name.
     let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
     let told = say(&session, request, "secret").await;
     assert_eq!(
@@ -217,7 +218,7 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
     let told = say(&session, in_mode(&stage, Mode::Default), "panic").await;
     assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
 
-    // While somebody thinks about it, the agent is not idle.
+    // The agent is not idle while a request is pending.
     let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
     let told = say(&session, request, "slow").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
@@ -251,7 +252,7 @@ async fn deny_rule_binds_the_agent_in_every_mode() {
     assert_eq!(there, [false, true, false], "{}", told.shown());
 }
 
-/// A session that is brought into this mode over ACP goes into it whatever the settings say.
+/// A session that is switched to this mode over ACP uses it regardless of the settings.
 #[tokio::test]
 async fn settings_that_forbid_bypass_are_respected() {
     needs_real_gemini!();
@@ -268,8 +269,8 @@ async fn settings_that_forbid_bypass_are_respected() {
     }
 }
 
-/// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and
-/// did not get would pass for done.
+/// Over ACP, the agent does not report a tool that it does not offer. Without its session file, a call that did not
+/// happen would look successful.
 #[tokio::test]
 async fn unavailable_tool_is_a_denial() {
     needs_real_gemini!();

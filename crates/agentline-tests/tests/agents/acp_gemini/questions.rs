@@ -1,4 +1,4 @@
-//! The six questions that the document of the adapter left open, answered by the real program.
+//! Checks with the real program the behaviour that the adapter's documentation leaves open.
 
 use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage};
 use agentline::{Event, FailureKind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
@@ -6,7 +6,7 @@ use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use std::{fs, time::Duration};
 
-/// A request for a model.
+/// Returns a request for a model.
 fn for_model(stage: &TestStage, model: &str, validation: ModelValidation) -> RunRequest {
     stage.request("").model(model).model_validation(validation)
 }
@@ -24,7 +24,8 @@ async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     assert_eq!((told.outcome.verdict, told.warnings()), (Verdict::Done, vec![]), "{}", told.shown());
     assert_eq!(told.outcome.model.as_deref(), Some("gemini-2.5-pro"));
 
-    // The agent takes any text for a model, and runs models that it does not list; so it is a warning, with the list.
+    // The agent accepts any text as a model, and runs models that it does not list. It is therefore a warning with the
+    // list.
     let told = say(&session, for_model(&stage, "gemini-2.5-prp", Warn), "misspelt").await;
     assert_eq!(
         (told.outcome.verdict, told.warnings()),
@@ -39,7 +40,7 @@ async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     assert!(!warning.contains("models/"), "{warning}");
     assert_eq!(stage.model.requests_to_main().pop().unwrap().model, "gemini-2.5-prp");
 
-    // One that the service does not know fails at the prompt.
+    // A model that the service does not know fails at the prompt.
     let told = say(&session, for_model(&stage, "nonsense", Warn), "unknown").await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
@@ -79,10 +80,10 @@ async fn modes_and_stop_reasons() {
             .iter()
             .filter_map(|r| if let Event::Mode { mode } = &r.event { Some(mode.as_str()) } else { None })
             .collect();
-        // It began in the mode of its opening, `plan`.
+        // The session started in its opening mode, `plan`.
         assert_eq!(modes, [id], "{}", told.shown());
     }
-    // Headless it is spelt so; here it is no mode.
+    // This spelling is valid for headless runs, but it is not an ACP mode.
     let told = say(&session, in_agents_mode("auto_edit"), "go").await;
     let warning = told.outcome.warnings.iter().find(|w| w.code == "mode_not_set");
     let message = &warning.unwrap_or_else(|| panic!("{}", told.shown())).message;
@@ -147,7 +148,7 @@ async fn no_update_follows_the_answer() {
     ]);
     let request = || in_mode(&stage, Mode::Auto).quiet_period(Duration::ZERO);
     let session = stage.agentline().session(request()).await.unwrap();
-    // Whatever is told between two prompts is counted and reported by the second.
+    // Updates between two prompts are counted and reported by the second.
     for prompt in ["talk", "work", "broken", "hang", "talk"] {
         let request = request().timeout(Duration::from_secs(if prompt == "hang" { 1 } else { 60 }));
         let told = say(&session, request, prompt).await;

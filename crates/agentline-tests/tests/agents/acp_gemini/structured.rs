@@ -1,4 +1,4 @@
-//! Answers that are values: handed in by the tool, mended when they do not fit, read from the text where there is no other.
+//! Tests structured answers: submitted through the tool, corrected if they are invalid, or read from the text.
 
 use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
 use agentline::{
@@ -21,7 +21,7 @@ fn person() -> Value {
     })
 }
 
-/// A run whose answer shall fit a schema, in a mode in which nothing is permitted.
+/// Runs a request with a schema, in a mode that permits nothing.
 async fn value(stage: &TestStage, schema: Value, change: impl FnOnce(RunRequest) -> RunRequest) -> RunRecord {
     let mut request = in_mode(stage, Mode::Default);
     request.prompt = "Who was it?".into();
@@ -43,7 +43,7 @@ async fn value_is_submitted_through_the_tool() {
     let told = value(&stage, person(), |r| r).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada), "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
-    // The model is told what is wanted; and the prompt stays the caller's.
+    // The model is told the format, and the caller's prompt stays unchanged.
     let prompt = stage.model.requests_to_main()[0].prompt();
     assert!(prompt.starts_with("Who was it?") && prompt.contains("structured_output"), "{prompt}");
 }
@@ -51,7 +51,7 @@ async fn value_is_submitted_through_the_tool() {
 #[tokio::test]
 async fn scalar_value_is_accepted_in_plan_mode() {
     needs_real_gemini!();
-    // An answer without a word is none where words are wanted; here the value is the answer.
+    // An answer without text is normally empty; here the value is the answer.
     let stage =
         stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")]))]);
     let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
@@ -75,7 +75,7 @@ async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
         let told = say(&session, request(), prompt).await;
         assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, expected), "{}", told.shown());
     }
-    // What was handed in before is not the answer to this.
+    // A value submitted for an earlier prompt is not the answer to this one.
     let told = say(&session, request(), "third").await;
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
     assert!(told.outcome.output.is_none(), "{}", told.shown());
@@ -86,7 +86,7 @@ async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
 async fn invalid_value_is_corrected_within_the_repair_turns() {
     needs_real_gemini!();
     let stage = stage([
-        // The second prompt of the session: the agent was sent on.
+        // This is the second prompt of the session, because the agent was prompted again.
         (
             "does not fit",
             Script::new([
@@ -138,7 +138,7 @@ async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[schemars(crate = "agentline::tools::schemars")]
 struct Answer {
-    /// How many there are.
+    /// The number of items.
     count: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Which surface a run is on, and the preset `gemini_acp`.
+//! Tests the choice of the surface, and the preset `gemini_acp`.
 
 use crate::acp_gemini::talk::{RunRecord, calling, stage, write};
 use agentline::{
@@ -24,7 +24,7 @@ fn refused(result: Result<impl std::fmt::Debug, Error>, key: &str) -> String {
 
 #[tokio::test]
 async fn incompatible_options_are_refused_with_a_reason() {
-    // Nothing is started, so it needs no agent.
+    // Nothing is started, so no agent is needed.
     let dir = tempfile::tempdir().unwrap();
     let agentline = Agentline::new(HostEnv::new([].into(), dir.path(), dir.path()));
     let request = || RunRequest::new("x").working_dir(dir.path());
@@ -38,7 +38,7 @@ async fn incompatible_options_are_refused_with_a_reason() {
     refused(agentline.run_with(plain.clone(), tools).await, "surface");
     let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
     refused(agentline.run_with(plain, schema.clone()).await, "surface");
-    // Left to us, a schema and a sandbox have no surface that can do both.
+    // No surface supports both a schema and a sandbox.
     refused(agentline.run_with(request().sandbox(Sandbox::On), schema).await, "sandbox");
 }
 
@@ -70,6 +70,6 @@ async fn preset_runs_with_its_documented_defaults() {
     assert_eq!((told.outcome.agent.as_str(), told.outcome.surface), ("gemini", Some(Surface::Acp)));
     assert_eq!(told.decisions(), ["Write allow mode auto -"], "{}", told.shown());
     assert_eq!(stage.read("by-preset.txt").as_deref(), Some("new\n"));
-    // Half a second of silence after the answer belongs to it.
+    // Updates within half a second after the answer belong to it.
     assert!(told.outcome.duration_ms > 500, "{}", told.shown());
 }

@@ -1,4 +1,4 @@
-//! Functions of the host program as tools of the agent, and foreign servers behind the relay.
+//! Tests functions of the host program as tools of the agent, and MCP servers behind the relay.
 
 use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage};
 use agentline::{
@@ -14,14 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was called, and with what.
+/// The calls and their arguments.
 type Calls = Arc<Mutex<Vec<Value>>>;
 
 fn anything() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}})
 }
 
-/// A host with a tool for each thing that can become of a call.
+/// Returns a host with one tool for each possible result of a call.
 fn host(calls: &Calls) -> ToolHost {
     let seen = calls.clone();
     let double = Tool::new("double", "Doubles", anything(), move |args: Value, _| {
@@ -50,7 +50,7 @@ fn host(calls: &Calls) -> ToolHost {
         .tool(noted.after(|_, _, _| async { Some("second".into()) }))
 }
 
-/// What came of a tool, as the model read it.
+/// Returns the result of a tool as the model received it.
 fn answered(stage: &TestStage, tool: &str) -> String {
     let found = stage.model.requests_to_main().pop().map(|request| request.tool_responses());
     let found = found.into_iter().flatten().rfind(|(name, _)| name == tool);
@@ -112,7 +112,7 @@ async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     let endless = Tool::new("endless", "Never answers", anything(), move |_, call| {
         let began = began.clone();
         async move {
-            // Nobody listens only when the test has failed already.
+            // The receiver is gone only if the test has already failed.
             let _ = began.send(call);
             std::future::pending::<Result<(), _>>().await
         }
@@ -127,7 +127,7 @@ async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     run.cancel();
     let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
-    // The agent itself says nothing to the server when a turn is stopped.
+    // The agent itself sends nothing to the server when a turn is cancelled.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
 
     let told = say(&session, request(), "foreign").await;
@@ -162,7 +162,7 @@ async fn run_fails_before_the_prompt_if_the_agent_does_not_list_its_tools() {
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
-/// The tiny server of the relay's own tests, which writes down its starts.
+/// Returns the small server of the relay's tests, which logs its starts.
 fn tiny(fault: &str, stage: &TestStage) -> McpServer {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/tests/library/tools/server.mjs");
     let log = stage.outside().join("starts").to_string_lossy().into_owned();
@@ -196,7 +196,7 @@ async fn mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
         assert_eq!(warnings.len(), 1, "{surface} {}", told.shown());
         assert!(warnings[0].message.contains("broken"), "{surface} {}", told.shown());
         assert!(warnings[0].message.contains("no licence key"), "{surface} {}", told.shown());
-        // Each was started exactly once, and none is left.
+        // Each server was started exactly once, and none remains.
         let starts = std::fs::read_to_string(stage.outside().join("starts")).unwrap();
         let pids: Vec<&str> = starts.lines().collect();
         assert_eq!(pids.len(), 2, "{surface}: {starts}");

@@ -1,4 +1,4 @@
-//! Sent on until the task is complete: by a function, by a command, within rounds and budgets.
+//! Tests reprompting until the task is complete: with a function, with a command, within rounds and budgets.
 
 use crate::acp_gemini::talk::{RunRecord, command, stage};
 use agentline::{
@@ -45,7 +45,7 @@ async fn check_reprompts_the_agent_until_it_passes() {
 async fn command_can_be_a_check_with_limited_rounds() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
-    // While the check runs, the agent is not idle.
+    // The agent is not idle while the check runs.
     let check = "sleep 2.5; echo two tests failed; exit 3";
     let request = stage.request("go").until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
     let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;

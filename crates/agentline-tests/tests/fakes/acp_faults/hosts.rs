@@ -1,4 +1,5 @@
-//! Hosts that misbehave: a permission handler that panics, never answers or answers late, and a consumer that does not read.
+//! Tests misbehaving hosts: a permission handler that panics, never answers or answers late, and a consumer that does
+//! not read.
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{
@@ -22,7 +23,7 @@ use std::{
 
 const ASKS: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
 
-/// A moment so many milliseconds from now, as a request has it.
+/// Returns the time this many milliseconds from now, in the format of a request.
 fn moment(after: u64) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
     (now + Duration::from_millis(after)).as_secs_f64()
@@ -147,8 +148,8 @@ async fn agent_that_never_lists_our_tools_is_not_prompted() {
     assert_eq!((error.kind, played.outcome.text.as_str()), (FailureKind::Mcp, ""), "{error:?}");
 }
 
-/// A hundred thousand pieces come while nobody reads for five seconds. The agent waits; nothing is lost, and what
-/// waits in memory is bounded.
+/// A hundred thousand chunks arrive while the consumer does not read for five seconds. The agent waits, nothing is
+/// lost, and the buffers are bounded.
 #[test]
 fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     const PIECES: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Stored sessions that are loaded: their history is not told again, and an agent that cannot load one says so.
+//! Tests loaded sessions: their history is not reported again, and an agent that cannot load one is reported.
 
 use crate::acp_faults::stage::{Played, Stage, UNKNOWN};
 use agentline::{FailureKind, RunRequest, Verdict};
@@ -30,7 +30,7 @@ async fn resumed_session_does_not_report_its_history() {
         assert!(next.text.contains("First words."), "{fault}: the agent knows its history: {}", next.text);
         assert_eq!(next.session_id.as_deref(), Some(&*id), "{fault}");
     }
-    // History that only comes after the answer cannot be told from what follows; the new words are there all the same.
+    // History that arrives only after the reply cannot be distinguished from new text; the new text is still there.
     let late =
         play(&stage, request(&stage, "load_answers_first", "say Last words.").resume(&id)).await.outcome;
     assert_eq!(late.verdict, Verdict::Done, "{:?}", late.error);

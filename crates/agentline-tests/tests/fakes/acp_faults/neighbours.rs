@@ -1,4 +1,4 @@
-//! Two runs on one process: what one of them does never touches the other, unless it takes the process with it.
+//! Tests two runs on one process: neither affects the other, unless it ends the process.
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{
@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-/// Faults that are the end of the process, and so of everybody on it.
+/// Faults that end the process, and with it every run on it.
 const DEADLY: &[&str] = &[
     "die_in_turn",
     "killed_in_turn",
@@ -22,7 +22,8 @@ const DEADLY: &[&str] = &[
     "stdout_closed",
 ];
 
-/// Runs that can start nothing, and so may share a process. All have the same rules, or they would have one each.
+/// Returns runs that cannot start commands, so that they can share a process. All have the same rules, because
+/// different rules need separate processes.
 fn sharing(stage: &Stage, prompt: &str) -> RunRequest {
     stage.request("", prompt).deny("Bash").ask("Write").idle_timeout(Duration::from_secs(2))
 }
@@ -33,7 +34,7 @@ fn shared_pool(stage: &Stage) -> Pool {
     Pool::new(stage.agentline(), options)
 }
 
-/// A run that has spoken, and stands in the middle of its turn until it is let go.
+/// A run that has sent text and waits in the middle of its turn until it is released.
 struct Steady {
     go_on: Arc<Notify>,
     played: tokio::task::JoinHandle<Played>,
@@ -80,7 +81,7 @@ async fn play(fault: &AcpFault) {
     let before = pool.status();
     let steady = steady.end().await.outcome;
     if DEADLY.contains(&what) {
-        // It had spoken, so it is not begun again; its words are kept, and it says why it failed.
+        // It had sent text, so it is not retried; the text is kept, and the failure is reported.
         let kind = steady.error.as_ref().map(|e| e.kind);
         assert!(
             matches!(kind, Some(FailureKind::NoResult | FailureKind::Crashed)),
@@ -88,7 +89,7 @@ async fn play(fault: &AcpFault) {
             steady.error
         );
         assert_eq!((steady.verdict, steady.text.as_str()), (Verdict::Failed, "One."), "{what}");
-        // Of the other one nothing may have been heard; then it was begun again, and died again.
+        // The other run may have sent nothing. Then it was retried, and failed again.
         assert!(played.outcome.error.is_some(), "{what}");
         assert_eq!(before.retried, u64::from(what == "die_at_prompt"), "{what}: begun again");
     } else {
@@ -102,7 +103,7 @@ async fn play(fault: &AcpFault) {
         assert_eq!(steady.unreadable_lines, played.outcome.unreadable_lines, "{what}");
         assert_eq!((steady.tool_calls, steady.denied.len()), (1, 0), "{what}");
     }
-    // Whatever it was, the pool goes on.
+    // In every case, the pool continues.
     let next = pool.run(sharing(&stage, "say Fine.")).await.expect("a good request");
     let next = Played::of(next, Instant::now()).await.outcome;
     assert_eq!((next.verdict, next.text.as_str()), (Verdict::Done, "Fine."), "{what}: {:?}", next.error);

@@ -1,5 +1,5 @@
-//! A stop at every stage of a run: it ends soon, as cancelled, and leaves nothing; a conversation goes on after it. And
-//! the quiet period after an answer, which ends by the deadline at the latest.
+//! Tests cancellation at every stage of a run: it ends soon, as cancelled, and leaves nothing, and a conversation
+//! continues. Also tests the quiet period after an answer, which ends at the deadline at the latest.
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{Event, PermissionMode, RunRequest, Verdict};
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How long a stop may take on a busy machine. An agent that never answers is given two seconds first.
+/// How long a cancel may take on a busy machine. An agent that never answers gets two seconds first.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Waits until the agent was sent this.
+/// Waits until this was sent to the agent.
 async fn until_sent(stage: &Stage, method: &str) {
     let until = Instant::now() + Duration::from_secs(30);
     while !fs::read_to_string(stage.path("log")).unwrap_or_default().contains(method) {
@@ -20,7 +20,7 @@ async fn until_sent(stage: &Stage, method: &str) {
     }
 }
 
-/// Starts a run, stops it when the agent was sent `method`, and looks at the end.
+/// Starts a run, cancels it when `method` was sent to the agent, and checks the result.
 async fn stop_at(fault: &str, method: &str, tune: fn(RunRequest) -> RunRequest) {
     let stage = Stage::new();
     let request = tune(stage.request(fault, "say Never.")).record(stage.tape());
@@ -54,7 +54,7 @@ async fn cancel_while_the_mode_is_set() {
         .await;
 }
 
-/// The answer is there, and only its quiet period is waited for: the stop ends the waiting, and the answer counts.
+/// The answer has arrived and only its quiet period remains: the cancel ends the wait, and the answer counts.
 #[tokio::test]
 async fn cancel_in_the_quiet_period() {
     let stage = Stage::new();
@@ -78,7 +78,7 @@ async fn cancel_in_the_quiet_period() {
     stage.nothing_runs();
 }
 
-/// Every update re-arms the quiet period, but not past the deadline; the answer had come, so it counts.
+/// Every update restarts the quiet period, but not beyond the deadline. The answer had arrived, so it counts.
 #[tokio::test]
 async fn endless_updates_end_at_the_deadline() {
     let stage = Stage::new();

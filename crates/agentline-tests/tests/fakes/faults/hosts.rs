@@ -1,4 +1,4 @@
-//! Hosts that go away in the middle of a run: a dropped run, a dropped runtime, a panic, a signal. Nothing stays behind.
+//! Tests hosts that end during a run: a dropped run, a dropped runtime, a panic, a signal. Nothing remains.
 
 use crate::faults::stage::{SECRET, Stage, nothing_runs};
 use agentline::{Event, FailureKind, Run, Surface, Verdict, blocking};
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Faults with children of all kinds, and how long their end may take: a stubborn agent gets a chance to obey first.
+/// Faults with all kinds of children, and how long their end may take: a stubborn agent first gets a chance to exit.
 const WITH_CHILDREN: [(&str, u64); 2] = [("hang_with_children", 4), ("stubborn_with_children", 12)];
 
 fn runtime() -> Runtime {
@@ -32,7 +32,7 @@ async fn begun(stage: &Stage, fault: &str) -> Run {
     panic!("the run ended before it began");
 }
 
-/// Waits until nothing carries the mark, and says how long that took.
+/// Waits until no process has the mark, and returns how long that took.
 fn until_nothing_runs(mark: &str, most: u64) {
     let begun = Instant::now();
     while !survivors(mark).is_empty() {
@@ -50,7 +50,7 @@ fn dropped_run_leaves_nothing_running() {
             let id = run.id().to_owned();
             assert!(!survivors(&id).is_empty());
             drop(run);
-            // The runtime goes on; the run ends in its own time.
+            // The runtime continues, and the run ends on its own.
             let until = Instant::now() + Duration::from_secs(most);
             while !survivors(&id).is_empty() {
                 assert!(Instant::now() < until, "{fault}: still running: {:?}", survivors(&id));
@@ -70,7 +70,7 @@ fn dropped_runtime_leaves_nothing_running() {
         drop(first);
         nothing_runs(run.id());
         stage.no_child_lives();
-        // Whoever still holds the run is told.
+        // A caller that still holds the run is notified.
         let records = runtime().block_on(async {
             let mut records = Vec::new();
             while let Some(record) = run.next().await {
@@ -107,7 +107,7 @@ fn panicking_consumer_leaves_nothing_running() {
     }
 }
 
-/// The command-line program, with its agent and all children running.
+/// Starts the command-line program, with its agent and all children running.
 fn program(stage: &Stage, fault: &str) -> Child {
     let args = json!({"pid_file": stage.pids(), "stubborn": fault.starts_with("stubborn")});
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -133,7 +133,7 @@ fn signal_to_the_program_leaves_nothing_running() {
             let mut child = program(&stage, fault);
             let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
             assert!(sent.expect("kill is there").success());
-            // The folder of the stage stands in the environment of everything that belongs to this run.
+            // Every process of this run has the test's directory in its environment.
             let most = if signal == "KILL" { 4 } else { patience };
             let begun = Instant::now();
             let ended = loop {

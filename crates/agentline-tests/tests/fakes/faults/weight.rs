@@ -1,4 +1,4 @@
-//! Long lines, many events and slow readers: nothing is lost, and memory stays within bounds.
+//! Tests long lines, many events and slow readers: nothing is lost, and memory stays bounded.
 
 use crate::faults::stage::{KEPT, SECRET, Stage};
 use agentline::{Event, FailureKind, Surface, Verdict, blocking};
@@ -20,7 +20,7 @@ fn oversized_line_is_reported_with_its_length_and_the_run_continues() {
         let (_, length) = played.unreadable()[0];
         assert!((2_000_000..2_000_200).contains(&length), "{length}");
         if surface == Surface::Json {
-            // The line was the answer, so the document that is left is none.
+            // The line was the answer, so no valid document remains.
             assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
         } else {
             assert_eq!(played.outcome.verdict, Verdict::Done);
@@ -87,7 +87,7 @@ fn consumer_blocking_the_only_thread_loses_nothing() {
     assert_eq!((outcome.verdict, texts, outcome.text.len()), (Verdict::Done, MANY, MANY));
 }
 
-/// Runs the command-line program on a fault and gives its largest memory in bytes.
+/// Runs the command-line program with a fault and returns its peak memory in bytes.
 #[expect(clippy::print_stdout, reason = "a test says what it measured")]
 fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
     let stage = Stage::new();
@@ -122,12 +122,12 @@ fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
 
 #[test]
 fn memory_depends_on_the_answer_not_the_output() {
-    // Some ten million bytes of lines; the answer in them is a byte each.
+    // About ten million bytes of lines; the answer in them is one byte each.
     let many = memory_of("million_events", &json!({"count": 100_000}), "events");
     assert!(many < 60 << 20, "{many} bytes for 100,000 events");
     let unreadable = memory_of("many_unreadable", &json!({"count": 100_000}), "events");
     assert!(unreadable < 60 << 20, "{unreadable} bytes for 100,000 lines that cannot be read");
-    // A line is held while it is read, and its text while it is told: a few times its length, not more.
+    // A line is held while it is read, and its text while it is reported: a few times its length, not more.
     let garbage = memory_of("huge_garbage_line", &json!({"bytes": 20_000_000}), "json");
     assert!(garbage < 120 << 20, "{garbage} bytes for a line of 20 MB that is not JSON");
     let long = memory_of("huge_line", &json!({"bytes": 10_000_000}), "json");

@@ -1,4 +1,4 @@
-//! Runs that a model's service refuses: who is tried again, when, and how many go on at once.
+//! Tests runs that a model's service refuses: which are retried, when, and how many run at once.
 
 use crate::host::{stage, start, start_with};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn rate_limits_reduce_concurrency_temporarily() {
     assert_eq!((&outcome["text"], &outcome["attempts"]), (&json!("at last"), &json!(3)), "{outcome}");
     assert!(begun.elapsed() >= Duration::from_millis(waits.iter().sum()), "{waits:?}");
     assert_eq!(fs::read(&file).unwrap().len(), 3, "asked three times");
-    // Each success lets a little more go on, until it is as before.
+    // Each success raises the limit a little, up to the original value.
     let mut allowed = Vec::new();
     for _ in 0..40 {
         program.run("say well");
@@ -54,7 +54,7 @@ fn non_retryable_failures_are_not_retried() {
             json!({"prompt": refused("daily", "You have exhausted your daily quota on this model.")}),
             "rate_limited",
         ),
-        // As long as the service wants to be left alone nobody waits.
+        // Runs do not wait for a very long retry delay.
         ("long", json!({"prompt": refused("long", "Quota exceeded. Please retry in 3600s")}), "rate_limited"),
         (
             "short",

@@ -1,4 +1,4 @@
-//! A host that asks for what cannot be: it is told so, key by key, and goes on living.
+//! Tests invalid settings from a host: each is reported by its key, and the host continues.
 
 use crate::host::{pressure::wait_for, stage, start, start_with};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The keys and words of a refusal.
+/// Returns the keys and messages of an error.
 fn problems(answer: &Value) -> String {
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     assert!(answer["error"]["data"]["problems"][0]["key"].is_string(), "{answer}");
@@ -21,7 +21,7 @@ fn missing_named_program_is_an_error_without_fallback() {
     let mut program = start_with(&stage, &json!({}));
     let before = stage.living().len();
     for missing in ["/nowhere/gemini", "no-such-gemini", "/"] {
-        // The stage's variable names a good one.
+        // The test's environment variable names a valid program.
         let id = program.send("run", json!({"prompt": "say hi", "agent_bin": missing}));
         let outcome = program.answer(id)["result"].clone();
         assert_eq!(outcome["verdict"], "not_installed", "{missing}: {outcome}");
@@ -31,7 +31,7 @@ fn missing_named_program_is_an_error_without_fallback() {
     }
     let ready = program.call("pool/prewarm", json!({"runs": 1, "agent_bin": "/nowhere/gemini"}));
     assert_eq!(ready, json!({"ready": 0}));
-    // What a file says lies below the environment.
+    // Settings in a file are below the environment.
     let folder = stage.path().join("home/.config/agentline");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), "[agents.gemini]\nprogram = '/nowhere/gemini'\n").unwrap();
@@ -142,11 +142,11 @@ fn signal_ends_the_host_although_its_output_is_not_read() {
     let stage = stage();
     let mut program = start_with(&stage, &json!({}));
     program.reads(false);
-    // More than fits into a pipe and into the buffer of whoever reads.
+    // This is more than fits into a pipe and the reader's buffer.
     let said = stage.path().join("said");
     program.send("run", json!({"prompt": format!("big 4000000\nrun touch {}\nhang", said.display())}));
     wait_for(&said);
-    // It was said, and is on its way to whom nobody reads for.
+    // The output has been written and waits to be read.
     std::thread::sleep(Duration::from_millis(500));
     let told = Command::new("kill").args(["-TERM", &program.child.id().to_string()]).status().unwrap();
     assert!(told.success());

@@ -1,4 +1,4 @@
-//! A host that reads slowly, does not answer, or sends what nobody understands: it holds up nobody and loses nothing.
+//! Tests a host that reads slowly, does not answer, or sends invalid data: it delays no run and loses nothing.
 
 use crate::host::start;
 use agentline_tests::HostProgram;
@@ -11,7 +11,7 @@ use std::{
 
 const PIECES: u64 = 20_000;
 
-/// The memory of a process that is its own, in kilobytes.
+/// Returns the private memory of a process in kilobytes.
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -33,7 +33,7 @@ fn blocked_reader_delays_no_run_and_gets_everything_later() {
     let before = memory(program.child.id());
     let outside = program.stage.path().to_owned();
     program.reads(false);
-    // Each says by a file that it is through, for nobody hears it.
+    // Each run creates a file when it is done, because its output is not read.
     let script = |n: u64| {
         format!("chunks {PIECES} run {n} says {{n}}\\n\nrun touch {}/through-{n}\nsay end", outside.display())
     };
@@ -43,7 +43,7 @@ fn blocked_reader_delays_no_run_and_gets_everything_later() {
     for n in 0..4 {
         wait_for(&outside.join(format!("through-{n}")));
     }
-    // While they wait, another one is begun and ended.
+    // While they wait, another run starts and ends.
     let late = format!("run touch {}/late\nsay late", outside.display());
     let late_id = program.send("run", json!({"prompt": late, "run": "late"}));
     wait_for(&outside.join("late"));
@@ -55,7 +55,7 @@ fn blocked_reader_delays_no_run_and_gets_everything_later() {
         assert_eq!(outcome["verdict"], "done", "{outcome}");
         let expected: String = (1..=PIECES).map(|i| format!("run {n} says {i}\n")).collect();
         assert_eq!(program.texts(&format!("r{n}")), format!("{expected}end"));
-        // Nothing is lost: what was joined adds up, and the numbers go on without a gap.
+        // Nothing is lost: joined text adds up, and the numbers have no gap.
         let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == format!("r{n}");
         let (mut last, mut pieces) = (0, 0);
         for message in program.kept.iter().filter(of_run) {
@@ -68,7 +68,7 @@ fn blocked_reader_delays_no_run_and_gets_everything_later() {
         assert_eq!(pieces, PIECES + 1);
     }
     assert_eq!(program.answer(late_id)["result"]["text"], "late");
-    // All that was said is some 2 MB.
+    // All output together is about 2 MB.
     assert!(grown < 100_000, "grew by {grown} kB");
 }
 
@@ -84,7 +84,7 @@ fn pending_request_delays_neither_cancel_nor_shutdown() {
     assert_eq!(program.run("say meanwhile")["text"], "meanwhile");
     program.call("cancel", json!({"run": "q1"}));
     assert_eq!(program.answer(first)["result"]["verdict"], "cancelled");
-    // An answer that nobody waits for any more changes nothing.
+    // An answer to a withdrawn request has no effect.
     program.reply(&question, json!({"decision": "allow"}));
     assert_eq!(program.run("say still here")["text"], "still here");
     assert!(!program.stage.workspace().join("1.txt").exists());
@@ -96,7 +96,7 @@ fn pending_request_delays_neither_cancel_nor_shutdown() {
     assert!(!program.stage.workspace().join("2.txt").exists());
 }
 
-/// The answer to a line that has this number.
+/// Returns the answer to the line with this number.
 fn answered(program: &mut HostProgram, id: &Value) -> Value {
     program.wait(&format!("answer to {id}"), |m| m["id"] == *id && m.get("method").is_none())
 }
@@ -130,12 +130,12 @@ fn garbage_input_is_answered_and_the_host_continues() {
         let error = program.wait("error", |m| m.get("error").is_some());
         let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
         assert_eq!(error["error"]["code"], code, "{shown}: {error}");
-        // Where the line can be read as far as to see who asked, they are told.
+        // If the id can be read, the error has it.
         let asker =
             if line.contains(&0xff) && line.starts_with(b"{\"id\":1,") { json!(1) } else { Value::Null };
         assert_eq!(error["id"], asker, "{shown}");
     }
-    // Blank lines are nothing.
+    // Blank lines are ignored.
     program.bytes(b"  \t \r");
     assert_eq!(program.run("say still here")["text"], "still here");
 }
@@ -158,27 +158,27 @@ fn wrong_types_in_every_method_get_an_error() {
     for method in methods.iter().filter(|method| *method != "shutdown") {
         for params in &wrong {
             number += 1;
-            // Whatever a number may be by which a host knows its request again.
+            // Any JSON value may be an id.
             let id = if number % 2 == 0 { json!(format!("w-{number}")) } else { json!(number) };
             let message =
                 json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params, "later": {}});
             program.line(&message.to_string());
             let answer = answered(&mut program, &id);
             let takes_nothing = matches!(method.as_str(), "agents" | "pool/status");
-            // A list may stand for the fields in their order.
+            // A list may contain the fields in order.
             if !takes_nothing && !params.is_array() {
                 assert_eq!(answer["error"]["code"], -32602, "{message}: {answer}");
             }
             assert!(answer.get("error").is_some() != answer.get("result").is_some(), "{message}: {answer}");
         }
     }
-    // A notification gets no answer, not even a wrong one.
+    // A notification gets no answer, not even an error.
     program.line(&json!({"jsonrpc": "2.0", "method": "run", "params": {"prompt": 5}}).to_string());
     program.line(&json!({"jsonrpc": "2.0", "method": "no/such"}).to_string());
     program.kept.clear();
     assert_eq!(program.run("say still here")["text"], "still here");
     assert!(program.kept.iter().all(|m| m["method"] == "run/event"), "{:?}", program.kept);
-    // What is not known is passed over.
+    // Unknown fields are ignored.
     let params = json!({"run": "x", "also": {"deep": [1, 2]}});
     assert_eq!(program.call("cancel", params)["found"], false);
 }
