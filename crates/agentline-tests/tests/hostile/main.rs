@@ -1,5 +1,5 @@
-//! Hostile workspaces, inputs and neighbours against the real agents and against fakes: what must not get in, and what
-//! must not outrun a timeout.
+//! Tests malicious workspaces, inputs and processes with the real agents and with fakes: what must not take effect, and
+//! what must not outlast a timeout.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]

@@ -1,4 +1,4 @@
-//! Nothing survives when agentline, its supervisor or both are killed.
+//! Checks that nothing survives when agentline, its supervisor or both are killed.
 #![cfg(target_os = "linux")]
 
 use agentline::process::{Isolation, Process, ProcessEvent, ProcessExit, Supervisor};
@@ -112,7 +112,7 @@ async fn agent_in_a_namespace_sees_only_itself_and_cannot_reach_its_supervisor()
     let supervisor = parent_of(parent_of(process.pid().unwrap()));
     process.write(format!("{supervisor}\n").into_bytes());
     let (exit, out) = finish(&mut process).await;
-    // The supervisor was not killed, for it tells the exit code, and neither was the init.
+    // The supervisor was not killed, because it reports the exit code, and neither was the init.
     assert_eq!(exit, ProcessExit::Code(7), "{out}");
     let words: Vec<u32> = out.split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert!(words[0] < 10 && words[1] == 1 && words[2] < 20 && words[3] < 10, "{out}");
@@ -128,7 +128,7 @@ async fn stopped_supervisor_or_init_is_continued() {
         let init = parent_of(process.pid().unwrap());
         signal("-STOP", &[if stops_init { init } else { parent_of(init) }]);
         process.write(b"go\n".to_vec());
-        // No order is given: only who looks finds out.
+        // No command is sent: only polling can detect this.
         assert_eq!(finish(&mut process).await.0, ProcessExit::Code(3), "{isolation:?} {stops_init}");
         nothing_is_left(&case);
     }
@@ -153,7 +153,7 @@ async fn a_lost_init_or_supervisor_ends_the_agent() {
     }
 }
 
-/// A host as another user, or in another user namespace, whose agent has started a daemon that hides.
+/// Starts a host as another user, or in another user namespace, whose agent has started a hidden daemon.
 fn host_as(case: &ProcessCase, mut command: Command, isolation: Isolation) -> (Child, String) {
     let script = "(env -i setsid sleep $TAG &); echo ready; sleep $TAG";
     command
@@ -186,7 +186,7 @@ fn kill_all_three(case: &ProcessCase, mut host: Child) {
     host.wait().unwrap();
 }
 
-/// The host program, where every user may start it.
+/// The host program, in a location where every user can start it.
 fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("host");
     fs::copy(HOST, &program).unwrap();
@@ -201,7 +201,7 @@ fn repeatedly_stopped_supervisor_leaves_no_processes() {
     let (mut host, line) = host_as(&case, Command::new(HOST), Isolation::None);
     assert_eq!(line, "ready\n");
     let supervisor = child_of(host.id());
-    // Whoever resumes it, it is stopped at once: only the init is left to end the run.
+    // Whenever the supervisor is resumed, it is stopped again: only the init can end the run.
     let stops = format!("while kill -STOP {supervisor}; do :; done");
     let mut stopping = Command::new("sh").args(["-c", &stops]).stderr(Stdio::null()).spawn().unwrap();
     while !is_stopped(supervisor) {
@@ -227,7 +227,7 @@ fn unprivileged_user_can_request_a_namespace() {
     command.uid(NOBODY).gid(NOBODY);
     let (host, line) = host_as(&case, command, Isolation::Namespace);
     if line.contains("refuses a pid namespace") {
-        // The system does not offer user namespaces to everybody.
+        // The system does not offer user namespaces to everyone.
         return;
     }
     assert_eq!(line, "ready\n");
@@ -237,7 +237,7 @@ fn unprivileged_user_can_request_a_namespace() {
 
 #[test]
 fn a_system_that_refuses_namespaces_still_runs_agents() {
-    // In a user namespace of its own this user may set the limit that makes the kernel refuse pid namespaces.
+    // In its own user namespace, this user may set the limit that makes the kernel refuse pid namespaces.
     let refused = |isolation: Isolation, case: &ProcessCase| {
         let mut command = Command::new("unshare");
         let limit = "echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$0\" \"$@\"";
@@ -259,7 +259,7 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
     assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
 }
 
-/// Starts the program on the real Gemini CLI, with a daemon that hides below it, and waits for that.
+/// Starts the program with the real Gemini CLI and a hidden daemon below it, and waits for the daemon.
 fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command
@@ -291,7 +291,7 @@ fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
     child
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(pid: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! No spelling of a refused command or path evades its rule.
+//! Checks that no spelling of a denied command or path evades its rule.
 
 mod generated;
 
@@ -19,18 +19,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Spellings of one refused command, collected by attacking it.
+/// Spellings of one denied command, collected from attacks.
 const SPELLINGS: &str = include_str!("../../../agentline-core/tests/data/spellings.json");
 
 #[derive(serde::Deserialize)]
 struct Spelling {
     name: String,
     command: String,
-    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
+    /// Whether the command runs `rm` at all. A rule about `rm` does not cover other ways to delete.
     runs_rm: bool,
 }
 
-/// What became of each call of a turn, by its number.
+/// Returns the result of each call of a turn, by its number.
 fn ends(told: &RunRecord) -> BTreeMap<usize, ToolStatus> {
     let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse().ok());
     let of = |record: &agentline::Record| match &record.event {
@@ -44,13 +44,13 @@ fn shell(command: &str) -> (&'static str, Value) {
     ("run_shell_command", json!({"command": command, "description": "d"}))
 }
 
-/// All spellings in one turn of the real agent. Each has its own victim, so that one that is deleted is found.
+/// Runs all spellings in one turn of the real agent. Each has its own victim, so that a deleted one is found.
 #[tokio::test]
 async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     needs_real_gemini!();
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
     let of = |at: usize| format!("victim{at}");
-    // A few run as well that the rule leaves alone, so that it is seen that commands run at all.
+    // A few allowed commands run as well, to show that commands run at all.
     let calls = spellings.iter().enumerate().map(|(at, s)| shell(&s.command.replace("victim", &of(at))));
     let calls = calls.chain([shell("echo one"), shell("touch made")]);
     let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("said")]));
@@ -74,7 +74,7 @@ async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
 }
 
-/// Rules with patterns hold on processes that serve many runs as well.
+/// Pattern rules also apply on processes that serve many runs.
 #[tokio::test]
 async fn pattern_rules_apply_in_the_pool_and_the_host() {
     needs_real_gemini!();
@@ -105,7 +105,7 @@ async fn pattern_rules_apply_in_the_pool_and_the_host() {
         .iter()
         .fold(stage.request("go").permission_mode(Mode::Bypass), |request, rule| request.deny(*rule));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    // A run without rules does not lend its process.
+    // A run without rules does not share its process.
     let free = pool.run(stage.request("go")).await.unwrap().outcome().await;
     assert!(free.denied.is_empty() && stage.read("victim").is_none(), "{}", shown(&free));
     stage.file("victim", "x");
@@ -120,7 +120,7 @@ async fn pattern_rules_apply_in_the_pool_and_the_host() {
     check("conversation over the host", &host.converse(params, "go"));
 }
 
-/// Commands that the agent takes for harmless are asked about too, however they are spelled; so are reads.
+/// Commands that the agent considers harmless also need permission, in every spelling, and so do reads.
 #[tokio::test]
 async fn rules_apply_to_actions_gemini_does_not_ask_about() {
     needs_real_gemini!();
@@ -170,7 +170,8 @@ async fn rules_apply_to_actions_gemini_does_not_ask_about() {
     assert!(stage.read("elsewhere/made.txt").is_none() && stage.read("other.txt").is_none());
 }
 
-/// Rules that an agent cannot be held to start nothing: exit code 2, and the message says which, where and what to do.
+/// Rules that an agent cannot enforce start nothing: the exit code is 2, and the message names the rule, its source and
+/// a hint.
 #[test]
 fn unenforceable_rule_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -213,7 +214,8 @@ fn unenforceable_rule_starts_nothing() {
     }
 }
 
-/// A folder with a program called `rm` that only leaves a mark, for commands that name nothing outside of it.
+/// Creates a directory with a program called `rm` that only leaves a mark, for commands that name nothing outside of
+/// it.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix("agentline-rules-").tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -225,7 +227,7 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-/// Runs a command in bash and tells whether the program `rm` ran.
+/// Runs a command in bash and returns whether the program `rm` ran.
 fn runs_rm(command: &str, dir: &Path) -> bool {
     fs::write(dir.join("victim"), "x").unwrap();
     let marker = dir.join("marker");
@@ -245,8 +247,8 @@ fn runs_rm(command: &str, dir: &Path) -> bool {
     marker.exists()
 }
 
-/// Searches for spellings that nobody thought of: whatever runs `rm` in bash must be refused. With
-/// `AGENTLINE_RULES_SEED` and `AGENTLINE_RULES_COUNT`, other ones and more of them.
+/// Searches for unknown spellings: whatever runs `rm` in bash must be denied. `AGENTLINE_RULES_SEED` and
+/// `AGENTLINE_RULES_COUNT` select others and more of them.
 #[test]
 fn no_generated_command_running_a_denied_program_is_allowed() {
     let number =

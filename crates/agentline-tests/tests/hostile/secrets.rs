@@ -1,4 +1,4 @@
-//! A secret stays redacted however it is spelled or split.
+//! Checks that a secret stays redacted however it is spelled or split.
 
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
@@ -13,11 +13,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The caller's key. It has the shape of a real one, and is none.
+/// The caller's key. It has the format of a real key, but is not one.
 const KEY: &str = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY";
-/// A secret without any shape.
+/// A secret without a recognizable format.
 const PASSWORD: &str = "Plum/Tree-Correct+Horse";
-/// A key that nobody told us about.
+/// A key that is not registered as a secret.
 const UNKNOWN: &str = "sk-ant-api03-R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m-Zz9AA";
 const FORMATS: [&str; 6] = ["text", "json", "events", "claude", "provider", "promptfoo"];
 
@@ -46,7 +46,7 @@ fn percent(text: &str) -> String {
     })
 }
 
-/// Every encoding of a secret, with how many letters in a row of it must not be seen.
+/// Every encoding of a secret, with the length of the parts that must not be shown.
 fn encodings(secret: &str) -> Vec<(String, usize)> {
     let pairs = ["", "x", "user:"].map(|before| base64(format!("{before}{secret}").as_bytes()));
     let mut all: Vec<(String, usize)> = pairs
@@ -60,12 +60,12 @@ fn encodings(secret: &str) -> Vec<(String, usize)> {
     all
 }
 
-/// What is seen of the secrets in an output.
+/// Returns the parts of the secrets that are visible in an output.
 fn leaks(shown: &str) -> Vec<String> {
     let mut leaks = Vec::new();
     let known = [KEY, PASSWORD].into_iter().flat_map(encodings);
     for (encoded, length) in known.chain([(UNKNOWN.to_owned(), 13)]) {
-        // Of base64 the neighbours of the secret are left.
+        // In base64, the characters next to the secret remain.
         let core = encoded.trim_end_matches('=');
         let windows = core.as_bytes().windows(length).skip(if length == 16 { 8 } else { 0 });
         leaks.extend(
@@ -81,7 +81,7 @@ fn assert_hidden(what: &str, shown: &str) {
     assert!(leaks.is_empty(), "{what} shows {leaks:?}:\n{shown}");
 }
 
-/// A user with a home, a workspace and an agent that prints these lines, whatever it is asked.
+/// A user with a home, a workspace and an agent that prints these lines for every prompt.
 struct User {
     dir: tempfile::TempDir,
 }
@@ -122,7 +122,7 @@ impl User {
         command(&env, &self.path("ws"), args)
     }
 
-    /// Everything that a command prints.
+    /// Returns everything that a command prints.
     fn shown(&self, args: &[&str]) -> String {
         shown(self.command(args))
     }
@@ -134,7 +134,7 @@ fn command(env: &BTreeMap<String, String>, cwd: &Path, args: &[&str]) -> Command
     command
 }
 
-/// Standard output and standard error of a command.
+/// Returns standard output and standard error of a command.
 fn shown(mut command: Command) -> String {
     let done = command.output().expect("the program runs");
     String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
@@ -151,7 +151,8 @@ fn calls(id: &str, given: &str, gives: &str) -> [serde_json::Value; 2] {
     ]
 }
 
-/// A run in which every secret is spelled in every way, by the model and by a tool, and split around a tool call.
+/// Returns the lines of a run in which the model and a tool spell every secret in every way, also split around a tool
+/// call.
 fn hostile_run() -> Vec<serde_json::Value> {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
     for (i, (encoded, _)) in [KEY, PASSWORD].into_iter().flat_map(encodings).enumerate() {
@@ -267,7 +268,7 @@ fn config_show_redacts_keys_under_any_name() {
     }
 }
 
-/// A session as Gemini CLI saves it, with a secret in every place and split around a tool call.
+/// Returns a session in the format of Gemini CLI, with a secret in every field and split around a tool call.
 fn saved_session(user: &User) -> PathBuf {
     let said = |id: usize, text: &str, calls: serde_json::Value| {
         json!({"id": format!("m{id}"), "timestamp": "2026-11-15T04:28:24.844Z", "type": "gemini", "content": text,
@@ -329,7 +330,7 @@ fn session_commands_show_no_secret() {
     let listed = user.shown(&["sessions", "list", "-o", "json"]);
     assert!(listed.contains("plum pudding"), "{listed}");
     assert_hidden("sessions list", &listed);
-    // A word beside a secret is found, but neither a secret nor its beginning.
+    // A word next to a secret is found, but neither a secret nor its prefix.
     for form in ["text", "json"] {
         let found =
             user.shown(&["sessions", "search", "plum pudding", "--around", "3", "--hits", "99", "-o", form]);

@@ -1,4 +1,4 @@
-//! The four functions of an agent-CLI SDK, on the real Gemini CLI with a scripted model.
+//! Tests the four functions of an agent-CLI SDK with the real Gemini CLI and a scripted model.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
@@ -60,7 +60,7 @@ fn say_hello_with_accept_edits() {
     assert!(heard.iter().any(|h| h.starts_with("stdout Hello")), "{heard:?}");
     assert!(!heard.iter().any(|h| h.starts_with("error")), "{heard:?}");
 
-    // What was saved is read back: the last session of the project, and the one with this id.
+    // The saved data is read back: the last session of the project, and the one with this id.
     let project = stage.workspace();
     let last = load_messages(&agentline, "gemini", Some(&project), None).unwrap();
     let by_id = load_messages(&agentline, "gemini", Some(&project), result.session_id.as_deref()).unwrap();

@@ -1,5 +1,5 @@
-//! What we call Claude-compatible is what Claude's own SDK takes: its types accept our JSON, and its `query()` drives
-//! another agent through us.
+//! Checks Claude compatibility with Claude's own SDK: its types accept our JSON, and its `query()` drives another agent
+//! through agentline.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 

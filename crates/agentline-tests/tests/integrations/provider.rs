@@ -1,5 +1,5 @@
-//! The workflow provider with agents that misbehave: every row of its errors, and the stories that its specification
-//! names. What the real agent does with it is in `provider_real.rs`.
+//! Tests the workflow provider with misbehaving agents: every row of its errors, and the cases that its specification
+//! names. `provider_real.rs` tests it with the real agent.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
@@ -19,7 +19,7 @@ use std::{
 
 const INSTALL: &str = "Gemini CLI not found. Install from: https://github.com/google-gemini/gemini-cli\nInstall with: npm i -g @google/gemini-cli (Node.js 20 or newer)";
 
-/// A home, a workspace and an agent of their own; removed with the test.
+/// A separate home, workspace and agent. They are removed with the test.
 struct Desk {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// An agent that misbehaves in this way.
+    /// Creates an agent with this fault.
     fn fault(name: &str, args: Value) -> Self {
         let mut desk = Self::with_program(Path::new(env!("CARGO_BIN_EXE_fake-gemini")));
         desk.env.insert("FAKE_AGENT_FAULT".into(), name.into());
@@ -35,7 +35,7 @@ impl Desk {
         desk
     }
 
-    /// An agent that is this shell script, once it has read its prompt.
+    /// Creates an agent that runs this shell script after it has read its prompt.
     fn script(body: &str) -> Self {
         let mut desk = Self::with_program(Path::new(""));
         desk.program = desk.dir.path().join("gemini");
@@ -44,7 +44,7 @@ impl Desk {
         desk
     }
 
-    /// An agent that writes these events. A line that is no JSON is a shell command.
+    /// Creates an agent that writes these events. A line that is not JSON is a shell command.
     fn events(lines: &[&str]) -> Self {
         let said = lines.iter().map(|line| match line.starts_with('{') {
             true => format!("cat <<'END'\n{line}\nEND"),
@@ -61,7 +61,7 @@ impl Desk {
         let env = BTreeMap::from([
             ("PATH".to_owned(), std::env::var("PATH").unwrap()),
             ("HOME".to_owned(), text(&dir.path().join("home"))),
-            // Everything that the agent starts carries this, by which what is left of it is found.
+            // Every process of the agent has this in its environment, so that survivors are found.
             ("PROVIDER_TEST_MARK".to_owned(), text(dir.path())),
         ]);
         Self { dir, env, program: program.to_owned() }
@@ -89,7 +89,7 @@ impl Desk {
         self.generate(json!({})).map(|result| panic!("{result:?}")).unwrap_err()
     }
 
-    /// Nothing that the agent started is left.
+    /// Asserts that no process of the agent remains.
     fn assert_nothing_left(&self) {
         #[cfg(target_os = "linux")]
         {
@@ -103,7 +103,7 @@ impl Desk {
     }
 }
 
-/// The names of the files in a result.
+/// Returns the names of the files in a result.
 fn files(result: &ProviderResult) -> Vec<&str> {
     assert!(result.files.values().all(Option::is_none), "{:?}", result.files);
     result.files.keys().map(String::as_str).collect()
@@ -205,7 +205,7 @@ fn row_69_an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
     let result = Desk::fault("empty_answer", json!({})).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"","files":{}}"#);
     assert_eq!(result.outcome.verdict, Verdict::Empty);
-    // The real one ends like this when its model says nothing.
+    // The real agent ends like this if its model returns nothing.
     assert_eq!(Desk::fault("error_exit_0", json!({})).ok().response, "");
     let blocked =
         r#"{"type":"error","severity":"error","message":"The response was blocked due to safety."}"#;
@@ -237,7 +237,7 @@ fn row_71_other_exits_are_reported_with_code_and_stderr() {
     assert_eq!(killed.outcome.expect("a run").text, "I was about to ");
 }
 
-// The stories, by the names of the specification.
+// The cases, by their names in the specification.
 
 #[test]
 fn mixed_message_and_tool_use() {
@@ -278,7 +278,7 @@ fn multiple_replace() {
         &uses("replace", "2", "b.txt"),
         "echo new > b.txt",
         &worked("2"),
-        // Text that stays as it is has been written all the same.
+        // A write with unchanged content still counts as a write.
         &uses("replace", "3", "same.txt"),
         &worked("3"),
         ANSWER,
@@ -296,7 +296,7 @@ fn failed_tool_calls_not_tracked() {
         r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"unknown","message":"no"}}"#;
     let desk = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
     assert_eq!(files(&desk.ok()), [""; 0]);
-    // It failed, and yet there is a file: nobody says who wrote it, and the caller is told.
+    // The call failed, but the file exists: its source is unknown, and the caller is told.
     let result = Desk::fault("failed_but_wrote", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
@@ -372,7 +372,7 @@ fn auth_errors() {
 
 #[test]
 fn cancelled_reported_as_success() {
-    // The event says success; only the session file knows that the call was cancelled.
+    // The event says success; only the session file shows that the call was cancelled.
     let record = r#"{"id":"m1","type":"gemini","content":"","toolCalls":[{"id":"1","name":"write_file","args":{"file_path":"a.txt"},"status":"cancelled"}]}"#;
     let find_session = r#"id=0f0f0f0f-1111-4111-8111-111111111111
 chats="$GEMINI_CLI_HOME/.gemini/tmp/ws/chats"; mkdir -p "$chats"; pwd -P > "$chats/../.project_root"
@@ -397,11 +397,11 @@ fn error_event() {
     let event = |severity: &str, message: &str| {
         format!(r#"{{"type":"error","severity":"{severity}","message":"{message}"}}"#)
     };
-    // A warning is told and ends nothing.
+    // A warning is reported and ends nothing.
     let result = Desk::events(&[INIT, &event("warning", "something odd"), ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
     assert_eq!(warned(&result, "agent"), ["something odd"]);
-    // One that stopped the agent is a failure, although its result says success.
+    // An error that stopped the agent is a failure, although its result says success.
     let error = Desk::fault("loop_warning", json!({})).error();
     assert!(error.message.contains("Loop detected"), "{error}");
     let error = Desk::events(&[INIT, &event("error", "it broke"), FAILED, "exit 1"]).error();
@@ -423,7 +423,7 @@ fn crlf() {
     assert_eq!(Desk::fault("crlf", json!({})).ok().response, "All done. 4");
 }
 
-// What is ours beyond the specification.
+// Features beyond the specification.
 
 #[test]
 fn denied_tools_are_reported_with_the_answer() {
@@ -496,7 +496,7 @@ fn dropping_a_call_ends_the_agent() {
         let context = CallContext::default();
         let call = provider.generate_async("hi", &context, None);
         assert!(tokio::time::timeout(Duration::from_secs(3), call).await.is_err(), "it hangs");
-        // The run clears up on its own; the runtime must only be there for it.
+        // The run cleans up on its own; the runtime must only stay alive for it.
         tokio::time::sleep(Duration::from_secs(1)).await;
     });
     desk.assert_nothing_left();

@@ -1,4 +1,4 @@
-//! The workflow provider on the real Gemini CLI, with a scripted model.
+//! Tests the workflow provider with the real Gemini CLI and a scripted model.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 

@@ -1,4 +1,5 @@
-//! Every dependency has a licence that `deny.toml` allows and comes from the crates registry or from this repository.
+//! Checks that every dependency has a licence that `deny.toml` allows and comes from the crates registry or from this
+//! repository.
 
 use serde_json::Value;
 use std::process::Command;
@@ -14,7 +15,8 @@ fn allowed() -> Vec<String> {
     list.split(',').map(|l| l.trim().trim_matches('"').to_owned()).filter(|l| !l.is_empty()).collect()
 }
 
-/// Whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be met with the allowed licences.
+/// Returns whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be satisfied with the allowed
+/// licences.
 fn can_be_met(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     let ok = |licence: &str| allowed.iter().any(|a| a == licence.trim());

@@ -1,11 +1,11 @@
-//! The house keeps its order: who may use what, who may name whom, and how a file looks. Each rule is a function over
-//! one file, and each is shown to bite on a sample before it is let loose on the repository.
+//! Checks the rules of the repository: what each layer may use, what each file may name, and how a file is formatted.
+//! Each rule is a function over one file and is tested with a bad and a good sample.
 
 use std::path::{Path, PathBuf};
 
-/// What the core may be built from.
+/// The crates that the core may depend on.
 const CORE_DEPENDENCIES: &[&str] = &["brush-parser", "memchr", "serde", "serde_json", "toml"];
-/// What the core must not touch: it is told what happens and when.
+/// What the core must not use: it gets all events and times as input.
 const OUTSIDE_WORLD: &[&str] = &[
     "tokio",
     "std::fs",
@@ -19,7 +19,7 @@ const OUTSIDE_WORLD: &[&str] = &[
     "libc",
     "futures",
 ];
-/// Words that belong to one agent and stand in its folder alone.
+/// Words that belong to one agent and may only be used in its directory.
 const AGENT_WORDS: &[&str] = &[
     "write_file",
     "run_shell_command",
@@ -44,13 +44,13 @@ const AGENT_WORDS: &[&str] = &[
     "Loop detected",
     "API Error",
 ];
-/// Files that may speak of one agent: the demo plays with one, and help texts show examples.
+/// Files that may name one agent: the demo uses one, and help texts show examples.
 const ABOUT_ONE_AGENT: &[&str] = &[
     "agentline-cli/src/commands/demo/stage.rs",
     "agentline-cli/src/commands/replay.rs",
     "agentline-cli/src/args.rs",
 ];
-/// Files that decide over every agent, so they must not even mention one.
+/// Files that handle every agent, so they must not name one.
 const IMPARTIAL: &[&str] = &[
     "agentline-core/src/verdict.rs",
     "agentline-core/src/run.rs",
@@ -74,7 +74,7 @@ const IMPARTIAL: &[&str] = &[
     "agentline-core/src/acp/tools.rs",
     "agentline-core/src/acp/update.rs",
 ];
-/// Where code may be unsafe: the few files that talk to an operating system, and tests that must.
+/// Files that may contain unsafe code: those that call the operating system, and tests that need it.
 const UNSAFE: &[&str] = &[
     "agentline/src/workspace/files/unix.rs",
     "agentline/src/process/linux.rs",
@@ -88,9 +88,9 @@ const UNSAFE: &[&str] = &[
     "agentline-tests/benches/agentline/transport.rs",
     "agentline-tests/src/signals.rs",
 ];
-/// Modules that only tests see, declared so in the file above them.
+/// Modules that only tests see, declared so in their parent file.
 const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];
-/// Longest file, in lines.
+/// The maximum length of a file in lines.
 const LONGEST: usize = 600;
 
 /// One file of the repository, by its path below `crates/` or below the root.
@@ -108,12 +108,12 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// A module of an integration in JavaScript.
+    /// Returns whether this is a JavaScript module of an integration.
     fn is_script(&self) -> bool {
         self.path.starts_with("integrations/") && self.path.ends_with(".mjs")
     }
 
-    /// Code that ships: no tests, no examples, no benchmarks.
+    /// Returns whether this is code that ships: no tests, examples or benchmarks.
     fn ships(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         self.is_rust()
@@ -126,7 +126,7 @@ impl Source {
             && !self.text.contains("\n#![cfg(test)]")
     }
 
-    /// Its lines of code with their numbers: comments are left out, and so is everything from its tests on.
+    /// Returns its lines of code with their numbers, without comments and without everything from its tests on.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let shipped = self.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
         let comment = |line: &str| line.trim_start().starts_with("//");
@@ -141,7 +141,7 @@ impl Source {
     }
 }
 
-/// Whether a line holds a word, not as part of a longer one.
+/// Returns whether a line contains a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -169,7 +169,7 @@ fn core_depends_on_little(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Names in the `dependencies` tables, also those of one target, but not in those of tests.
+/// Returns the names in the `dependencies` tables, including those of one target, but not those of tests.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     manifest.lines().filter_map(move |line| {
@@ -237,7 +237,7 @@ fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
     if !file.is_rust() || UNSAFE.contains(&&*file.path) {
         return Vec::new();
     }
-    // Put together here so that this file passes its own rule.
+    // Assembled here so that this file passes its own rule.
     file.find(&[
         concat!("un", "safe {"),
         concat!("un", "safe fn"),
@@ -267,7 +267,7 @@ fn no_file_is_too_long(file: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines, over {LONGEST}", file.path)]
 }
 
-/// Packages in other languages bring nothing along.
+/// Packages in other languages have no dependencies.
 fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
     let is_manifest = file.path.starts_with("integrations/") && file.path.ends_with("package.json");
     if !is_manifest || !file.text.contains("\"dependencies\"") {
@@ -277,9 +277,9 @@ fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
 }
 
 fn no_path_of_a_machine(file: &Source) -> Vec<String> {
-    // Put together here so that this file passes its own rule.
+    // Assembled here so that this file passes its own rule.
     let paths = [["/wo", "rk/"], ["/ro", "ot/"], ["/tmp/ag", "ents/"]].map(|parts| parts.concat());
-    // `/demo/work/` is a path below another one and no machine's.
+    // `/demo/work/` is a path below another one and not a path of a machine.
     let begins =
         |line: &str, at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "/._-".contains(c));
     let line = |line: &str| {
@@ -409,7 +409,7 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
 #[test]
 fn every_rule_rejects_its_bad_sample() {
     for (name, rule, (bad_path, bad), (good_path, good)) in RULES {
-        // One sample is long rather than wrong.
+        // One sample is too long rather than wrong.
         let bad = if *name == "no file is too long to be read" { bad.repeat(3) } else { (*bad).to_owned() };
         assert!(!rule(&Source::new(bad_path, &bad)).is_empty(), "`{name}` lets {bad_path} pass");
         let found = rule(&Source::new(good_path, good));
@@ -431,7 +431,7 @@ fn repository_follows_every_rule() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-/// Every text file, named from `crates/` on where it is there.
+/// Returns every text file, with paths relative to `crates/` if they are below it.
 fn repository() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();

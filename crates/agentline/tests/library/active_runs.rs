@@ -1,4 +1,4 @@
-//! Runs that are active in the same workspace at the same time learn of each other.
+//! Tests that runs in the same workspace at the same time detect each other.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use std::fs;
@@ -75,7 +75,7 @@ fn concurrent_runs_all_detect_the_overlap() {
     }
 }
 
-/// Not a test of its own: what the other process of the next test does.
+/// Not a test by itself: the part of the next test that runs in the other process.
 #[test]
 fn other_process() {
     let Some(folder) = std::env::var_os("AGENTLINE_TEST_ACTIVE_RUN") else { return };

@@ -1,4 +1,4 @@
-//! Every example runs to its end on the real agent.
+//! Checks that every example runs to completion with the real agent.
 
 use std::{path::PathBuf, process::Command};
 
@@ -24,7 +24,7 @@ fn every_example_runs_to_completion() {
         assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused where CI=true");
         return;
     }
-    // `cargo test` has built them already, unless it was asked for this file alone.
+    // `cargo test` has built them already, unless only this file was requested.
     let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "agentline", "--examples"]).status();
     assert!(build.expect("cargo").success());
     for (name, text) in EXAMPLES {

@@ -1,4 +1,4 @@
-//! The library through its public interface.
+//! Tests the library through its public interface.
 
 mod active_runs;
 mod examples;

@@ -1,4 +1,4 @@
-//! OpenCode's database: read in every state that it can be in, and never touched.
+//! Tests reading OpenCode's database in every possible state, without ever changing it.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does")]
 
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
     CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
     CREATE INDEX part_session_idx ON part (session_id);";
 
-/// A database in a folder of its own.
+/// A database in its own directory.
 struct Stage {
     folder: TempDir,
 }
@@ -40,7 +40,7 @@ impl Stage {
         self.folder.path().join("opencode.db")
     }
 
-    /// A writer such as the agent: with a log that it does not clear away by itself.
+    /// Opens a writer like the agent's, with a log that it does not clear by itself.
     fn writer(&self) -> Connection {
         let writer = Connection::open(self.path()).unwrap();
         writer.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -48,7 +48,7 @@ impl Stage {
         writer
     }
 
-    /// Every file with its bytes and the time of its last change.
+    /// Returns every file with its content and modification time.
     fn files(&self) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
         files(self.folder.path())
     }
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     all.collect()
 }
 
-/// Adds a session of so many messages, each with two parts.
+/// Adds a session with this number of messages, each with two parts.
 fn fill(writer: &Connection, session: &str, messages: usize, text: &str) {
     let model = r#"{"id":"a-model","providerID":"p"}"#;
     let sql = "INSERT INTO session (id, project_id, directory, title, version, cost, tokens_input, tokens_cache_read, model,
@@ -98,7 +98,7 @@ fn say(writer: &Connection, session: &str, messages: std::ops::Range<usize>, tex
     writer.execute_batch("COMMIT").unwrap();
 }
 
-/// Reads everything in every way, and tells how many messages there are of each session.
+/// Reads everything in every way, and returns the number of messages of each session.
 fn read_all(path: &Path) -> BTreeMap<String, usize> {
     let database = Database::open(path).unwrap();
     let listed = database.sessions().unwrap();
@@ -162,7 +162,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
     for name in ["opencode.db", "opencode.db-wal"] {
         assert!(before[name] == after[name], "{name}");
     }
-    // One that stays open sees every change, also those behind which the log is cleared away.
+    // A reader that stays open sees every change, also those after which the log is cleared.
     let database = Database::open(&stage.path()).unwrap();
     let count = || database.load("ses_a").unwrap().unwrap().entries.len();
     let stamp = database.stamp();
@@ -189,7 +189,7 @@ fn wal_without_its_index_is_replayed_in_a_copy() {
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 9, "a needle");
-    // As a crash and a restored backup leave it.
+    // The state after a crash or a restored backup.
     let left = Stage::new();
     for name in ["opencode.db", "opencode.db-wal"] {
         fs::copy(stage.folder.path().join(name), left.folder.path().join(name)).unwrap();
@@ -197,7 +197,7 @@ fn wal_without_its_index_is_replayed_in_a_copy() {
     let before = left.files();
     assert_eq!(read_all(&left.path()), expect(&[("ses_a", 9)]));
     assert!(left.files() == before);
-    // With an index that nobody keeps any more, and one that is nonsense.
+    // With a stale index, and with an invalid one.
     for index in [fs::read(stage.folder.path().join("opencode.db-shm")).unwrap(), vec![7; 32768], Vec::new()]
     {
         fs::write(left.folder.path().join("opencode.db-shm"), index).unwrap();
@@ -213,7 +213,7 @@ fn interrupted_transaction_is_rolled_back_in_a_copy() {
     let writer = Connection::open(stage.path()).unwrap();
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 200, "plain");
-    // So little memory that the change reaches the file before it is certain.
+    // A small cache makes the change reach the file before it is committed.
     writer
         .execute_batch("PRAGMA cache_size=5; BEGIN; UPDATE part SET data = data || ' '; DELETE FROM message;")
         .unwrap();
@@ -254,7 +254,7 @@ fn truncated_database_yields_its_remaining_data_and_is_reported() {
         yielded.push(parts);
     }
     assert!(most >= 200, "of 240 parts, with one page lost: {yielded:?}");
-    // The tables grow together, so half of the file holds about half of what was said.
+    // The tables grow together, so half of the file contains about half of the messages.
     assert!(yielded[pages / 2] >= 60, "{yielded:?}");
 }
 
@@ -282,7 +282,7 @@ fn corrupt_pages_lose_only_their_own_data() {
             few += usize::from(parts < 300);
         }
     }
-    // Only where the page is near the root of a table is more lost than the page.
+    // More than the page is lost only if it is near the root of a table.
     assert!(few <= tried.len() / 2, "{few} of {}", tried.len() * 3);
 
     fs::write(stage.path(), b"this is no database").unwrap();

@@ -1,6 +1,6 @@
-//! What an ordinary user meets and root does not: homes that cannot be read, caches that cannot be written.
+//! Tests conditions that root does not encounter: unreadable homes and unwritable caches.
 //!
-//! Root may read and write everything, so as root each test starts itself again as a user without rights.
+//! Root can read and write everything, so as root, each test starts itself again as an unprivileged user.
 
 use agentline::{
     detect::{HostEnv, detect},
@@ -23,7 +23,7 @@ use std::{
 const NOBODY: u32 = 65534;
 const ROOM: &str = "AGENTLINE_TEST_ROOM";
 
-/// Calls `test` as an ordinary user with a folder that this user owns.
+/// Calls `test` as an unprivileged user with a directory that this user owns.
 fn as_user(name: &str, test: fn(&Path)) {
     if let Some(room) = std::env::var_os(ROOM) {
         return test(&PathBuf::from(room));
@@ -33,7 +33,7 @@ fn as_user(name: &str, test: fn(&Path)) {
         return test(room.path());
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-    // The build folder may be closed to others, so the user gets a copy of this program.
+    // The build directory may be closed to others, so the user gets a copy of this program.
     let program = room.path().join("test");
     fs::copy(std::env::current_exe().expect("a test knows its program"), &program).expect("space for a copy");
     let own = room.path().join("own");
@@ -76,7 +76,7 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
 }
 
-/// Makes the folders of a test removable again.
+/// Makes the directories of a test removable again.
 struct Open(PathBuf);
 
 impl Drop for Open {
@@ -105,7 +105,7 @@ fn unreadable_home_counts_as_absent() {
         let found = detect(agents::find("gemini").unwrap(), &here);
         assert!(found.looked.len() > 20);
         let report = doctor(&here);
-        // What cannot be seen is as good as absent, to the agent as well; no settings problem is made up.
+        // Unreadable files count as absent, for the agent as well; no settings problem is reported.
         let about_files = report.agents[0].problems.iter().filter(|p| p.key == "settings").count();
         assert_eq!(about_files, 0, "{}", render(&report));
         assert!(report.cache.problem.is_some(), "{}", render(&report));

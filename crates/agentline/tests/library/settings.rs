@@ -1,4 +1,4 @@
-//! Settings on a real disk: which files are found, and what is said about those that cannot be read.
+//! Tests settings on a real disk: which files are found, and how unreadable ones are reported.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use agentline::settings::{find_layers, workspace_file};
@@ -35,7 +35,7 @@ impl Machine {
         self.build(workspace, variables).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// Everything that is wrong, with the folder of the test left out of the paths.
+    /// Returns all problems, with the test's directory removed from the paths.
     fn problems(&self, workspace: &str, variables: &[(&str, &str)]) -> String {
         let problems = self.build(workspace, variables).unwrap_err().to_string();
         problems.replace(self.path("").to_str().unwrap(), "/")
@@ -232,7 +232,7 @@ mod unix {
         let file = machine.path("agentline.toml");
         let found = || workspace_file(&machine.path("mine"), None);
         assert_eq!(found(), Some(file.clone()));
-        // Only root can give files away; anyone else has seen the half that can be seen.
+        // Only root can change the owner of files; for other users, the test ends here.
         if chown(&file, Some(65533), None).is_ok() {
             assert_ne!(found(), Some(file.clone()));
             chown(machine.path("mine"), Some(65533), None).unwrap();
@@ -240,7 +240,7 @@ mod unix {
         }
     }
 
-    /// Root may read everything, so the test runs itself again as a user who may not.
+    /// Root can read everything, so the test runs itself again as an unprivileged user.
     #[test]
     fn unreadable_file_is_reported_with_a_hint() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_SETTINGS";
@@ -257,7 +257,7 @@ mod unix {
         if fs::read(machine.path("home/project/agentline.toml")).is_err() {
             return read_as_ordinary_user(&machine.path(""));
         }
-        // The user that we become may not reach the build folder either.
+        // This user may not be able to read the build directory either.
         let copy = machine.path("test");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! What two snapshots of a workspace say about the time between them.
+//! Tests the changes that two snapshots of a workspace report.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use agentline::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange, SnapshotOptions, line_count};
 use tempfile::TempDir;
 
-/// A workspace in a temporary folder, next to which there is room for files outside it.
+/// A workspace in a temporary directory, with space for files outside it.
 struct Workspace {
     temp: TempDir,
     root: PathBuf,
@@ -41,7 +41,7 @@ impl Workspace {
         Snapshot::take(&self.root, &SnapshotOptions::default())
     }
 
-    /// Lets the files grow old enough that their times are beyond doubt, then compares before and after the work.
+    /// Waits until the files are old enough that their times are reliable, then compares before and after the work.
     fn changes(&self, work: impl FnOnce(&Self)) -> Vec<SnapshotChange> {
         self.changes_with(&[], work)
     }
@@ -53,7 +53,7 @@ impl Workspace {
         before.compare(&before.take_again(&SnapshotOptions::default()), reported)
     }
 
-    /// Writes a file and takes a snapshot before its time is beyond doubt, however busy the machine is.
+    /// Writes a file and takes a snapshot before its time is reliable, however busy the machine is.
     fn take_at_once(&self, path: &str, text: &str) -> Snapshot {
         loop {
             let start = Instant::now();
@@ -70,7 +70,7 @@ impl Workspace {
     }
 }
 
-/// The changes as one line each: a sign, the path, and a mark for what is known otherwise than by comparison.
+/// Returns the changes as one line each: a sign, the path, and a mark for results that are not from a comparison.
 fn lines(changes: &[SnapshotChange]) -> Vec<String> {
     let line = |change: &SnapshotChange| {
         let sign = match change.kind {
@@ -178,7 +178,7 @@ fn respects_a_repository_and_never_reads_its_git_directory() {
         (".git/info/exclude", "secret.txt\n"),
         (".gitignore", "*.o\n"),
     ]);
-    // Rules above the repository are none of its concern.
+    // Rules above the repository do not apply to it.
     fs::write(workspace.temp.path().join(".gitignore"), "*\n").unwrap();
     let changes = workspace.changes(|it| {
         for path in ["secret.txt", "main.o", "main.c", ".git/index", "inner/.git", "inner/file"] {
@@ -245,7 +245,7 @@ fn reported_paths_are_seen_even_if_ignored_or_outside() {
     assert_eq!(
         lines(&changes),
         [
-            // Its folder was written to, so it may have been there.
+            // Its directory was written to, so the file may have existed.
             format!("-{} (missing)", nowhere.to_str().unwrap()).as_str(),
             format!("+{outside} (times)").as_str(),
             "-out/gone.txt (missing)",
@@ -309,7 +309,7 @@ fn a_rewrite_of_the_same_size_within_a_clock_tick_is_seen() {
             let before = workspace.take_at_once("racy.txt", "aaaa");
             let age = fs::metadata(workspace.path("racy.txt")).unwrap().modified().unwrap();
             workspace.write("racy.txt", "bbbb");
-            // Old kernels and coarse file systems leave the time as it was; others are made to.
+            // Old kernels and coarse file systems leave the time unchanged; on others, the test resets it.
             File::options().write(true).open(workspace.path("racy.txt")).unwrap().set_modified(age).unwrap();
             assert_eq!(lines(&before.compare(&workspace.take(), &[])), ["~racy.txt"], "round {round}");
         }
@@ -518,7 +518,7 @@ mod unix {
         assert!(changes.iter().all(|change| change.added == Some(1)));
     }
 
-    /// Root may read everything, so the test runs itself again as a user who may not.
+    /// Root can read everything, so the test runs itself again as an unprivileged user.
     #[test]
     fn unreadable_entries_are_skipped_and_counted() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_WORKSPACE";
@@ -535,7 +535,7 @@ mod unix {
         if fs::read_dir(workspace.path("closed")).is_err() {
             look_as_ordinary_user(&workspace.root);
         } else {
-            // The user that we become may not reach the build folder either.
+            // This user may not be able to read the build directory either.
             let copy = workspace.temp.path().join("test");
             fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Tools of a host, and the relay of foreign servers, called over HTTP as an agent calls them.
+//! Tests tools of a host, and the relay of MCP servers, called over HTTP as an agent calls them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 mod client;

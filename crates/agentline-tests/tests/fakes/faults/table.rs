@@ -1,7 +1,8 @@
-//! The table of every fault with its expected result and the reason. The rows have the order of the fake agent's own
-//! table. The two surfaces differ if the fault is in the events: the fake agent omits events from its JSON document but
-//! writes raw lines unchanged. Lines around the document are reported as unreadable, and a document without text is an
-//! empty answer.
+//! The table of every fault with its expected result and the reason.
+//!
+//! The rows have the order of the fake agent's own table. The two surfaces differ if the fault is in the events: the
+//! fake agent omits events from its JSON document but writes raw lines unchanged. Lines around the document are
+//! reported as unreadable, and a document without text is an empty answer.
 
 use crate::faults::expect::{BY_NOBODY, BY_TOOL, Row, both, done, empty, ends, failed, row, timed_out};
 use agentline::{ChangeSource, Event, FailureKind, FileChangeKind, ToolStatus, Verdict};

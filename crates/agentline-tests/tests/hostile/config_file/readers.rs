@@ -1,4 +1,4 @@
-//! Every command that reads the file of a workspace, besides a run that goes well.
+//! Tests every command that reads the workspace's file, other than a successful run.
 
 use super::{GREEDY, PRECIOUS, User};
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn no_command_obeys_the_workspace_file() {
             assert_eq!(user.read(kept), PRECIOUS, "{args:?}: {kept}");
         }
         assert!(!user.path("pwned").exists(), "{args:?}");
-        // Commands whose answer depends on the file say what became of it.
+        // Commands whose result depends on the file report that it was ignored.
         if ["config", "policy", "doctor"].contains(&args[0]) {
             assert_eq!(
                 done.err.matches("came with the workspace: ignored").count(),
@@ -121,7 +121,7 @@ fn program_in_the_workspace_is_not_used_as_the_agent() {
         assert!(told.contains("found in the workspace alone"), "{told}");
         assert!(!user.path("pwned").exists(), "{}", done.out);
     }
-    // The doctor agrees with a run, whatever the trust.
+    // `doctor` agrees with a run, for every trust setting.
     let installed = |trust: &str| {
         user.write("home/.config/agentline/config.toml", &format!("trust = '{trust}'\n"));
         let report = user.agentline(&["doctor", "-o", "json"]).json();
@@ -131,7 +131,7 @@ fn program_in_the_workspace_is_not_used_as_the_agent() {
     assert_eq!(untrusted["installed"], false, "{untrusted}");
     assert!(untrusted["problems"].to_string().contains("found in the workspace alone"), "{untrusted}");
     assert_eq!(installed("full")["installed"], true);
-    // The same where the user's own settings give a name, which is looked for on PATH.
+    // The same holds if the user's settings give a bare name, which is searched on PATH.
     planted(&user, "ws/my-gemini");
     user.write("home/.config/agentline/config.toml", "agent_bin = 'my-gemini'\n");
     let done = user.agentline(&["run", "-o", "json", "hi"]);

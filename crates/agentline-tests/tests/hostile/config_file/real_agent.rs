@@ -1,4 +1,4 @@
-//! The same once on the real Gemini CLI, on every path.
+//! Tests the same with the real Gemini CLI, on every path.
 
 use crate::host::Host;
 use agentline::{
@@ -14,7 +14,7 @@ use std::ffi::OsString;
 const FILE: &str = "permission_mode = 'bypass'\nallow = ['Bash']\nrecord = '~/.bashrc'\npass_env = ['*']\n\
                     include_directories = ['~']\nmodel = 'gemini-2.5-flash'\nmax_turns = 5\n";
 
-/// A setting of the workspace that starts a program.
+/// A workspace setting that starts a program.
 const SETTINGS: &str = r#"{"mcpServers":{"x":{"command":"touch","args":["mcp-started"]}}}"#;
 
 /// Cold, warm, a conversation, the host, and a conversation over the host.
@@ -31,7 +31,7 @@ fn stage() -> TestStage {
     stage
 }
 
-/// What every front end does with the settings of a workspace.
+/// What each front end does with the settings of a workspace.
 fn configured(stage: &TestStage) -> Config {
     let variables = stage.variables().iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
     let settings = Settings::find(&stage.workspace(), None, Some(&stage.home()), variables, Vec::new());

@@ -1,4 +1,4 @@
-//! `agentline trust`: what it stores, what it permits on every path, and how it is lost.
+//! Tests `agentline trust`: what it stores, what it permits on every path, and how trust is lost.
 
 use super::{User, warnings};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::{
 const FILE: &str = "permission_mode = 'bypass'\nenv = { FROM_THE_FILE = 'yes' }\n";
 const SCRIPT: &str = "ask run touch STAGE/ws/made\nenv FROM_THE_FILE";
 
-/// Whether each path applied the file in full.
+/// Returns whether each path applied the file in full.
 fn is_applied(user: &User, outcome: &Value) -> bool {
     let made = user.path("ws/made");
     let has_run = made.exists();
@@ -68,7 +68,7 @@ fn trust_applies_to_the_directory_of_the_run() {
     let user = trusted_user();
     fs::create_dir_all(user.path("ws/inner")).unwrap();
     fs::create_dir_all(user.path("other")).unwrap();
-    // Below a trusted directory, and from a trusted directory in another one by each way to say so.
+    // Below a trusted directory, and from a trusted directory into another one by each option.
     assert!(!is_applied(&user, &run(&user, &["-C", "inner"])));
     user.write("other/agentline.toml", FILE);
     assert!(!is_applied(&user, &run(&user, &["-C", "../other"])));

@@ -1,4 +1,4 @@
-//! Context files load as text, and bring no file from outside along.
+//! Checks that context files load as text and import no file from outside.
 
 use super::workspace::HostileWorkspace;
 use agentline::{Surface, Verdict};

@@ -1,4 +1,5 @@
-//! An agent that does not confirm that it ignores the workspace's own configuration is refused. The fake agents do not.
+//! Checks that an agent is refused if it does not confirm that it ignores the workspace's configuration. The fake
+//! agents do not confirm.
 
 use super::workspace::{HostileWorkspace, SHELL};
 use agentline::{
@@ -84,7 +85,7 @@ async fn unconfirmed_agent_is_refused_in_headless_runs() {
     }
 }
 
-/// Versions of Gemini CLI that load settings or `.env` files by another call than those that the script hides them from.
+/// Versions of Gemini CLI that load settings or `.env` files with other calls than those that the script intercepts.
 #[tokio::test]
 async fn agent_that_loads_its_configuration_differently_is_refused() {
     needs_real_gemini!();

@@ -1,4 +1,4 @@
-//! Files that come with a workspace or a store, and files that the user typed.
+//! Tests files of a workspace or a store, and files that the user names.
 
 use super::user::{Done, User, until, wait};
 use serde_json::json;
@@ -61,7 +61,7 @@ fn rules_of_regular_ignore_files_still_apply() {
     assert_eq!(paths, ["seen.txt"], "{outcome:#}");
 }
 
-/// The scan takes a part of the run's time, and what it did not see is not guessed.
+/// The scan takes a part of the run's time, and files that it did not see are not guessed.
 #[test]
 fn large_workspace_does_not_outlast_the_timeout() {
     let user = User::headless("ok", &json!({}));
@@ -72,7 +72,7 @@ fn large_workspace_does_not_outlast_the_timeout() {
             fs::write(folder.join(format!("f{file}")), "").unwrap();
         }
     }
-    // Each path is matched with ten thousand rules, which takes minutes for all of them.
+    // Each path is matched against ten thousand rules, which takes minutes for all of them.
     let rules: String = (0..10_000).map(|n| format!("**/a{n}*b*c*{n}?/[x-z]*\n")).collect();
     user.write(".gitignore", &rules);
     let done = run(&user, &["--timeout", "20", "hi"]);
@@ -95,7 +95,7 @@ fn pipes_named_by_the_user_are_read_within_the_timeout() {
     let zero = run(&user, &["--schema", "/dev/zero", "hi"]);
     assert_eq!(zero.code, 2, "{zero:?}");
     assert!(zero.err.contains("output_schema") && zero.err.contains("longer than 4 MB"), "{}", zero.err);
-    // A pipe with a writer is as good as a file.
+    // A pipe with a writer works like a file.
     let schema = r#"{"type":"object","required":["n"]}"#;
     let args = [RUN, &["--schema", "/dev/stdin", "--repair-turns", "0", r#"say {"n": 1}"#]].concat();
     let outcome = user.done_with_input(&args, schema).is("done", 0);
@@ -112,7 +112,7 @@ fn a_signal_ends_a_run_that_is_still_being_prepared() {
     let begun = Instant::now();
     let args = [RUN, &["--schema", "never.json", "--timeout", "300", "say hello"]].concat();
     let child = user.agentline(&args).spawn().unwrap();
-    // Its signals are heard when it has its thread for them.
+    // Signals are handled once the signal thread exists.
     let threads = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
         let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
@@ -161,7 +161,7 @@ fn tape_is_also_played_line_by_line_from_a_pipe() {
     let tape = fs::read_to_string(user.path("run.tape")).unwrap();
     let again = user.done_with_input(&["replay", "/dev/stdin", "-o", "json"], &tape).is("done", 0);
     assert_eq!((&again["text"], &again["files"]), (&outcome["text"], &outcome["files"]));
-    // Much of what is no tape costs no memory: 4 GB are not there for a line without end.
+    // Invalid tapes use no memory: 4 GB do not suffice for an endless line.
     let endless = user.done(&["replay", "/dev/zero"]);
     assert_eq!(endless.code, 2, "{endless:?}");
     assert!(endless.err.contains("longer than"), "{}", endless.err);
@@ -189,7 +189,7 @@ fn exponential_schema_does_not_outlast_the_timeout() {
         let long = scope.spawn(|| run(&user, &args("300")));
         (short.join().unwrap(), long.join().unwrap())
     });
-    // The run's own time ends first, or else that of one check.
+    // The timeout of the run or of one check ends first.
     short.is("timed_out", 8);
     let outcome = long.is("invalid_output", 10);
     let message = outcome["error"]["message"].as_str().unwrap();

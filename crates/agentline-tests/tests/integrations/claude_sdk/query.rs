@@ -1,4 +1,4 @@
-//! A program written for Claude's SDK runs on Gemini CLI, unchanged but for the path of the executable.
+//! Runs a program that was written for Claude's SDK on Gemini CLI, unchanged except for the path of the executable.
 
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{ClaudeSdk, MODEL, TestStage, needs_real_gemini, real_gemini};
@@ -7,7 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 const BRIDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/claude-agent-sdk.mjs");
 
-/// The program: what anybody would write for Claude Code.
+/// A typical program for Claude Code.
 const CONSUMER: &str = "
 import { query } from '@anthropic-ai/claude-agent-sdk';
 const [bridge, cwd, model] = process.argv.slice(2);

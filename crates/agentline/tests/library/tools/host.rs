@@ -1,4 +1,4 @@
-//! What an agent gets from a host's tools: answers, refusals, errors, and an end to what it gives up.
+//! Tests a host's tools as an agent uses them: results, denials, errors, and the end of abandoned calls.
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::tools::{
@@ -43,12 +43,12 @@ fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (Runni
     (serving, client)
 }
 
-/// What became of a tool that never answers.
+/// The state of a tool that never answers.
 #[derive(Clone, Default)]
 struct Fate {
     began: Arc<AtomicBool>,
     dropped: Arc<AtomicBool>,
-    /// A task that it started has heard that it is over.
+    /// A task of the tool has observed the cancellation.
     heard: Arc<AtomicBool>,
 }
 
@@ -187,7 +187,7 @@ async fn a_cancelled_request_ends_its_tool() {
     });
     lines_until(&mut serving, |line| line["called"] == "endless").await;
     fate.began().await;
-    // Of another request: nothing happens.
+    // The id of another request: nothing happens.
     client.notify("notifications/cancelled", json!({"requestId": "c-2"})).await;
     assert_eq!(lines(&mut serving), Vec::<Value>::new());
     client.notify("notifications/cancelled", json!({"requestId": "c-1", "reason": "no longer needed"})).await;

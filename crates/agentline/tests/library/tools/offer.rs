@@ -1,4 +1,4 @@
-//! Who is let in, what a run offers of its own, and what is left when it is over.
+//! Tests authorization, the tools of one run, and what remains after it.
 
 use crate::tools::client::{Client, lines, lines_until, until};
 use agentline::tools::{AnswerTool, Tool, ToolCall, ToolHost, ToolOffer};
@@ -114,7 +114,7 @@ async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
     assert_eq!(a.list().await, ["shared", "first"]);
     assert_eq!(b.list().await, ["shared", "second"]);
     assert_eq!(a.call("second", json!({})).await, (true, "there is no tool `second`".into()));
-    // The token of one run opens nothing of the other.
+    // The token of one run gives no access to the other.
     let thief = Client { headers: b.headers.clone(), ..a.clone() };
     assert_eq!(thief.post(&list_request()).await.0, 401);
     assert_eq!(lines(&mut second), [json!({"listed": ["shared", "second"]})]);

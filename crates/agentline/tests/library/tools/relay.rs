@@ -1,4 +1,5 @@
-//! Foreign servers behind the relay: good ones are as they are, bad ones are told of, and none outlives the run.
+//! Tests MCP servers behind the relay: working ones are relayed unchanged, failing ones are reported, and none outlives
+//! the run.
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::{
@@ -14,7 +15,7 @@ use std::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The tiny server, with a fault.
+/// Returns the small server, with a fault.
 fn tiny(fault: &str) -> McpServer {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/library/tools/server.mjs");
     McpServer::Command {
@@ -39,7 +40,7 @@ fn starts(log: &Path) -> Vec<u32> {
     std::fs::read_to_string(log).unwrap_or_default().lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A server that logs its starts.
+/// Returns a server that logs its starts.
 fn logged(fault: &str, log: &Path) -> McpServer {
     let McpServer::Command { command, args, mut env } = tiny(fault) else { unreachable!() };
     env.insert("STARTS".into(), log.to_str().unwrap().into());
@@ -49,7 +50,7 @@ fn logged(fault: &str, log: &Path) -> McpServer {
 #[cfg(target_os = "linux")]
 async fn is_gone(pid: u32) {
     let stat = format!("/proc/{pid}/stat");
-    // One that nobody has waited for yet is dead, too.
+    // A zombie counts as dead, too.
     until("the server is gone", async || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z ")))
         .await;
 }
@@ -71,7 +72,7 @@ async fn server_is_started_once_and_relayed_unchanged() {
         client.call("folder", json!({})).await.1,
         folder.path().canonicalize().unwrap().to_str().unwrap()
     );
-    // What neither we nor the agent know passes as well, answers and errors alike.
+    // Unknown messages also pass, results and errors alike.
     assert_eq!(client.ask(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
     assert_eq!(
         client.ask(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
@@ -99,7 +100,7 @@ async fn concurrent_answers_reach_their_callers() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     let calls = (0..20).map(|n| {
         let client = client.clone();
-        // All with the same id, as two parts of an agent may have it.
+        // All have the same id, as two parts of an agent may.
         tokio::spawn(async move { client.call("shout", json!({"word": format!("w{n}")})).await })
     });
     for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
@@ -296,7 +297,7 @@ async fn http_server_is_relayed_and_its_absence_reported() {
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines(&mut serving);
     assert_eq!(told, [json!({"server": "tiny", "error": "it answered with status 404 Not Found"})]);
-    // One that refuses us from the start.
+    // A server that refuses us from the start.
     let McpServer::Url { url, .. } = server else { unreachable!() };
     let (mut serving, client) =
         serve(offer().server("tiny", McpServer::Url { url, headers: BTreeMap::new() }));
