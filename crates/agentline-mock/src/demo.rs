@@ -22,7 +22,7 @@ impl Demo {
     /// Starts the model, and makes an empty home one in which the agent accepts it.
     ///
     /// # Errors
-    /// The home cannot be written, or there is no free port on loopback.
+    /// Returns an error if the home cannot be written or there is no free port on loopback.
     pub fn start(home: &Path) -> io::Result<Self> {
         accept(home)?;
         Ok(Self { model: GeminiModel::start(demo_script())? })
@@ -32,7 +32,7 @@ impl Demo {
     /// one, a prompt about primes gets the demo's own answers, and any other a sentence.
     ///
     /// # Errors
-    /// The home cannot be written, or there is no free port on loopback.
+    /// Returns an error if the home cannot be written or there is no free port on loopback.
     pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
         accept(home)?;
         let other = || {

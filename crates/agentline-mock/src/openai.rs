@@ -11,7 +11,7 @@ use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, i
 /// A model that answers with these steps, in order.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
@@ -19,7 +19,7 @@ pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedM
 /// A model that answers each request by what it says.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model_by(
     respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
 ) -> io::Result<ScriptedModel> {

@@ -1,7 +1,7 @@
-//! A host program for tests to kill: runs one agent, says `ready` when the agent does, and how it ended.
+//! A host program that tests kill: it runs one agent, prints `ready` when the agent does, and prints how it ended.
 //!
-//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready). The variable
-//! `ISOLATION` may hold a value of `isolation`.
+//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready). The
+//! variable `ISOLATION` may contain a value of `isolation`.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ async fn host() {
                 say("ready");
                 assert_ne!(how, "panic", "as asked");
             }
-            // An agent that never gets ready must not fill our memory.
+            // An agent that never becomes ready must not use unbounded memory.
             ProcessEvent::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),
             ProcessEvent::Bytes(_) => {}
             ProcessEvent::Exit(exit) => return say(&format!("{exit:?}")),
