@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as OpenCode speaks them.
+//! OpenAI's chat completions API, as OpenCode uses it.
 //!
 //! The address for the agent is `URL/v1`, with [`ScriptedModel::url`] as URL.
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, items, openai_error, texts};
 
-/// A model that answers with these steps, in order.
+/// Starts a model that answers with these steps in order.
 ///
 /// # Errors
 /// Returns an error if there is no free port on loopback.
@@ -16,7 +16,7 @@ pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedM
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
-/// A model that answers each request by what it says.
+/// Starts a model that answers each request by its content.
 ///
 /// # Errors
 /// Returns an error if there is no free port on loopback.

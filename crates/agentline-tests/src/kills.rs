@@ -1,8 +1,8 @@
 //! Kills agentline, its supervisor, or several of them during runs, and counts the surviving processes.
 //!
-//! Every run uses a fake agent whose command starts one process of each [`Kind`]. Each has a unique word on its command
-//! line, so that it is found in any environment, session and pid namespace. All of them end by themselves after two
-//! minutes.
+//! Every run uses a fake agent whose command starts one process of each [`LeftoverKind`]. Each has a unique word on its
+//! command line, so that it is found in any environment, session and pid namespace. All of them end by themselves after
+//! two minutes.
 
 use crate::{FakeStage, HostProgram, running_with, survivors};
 use agentline::process::Isolation;

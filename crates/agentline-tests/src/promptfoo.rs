@@ -71,7 +71,7 @@ impl InstalledPromptfoo {
     /// Sets the caller's variables: those of the test environment, the agent, agentline, and an isolated promptfoo.
     ///
     /// # Panics
-    /// Panics if real agents are disabled; call [`Promptfoo::find`] first.
+    /// Panics if real agents are disabled; call [`InstalledPromptfoo::find`] first.
     pub fn set_environment(&self, command: &mut Command, stage: &TestStage) {
         let gemini = real_gemini().expect("real agents are not left out");
         command.env_clear().envs(stage.variables());

@@ -1,14 +1,14 @@
-//! The time as Gemini writes it: `2026-11-15T04:28:24.844Z`.
+//! The time in Gemini's format: `2026-11-15T04:28:24.844Z`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, in UTC.
+/// Returns the current time in UTC.
 pub(super) fn timestamp() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Milliseconds since 1970, written out.
+/// Formats milliseconds since 1970.
 pub(super) fn format_millis(millis: u64) -> String {
     let (seconds, millis) = (millis / 1000, millis % 1000);
     let (mut days, second_of_day) = (seconds / 86_400, seconds % 86_400);
@@ -35,7 +35,7 @@ fn days_in_year(year: u64) -> u64 {
     if is_leap(year) { 366 } else { 365 }
 }
 
-/// Months are counted from 0 here.
+/// Months start at 0 here.
 fn days_in_month(year: u64, month: usize) -> u64 {
     const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     if month == 1 && is_leap(year) { 29 } else { DAYS[month] }

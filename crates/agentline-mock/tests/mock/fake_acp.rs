@@ -1,4 +1,4 @@
-//! Talks ACP to the fake agent and checks that it behaves, and that each fault is the one that its name promises.
+//! Tests the fake agent over ACP: its normal behaviour, and that each fault does what its name says.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use agentline_mock::fake_acp::{AcpFault, FAULTS, WORDS};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of one agent that does not outlive its test.
@@ -23,11 +23,11 @@ struct Client {
     stderr: Option<JoinHandle<String>>,
     dir: TempDir,
     next_id: u64,
-    /// The kind of option to choose when permission is asked.
+    /// The kind of option to choose for a permission request.
     choice: &'static str,
     /// Every update and request of the agent so far.
     seen: Vec<Value>,
-    /// Lines that were no message.
+    /// Lines that were not messages.
     junk: usize,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What the agent left running ends with the test too.
+        // Processes that the agent left running also end with the test.
         let mark = format!("FAKE_ACP_TEST_MARK={}", self.dir.path().display());
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Client {
         Self { child, stdin, lines, stderr: Some(stderr), dir, next_id: 0, choice, seen: Vec::new(), junk: 0 }
     }
 
-    /// Initialises and opens a session.
+    /// Initializes the agent and opens a session.
     fn open(&mut self) -> String {
         self.initialize();
         self.session()
@@ -127,7 +127,7 @@ impl Client {
     }
 
     fn send(&mut self, message: &Value) {
-        // An agent that is gone is part of the test.
+        // The agent may have exited as part of the test.
         let _ = writeln!(self.stdin.as_mut().expect("open"), "{message}");
     }
 
@@ -136,7 +136,7 @@ impl Client {
             .unwrap_or_else(|why| panic!("no answer to {id}: {why}; seen {:?}", self.seen))
     }
 
-    /// Reads until the answer to this request, and serves the agent's requests meanwhile.
+    /// Reads until the response to this request, and serves the agent's requests meanwhile.
     fn wait_for(&mut self, id: u64, patience: Duration) -> Result<Value, RecvTimeoutError> {
         let until = Instant::now() + patience;
         loop {
@@ -195,7 +195,7 @@ impl Client {
         self.seen.iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// All text of the answers in a session.
+    /// Returns all text of the answers in a session.
     fn said(&self, session: &str) -> String {
         let own = self.seen.iter().filter(|message| message["params"]["sessionId"] == session);
         let updates = own.map(|message| &message["params"]["update"]);
@@ -203,7 +203,7 @@ impl Client {
         texts.filter_map(|update| update["content"]["text"].as_str()).collect()
     }
 
-    /// Closes the agent's input and waits for its end.
+    /// Closes the agent's input and waits for its exit.
     fn close(&mut self) -> Option<i32> {
         self.stdin = None;
         let until = Instant::now() + PATIENCE;
@@ -418,7 +418,7 @@ fn gemini_specific_behaviour() {
     assert!(client.said(&session).ends_with("[MODE_UPDATE] autoEdit"));
 }
 
-/// Plays every fault with its own prompt: the agent never panics, and never waits for something that cannot come.
+/// Plays every fault with its own prompt: the agent never panics, and never waits forever.
 #[test]
 fn every_fault_can_be_played() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
@@ -455,7 +455,7 @@ fn plays(fault: &AcpFault) {
     assert!(!stderr.contains("panicked"), "{}: {stderr}", fault.name);
 }
 
-/// What the lines of some faults are like.
+/// The lines of some faults.
 #[test]
 fn lines_are_damaged_as_requested() {
     for (fault, least) in
@@ -475,7 +475,7 @@ fn lines_are_damaged_as_requested() {
     assert!(client.said(&session).len() > 8_000_000);
 }
 
-/// A small MCP server at an address: JSON for `initialize`, a chunked event stream for the rest.
+/// Starts a small MCP server: JSON for `initialize`, a chunked event stream for the rest.
 fn mcp_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -529,12 +529,12 @@ fn answer_mcp(mut stream: TcpStream) {
     let event =
         format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": result}));
     let _ = write!(stream, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-    // Chunks that part the event in the middle of a line.
+    // Chunks that split the event in the middle of a line.
     for chunk in event.as_bytes().chunks(7) {
         let _ = write!(stream, "{:x}\r\n", chunk.len());
         let _ = stream.write_all(chunk).and_then(|()| stream.write_all(b"\r\n"));
     }
-    // The stream stays open, as servers may let it.
+    // The stream stays open, which servers may do.
     thread::sleep(Duration::from_secs(2));
 }
 

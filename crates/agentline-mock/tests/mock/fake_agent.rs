@@ -1,4 +1,4 @@
-//! Runs the fake agent and checks that each fault is the one that its name promises.
+//! Runs the fake agent and checks that each fault does what its name says.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,16 +11,16 @@ use agentline_mock::fake_agent::{EXIT_CODES, FAULTS, fault};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One run in a folder of its own, with its output in files.
+/// One run in its own directory, with its output in files.
 struct Run {
     dir: TempDir,
     child: Ending,
 }
 
-/// A process that does not outlive its test, even if that panics.
+/// A process that does not outlive its test, even if the test panics.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -55,7 +55,7 @@ impl Run {
             .spawn()
             .expect("started");
         let mut stdin = child.stdin.take().expect("a pipe");
-        // An agent that does not read is part of the test.
+        // The agent may not read its input as part of the test.
         let _ = stdin.write_all(b"What is 2+2?");
         Self { dir, child: Ending(child) }
     }
@@ -64,7 +64,7 @@ impl Run {
         fs::read(self.dir.path().join("stdout")).expect("readable")
     }
 
-    /// Waits until a text stands in the output.
+    /// Waits until the output contains a text.
     fn until_said(&self, text: &str) {
         until(|| String::from_utf8_lossy(&self.stdout()).contains(text), text);
     }
@@ -96,7 +96,7 @@ impl Ended {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The types of the lines that are events.
+    /// Returns the types of the lines that are events.
     fn kinds(&self) -> Vec<String> {
         self.events().iter().map(|event| event["type"].as_str().unwrap_or("?").to_owned()).collect()
     }
@@ -126,7 +126,7 @@ fn until(mut condition: impl FnMut() -> bool, what: &str) {
     }
 }
 
-/// Small sizes and short times, so that every fault can be run.
+/// Returns small sizes and short times, so that every fault can be run.
 fn small(params: &[&str]) -> Value {
     let value = |name: &str| match name {
         "bytes" => json!(1_000),
@@ -202,7 +202,7 @@ fn invalid_test_parameters_are_refused() {
 
 #[test]
 fn every_fault_ends_with_small_parameters() {
-    // Those that end only in ways that their own tests check.
+    // The ends of these are checked by their own tests.
     let elsewhere = ["cwd_deleted"];
     let runs: Vec<_> = FAULTS
         .iter()
@@ -316,7 +316,7 @@ mod unix {
     }
 
     fn is_alive(pid: u32) -> bool {
-        // A process that has ended but was not collected yet does not count.
+        // A zombie process does not count.
         match fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(stat) => !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with(['Z', 'X']),
             // SAFETY: signal 0 only asks whether the process exists.
@@ -324,7 +324,7 @@ mod unix {
         }
     }
 
-    /// The children of a run, ended when this is dropped.
+    /// The children of a run, which end when this is dropped.
     struct Children(Vec<u32>);
 
     impl Children {
@@ -417,7 +417,7 @@ mod unix {
             let environ = fs::read(format!("/proc/{pid}/environ")).expect("readable");
             let mark = run.dir.path().to_string_lossy().into_owned();
             assert_eq!(String::from_utf8_lossy(&environ).contains(&mark), marked, "{name}");
-            // SAFETY: asks for a number.
+            // SAFETY: only returns a number.
             let session = unsafe { libc::getsid(pid.cast_signed()) };
             assert_eq!(session, pid.cast_signed(), "{name} leads its own session");
         }

@@ -1,4 +1,4 @@
-//! Talks to the scripted model over a bare socket and checks every kind of answer and fault.
+//! Tests the scripted model over a plain socket, with every kind of answer and fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 const STREAM: &str = "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse";
 const WHOLE: &str = "/v1beta/models/gemini-2.5-flash:generateContent";
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Answer {
     status: u16,
     body: Vec<u8>,
-    /// Whether the body came to its proper end.
+    /// Whether the body ended properly.
     complete: bool,
 }
 
@@ -403,9 +403,9 @@ fn each_prompt_has_its_own_script() {
         first.events()[0]["candidates"][0]["content"]["parts"][0]["functionCall"]["name"],
         "mcp_paint_mix"
     );
-    // A tool's result is no prompt, whatever it says.
+    // A tool result is not a prompt, whatever it contains.
     assert_eq!(ask(json!([context, user("make it red"), spoke, result])).text(), "red");
-    // A later prompt in the same session begins its own script.
+    // A later prompt in the same session starts its own script.
     assert_eq!(
         ask(json!([context, user("make it red"), spoke, result, spoke, user("now blue")])).text(),
         "blue"
