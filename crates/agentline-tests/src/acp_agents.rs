@@ -87,7 +87,7 @@ fn agent(package: Package, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent
     }
     match package.modules() {
         Ok(modules) => Some(found(&modules)),
-        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves the tests with real agents out"),
+        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables the tests with real agents"),
     }
 }
 

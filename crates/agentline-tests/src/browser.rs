@@ -68,7 +68,7 @@ pub fn has_browser() -> bool {
         let is_ci = std::env::var("CI").is_ok_and(|v| v == "true");
         assert!(
             found || !is_ci,
-            "no `chromium` is here and none could be installed; CI looks at pages in a browser"
+            "`chromium` is missing and could not be installed; CI tests pages in a browser"
         );
         if !found {
             // A print macro would be captured by the test runner.

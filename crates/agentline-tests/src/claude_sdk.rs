@@ -43,10 +43,10 @@ impl ClaudeSdk {
         }
         let modules = SDK
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
         let node = find_node(agentline.here()).expect("Node.js installed it").path;
-        let beside = modules.parent().expect("it lies in a folder");
+        let beside = modules.parent().expect("the path has a parent");
         let folder = tempfile::Builder::new().prefix("work-").tempdir_in(beside).expect("a folder");
         Some(Self { node, modules, folder })
     }

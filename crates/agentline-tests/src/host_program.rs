@@ -79,9 +79,9 @@ pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> V
             for _ in 0..4 {
                 host.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
             }
-            assert!(stage.living().len() >= 8, "four agents, each with what it started");
-            host.child.kill().expect("a child of ours");
-            host.child.wait().expect("a child of ours");
+            assert!(stage.living().len() >= 8, "four agents, each with its processes");
+            host.child.kill().expect("our child");
+            host.child.wait().expect("our child");
             let killed = Instant::now();
             host.nothing_left(Duration::from_secs(30));
             killed.elapsed()
@@ -205,9 +205,9 @@ impl HostProgram {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(message) if wanted(&message) => return message,
                 Ok(message) => self.kept.push(message),
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} came; came: {:#?}", self.kept),
+                Err(RecvTimeoutError::Timeout) => panic!("no {what} arrived; received: {:#?}", self.kept),
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the host ended before {what} came: {:#?}", self.kept)
+                    panic!("the host exited before {what} arrived: {:#?}", self.kept)
                 }
             }
         }

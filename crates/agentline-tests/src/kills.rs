@@ -496,7 +496,7 @@ impl Scene {
     fn until(&self, mut holds: impl FnMut() -> bool) {
         let end = Instant::now() + START;
         while !holds() {
-            assert!(Instant::now() < end, "did not come up: {:?}", self.kill);
+            assert!(Instant::now() < end, "did not start: {:?}", self.kill);
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -68,7 +68,7 @@ impl ProcessCase {
     pub fn await_processes(&self, count: usize) {
         let until = Instant::now() + LONG;
         while self.processes().len() < count {
-            assert!(Instant::now() < until, "only {} of {count} processes came up", self.processes().len());
+            assert!(Instant::now() < until, "only {} of {count} processes started", self.processes().len());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

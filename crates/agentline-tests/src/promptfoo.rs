@@ -52,7 +52,7 @@ impl InstalledPromptfoo {
         }
         let modules = PROMPTFOO
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         Some(Self { modules, agentline: agentline.into() })
     }
 
@@ -73,7 +73,7 @@ impl InstalledPromptfoo {
     /// # Panics
     /// Panics if real agents are disabled; call [`InstalledPromptfoo::find`] first.
     pub fn set_environment(&self, command: &mut Command, stage: &TestStage) {
-        let gemini = real_gemini().expect("real agents are not left out");
+        let gemini = real_gemini().expect("real agents are enabled");
         command.env_clear().envs(stage.variables());
         command.env("GEMINI_CLI_PATH", gemini.path).env("AGENTLINE_BIN", &self.agentline);
         command.env("PROMPTFOO_CONFIG_DIR", stage.home().join("promptfoo"));

@@ -55,7 +55,7 @@ impl Python {
             }
             let made = make().unwrap_or_else(|why| {
                 panic!(
-                    "{why}\nAGENTLINE_PYTHON names a Python; AGENTLINE_REAL_AGENTS=off leaves these tests out"
+                    "{why}\nAGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests"
                 )
             });
             Some(made)

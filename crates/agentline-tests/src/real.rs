@@ -24,13 +24,13 @@ pub fn real_gemini() -> Option<Program> {
             if left_out() {
                 return None;
             }
-            let agent = agents::find("gemini").expect("it is in the list");
+            let agent = agents::find("gemini").expect("it is listed");
             let agentline = Agentline::from_env().expect("the tests have a home");
             let installed = install::ensure(agent, agent.info().pinned, agentline.here(), &mut |p| eprintln!("{p}"));
             match installed {
                 Ok(program) => Some(program),
                 Err(error) => panic!(
-                    "the real Gemini CLI could not be installed: {error}\n{}\nAGENTLINE_REAL_AGENTS=off leaves these tests out",
+                    "the real Gemini CLI could not be installed: {error}\n{}\nAGENTLINE_REAL_AGENTS=off disables these tests",
                     error.hint()
                 ),
             }
@@ -43,7 +43,7 @@ pub(crate) fn left_out() -> bool {
     let off = std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off");
     assert!(
         !(off && std::env::var("CI").is_ok_and(|v| v == "true")),
-        "AGENTLINE_REAL_AGENTS=off is refused where CI=true: CI shows the real agents"
+        "AGENTLINE_REAL_AGENTS=off is refused if CI=true: CI tests the real agents"
     );
     off
 }

@@ -112,7 +112,7 @@ impl TestStage {
     /// Panics if real agents are disabled; call [`real_gemini`] first.
     #[must_use]
     pub fn agentline(&self) -> Agentline {
-        let program = real_gemini().expect("real agents are not left out");
+        let program = real_gemini().expect("real agents are enabled");
         let here = HostEnv::new(self.env.clone(), self.home(), self.workspace());
         Agentline::new(here).program("gemini", program.path)
     }

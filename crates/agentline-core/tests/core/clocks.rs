@@ -25,14 +25,14 @@ fn begun(order: TurnSpec, lines: &[&str]) -> Player {
 #[track_caller]
 fn ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64, parts: &[&str]) -> Player {
     player.wait(at * 1000 - player.now - 1);
-    assert!(player.rungs().len() < 2, "it was stopped too early: {:?}", player.rungs());
+    assert!(player.rungs().len() < 2, "the run was stopped too early: {:?}", player.rungs());
     player.ticks_to_the_end();
     player.check();
     let outcome = player.outcome();
     let error = outcome.error.as_ref().expect("it failed");
     assert_eq!((outcome.verdict, error.kind), (verdict, kind), "{}", error.message);
     for part in parts {
-        assert!(error.message.contains(part), "`{}` does not say `{part}`", error.message);
+        assert!(error.message.contains(part), "`{}` does not contain `{part}`", error.message);
     }
     let stopped = player.now - 6000;
     assert_eq!(stopped, at * 1000, "stopped at {stopped}");

@@ -31,7 +31,7 @@ pub(crate) fn files(recording: &str) -> Vec<Saved> {
     let names = list(&root().join(recording));
     let file = |name: String| {
         let form = if name.ends_with(".jsonl") { SessionFormat::Lines } else { SessionFormat::Whole };
-        let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("it can be read");
+        let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("the file is readable");
         Saved { name, form, text }
     };
     names.into_iter().filter(|name| name != "projects.json").map(file).collect()

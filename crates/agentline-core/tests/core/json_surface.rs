@@ -51,7 +51,7 @@ fn events_are_read_from_the_session_file_during_the_run() {
     player.stdout(ANSWER);
     player.exit(ExitReason::Code(0));
     player.check();
-    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is told once");
+    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is reported once");
     let outcome = player.outcome();
     assert_eq!((outcome.verdict, outcome.turns, outcome.tool_calls), (Verdict::Done, 7, 9));
     assert_eq!(outcome.text, "All done. 4");

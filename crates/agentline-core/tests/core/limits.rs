@@ -38,14 +38,14 @@ fn turn(player: &mut Player, id: &str) {
 
 #[track_caller]
 fn stopped(mut player: Player, kind: FailureKind, message: &str) {
-    assert!(player.rungs().len() == 2, "it was not stopped");
+    assert!(player.rungs().len() == 2, "the run was not stopped");
     // Whatever the agent sends after the stop, the limit is the reason.
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
     player.exit(ExitReason::Code(0));
     player.check();
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::LimitReached);
-    let error = outcome.error.as_ref().expect("it says why");
+    let error = outcome.error.as_ref().expect("the error has a reason");
     assert_eq!((error.kind, &*error.message), (kind, message));
 }
 

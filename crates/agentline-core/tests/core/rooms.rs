@@ -206,7 +206,7 @@ fn active_run_does_not_keep_a_silent_run_alive() {
     assert_eq!(frames(&player).last(), Some(&"1 cancel"));
     player.stdout("1 end");
     player.check();
-    let error = player.outcome_of(ONE).error.clone().expect("it was stopped");
+    let error = player.outcome_of(ONE).error.clone().expect("the run was stopped");
     assert_eq!(error.kind, FailureKind::TimeoutIdle);
     assert!(player.rungs().is_empty());
     player.stdout("2 end");
@@ -295,7 +295,7 @@ fn cancel_withdraws_pending_requests_and_answers_later_ones() {
     player.stdout("1 ask t");
     player.take(InputKind::Cancel { run: ONE, signal: 2 });
     player.stdout("1 ask u");
-    assert_eq!(asked(&player).len(), 1, "nobody is asked for a run that is being stopped");
+    assert_eq!(asked(&player).len(), 1, "no request is sent for a run that is being cancelled");
     assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
     player.take(InputKind::Answer {
         ask: asked(&player)[0],
@@ -335,7 +335,7 @@ fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
         assert!(!player.is_over());
         player.wait(1);
         assert_eq!(player.outcome_of(ONE).verdict, Verdict::Cancelled);
-        assert!(!player.conn.vacant(), "nobody is sent to a process that does not obey");
+        assert!(!player.conn.vacant(), "no run is assigned to a process that ignores a cancel");
         assert!(player.rungs().is_empty());
         player.stdout("2 text x");
         player.stdout("2 end");
@@ -403,7 +403,7 @@ fn quiet_period_waits_for_open_tools_unless_cancelled() {
     player.stdout("2 tool t");
     player.take(InputKind::Cancel { run: TWO, signal: 2 });
     player.stdout("2 end");
-    assert_eq!(player.outcome_of(TWO).verdict, Verdict::Cancelled, "nothing is waited for after a stop");
+    assert_eq!(player.outcome_of(TWO).verdict, Verdict::Cancelled, "there is no wait after a cancel");
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn process_that_never_becomes_ready_is_closed() {
             player.prompt_as(ONE, order());
         }
         player.wait(60_000);
-        assert_eq!(player.rungs(), [ShutdownStep::CloseStdin], "one owner of the start-up clock");
+        assert_eq!(player.rungs(), [ShutdownStep::CloseStdin], "one owner of the startup timeout");
         player.ticks_to_the_end();
         player.check();
         assert!(player.conn.gone());

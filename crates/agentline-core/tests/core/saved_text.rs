@@ -13,7 +13,7 @@ pub(crate) fn load(agent: &str, form: SessionFormat, text: &str) -> SavedSession
 }
 
 pub(crate) fn fold(agent: &str, form: SessionFormat) -> Box<dyn SessionReader> {
-    let agent: &dyn Agent = agents::find(agent).expect("it is listed");
+    let agent: &dyn Agent = agents::find(agent).expect("the agent is listed");
     agent.session_reader(form).expect("it has a reader")
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn take(fold: &mut dyn SessionReader, form: SessionFormat, text: &str
     match form {
         SessionFormat::Lines => {
             for line in whole.as_str().lines() {
-                fold.take(whole.part_of(line).expect("a line of it"));
+                fold.take(whole.part_of(line).expect("a line of the text"));
             }
         }
         _ => fold.take(whole),

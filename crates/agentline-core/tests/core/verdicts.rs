@@ -45,7 +45,7 @@ fn every_recorded_run_has_the_expected_outcome() {
                 let _ = writeln!(wrong, "{}\n  wanted {wanted:?}\n  told   {told:?}", capture.name);
             }
         }
-        assert!(player.conn.gone(), "{}: something is left", capture.name);
+        assert!(player.conn.gone(), "{}: something remains", capture.name);
     }
     assert_eq!(wrong, "");
     assert!(table.is_empty(), "captures are missing: {:?}", table.keys());

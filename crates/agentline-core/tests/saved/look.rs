@@ -8,7 +8,10 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 
 /// Creates a reader for an agent's sessions.
 pub(crate) fn fold(agent: &str) -> Box<dyn SessionReader> {
-    agents::find(agent).expect("it is listed").session_reader(SessionFormat::Lines).expect("it has lines")
+    agents::find(agent)
+        .expect("the agent is listed")
+        .session_reader(SessionFormat::Lines)
+        .expect("the file has lines")
 }
 
 /// Reads a text at once.
@@ -16,7 +19,7 @@ pub(crate) fn read(agent: &str, text: &str) -> SavedSession {
     let whole = RawJson::new(text);
     let mut fold = fold(agent);
     for line in whole.as_str().lines() {
-        fold.take(whole.part_of(line).expect("a line of it"));
+        fold.take(whole.part_of(line).expect("a line of the text"));
     }
     fold.finish()
 }
@@ -24,8 +27,7 @@ pub(crate) fn read(agent: &str, text: &str) -> SavedSession {
 /// Returns the recordings of an agent: their names and texts.
 pub(crate) fn recordings(agent: &str) -> Vec<(String, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(agent).join("saved");
-    let files =
-        fs::read_dir(folder).expect("the recordings are there").map(|file| file.expect("a file").path());
+    let files = fs::read_dir(folder).expect("the recordings exist").map(|file| file.expect("a file").path());
     let mut files: Vec<_> =
         files.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")).collect();
     files.sort();
@@ -100,7 +102,7 @@ fn tell(out: &mut String, entry: &Entry) {
             EntryPart::Tool(tool) => tell_tool(out, tool),
             _ => writeln!(out, "  ?"),
         }
-        .expect("a string takes all");
+        .expect("a string accepts everything");
     }
 }
 

@@ -4,7 +4,8 @@ use crate::look::{read, recordings};
 use agentline_core::Tokens;
 
 fn sum(agent: &str, name: &str) -> (Tokens, u64) {
-    let (_, text) = recordings(agent).into_iter().find(|(found, _)| found == name).expect("it is there");
+    let (_, text) =
+        recordings(agent).into_iter().find(|(found, _)| found == name).expect("the recording exists");
     let session = read(agent, &text);
     let tokens = session.entries.iter().filter_map(|entry| entry.usage).fold(Tokens::default(), Tokens::plus);
     (tokens, session.entries.iter().filter_map(|entry| entry.requests).sum())

@@ -25,8 +25,11 @@ impl FileSystem for Only {
 fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf> {
     let env: BTreeMap<_, _> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let roots =
-        agents::find(agent).expect("it is listed").session_roots(&env, Path::new("/home/u"), &Only(there));
+    let roots = agents::find(agent).expect("the agent is listed").session_roots(
+        &env,
+        Path::new("/home/u"),
+        &Only(there),
+    );
     assert!(roots.iter().all(|root| matches!(root.form, RootFormat::Files { .. })));
     roots.into_iter().map(|root| root.path).collect()
 }
@@ -43,7 +46,8 @@ fn session_roots_follow_variables_or_home() {
 }
 
 fn file(agent: &str, path: &str) -> Option<(Option<String>, Option<String>)> {
-    let found: SessionFile = agents::find(agent).expect("it is listed").session_file(Path::new(path))?;
+    let found: SessionFile =
+        agents::find(agent).expect("the agent is listed").session_file(Path::new(path))?;
     assert_eq!(found.form, Some(SessionFormat::Lines));
     Some((found.id, found.parent))
 }
@@ -75,8 +79,9 @@ fn session_files_are_recognized_by_name() {
 
 #[test]
 fn agent_is_recognized_by_the_start_of_a_file() {
-    let form =
-        |agent: &str, head: &str| agents::find(agent).expect("it is listed").session_format(head.as_bytes());
+    let form = |agent: &str, head: &str| {
+        agents::find(agent).expect("the agent is listed").session_format(head.as_bytes())
+    };
     for (agent, other) in [("claude", "codex"), ("codex", "claude")] {
         for (name, text) in recordings(agent) {
             for length in [200, 1000, text.len()] {
@@ -94,6 +99,8 @@ fn agent_is_recognized_by_the_start_of_a_file() {
         for text in ["", "[]", "{", "text", gemini, r#"{"type":"result","session_id":"s"}"#] {
             assert_eq!(form(agent, text), None, "{agent} {text}");
         }
-        assert!(agents::find(agent).expect("it is listed").session_reader(SessionFormat::Whole).is_none());
+        assert!(
+            agents::find(agent).expect("the agent is listed").session_reader(SessionFormat::Whole).is_none()
+        );
     }
 }

@@ -213,7 +213,7 @@ impl Client {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("the agent did not end");
+        panic!("the agent did not exit");
     }
 
     fn stderr(&mut self) -> String {

@@ -76,7 +76,7 @@ impl Run {
                 break status;
             }
             if Instant::now() > until {
-                panic!("the agent did not end");
+                panic!("the agent did not exit");
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -121,7 +121,7 @@ fn play_with(name: &str, params: &Value) -> Ended {
 fn until(mut condition: impl FnMut() -> bool, what: &str) {
     let until = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < until, "never came true: {what}");
+        assert!(Instant::now() < until, "condition never held: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

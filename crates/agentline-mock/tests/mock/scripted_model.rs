@@ -254,7 +254,7 @@ fn dropping_the_model_ends_a_hanging_answer() {
         });
         let deadline = Instant::now() + PATIENCE;
         while model.requests().is_empty() {
-            assert!(Instant::now() < deadline, "the request never came");
+            assert!(Instant::now() < deadline, "the request never arrived");
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -87,7 +87,7 @@ fn values(bytes: &[u8]) -> usize {
 
 /// Does everything that the core does with the bytes of one run.
 fn core(bytes: &[u8]) -> usize {
-    let agent = agents::find("gemini").expect("it is in the list");
+    let agent = agents::find("gemini").expect("it is listed");
     let mut connection = Connection::new(
         agent.dialogue(&agentline::DialogueConfig::default()),
         agentline::Timeouts::default(),

@@ -129,7 +129,7 @@ fn search(made: &MadeStore) {
         }
     }
     let none = store.search(&Query::new([UNSAID])).expect("a search");
-    assert!(none.is_empty(), "what an agent notes for itself is no text");
+    assert!(none.is_empty(), "internal records of an agent are not text");
 }
 
 fn usage(made: &MadeStore) {
@@ -226,6 +226,6 @@ fn show_once(big: &Path, home: &Path, output: &str) -> Option<(f64, f64)> {
 pub(crate) fn child() {
     // The exit code cannot be inspected; a failure shows in the output.
     let _ = agentline_cli::main_impl();
-    let note = std::env::var(PEAK).expect("where to note the peak");
+    let note = std::env::var(PEAK).expect("the file for the peak memory");
     std::fs::write(note, transport::usage().1.to_string()).expect("the note");
 }

@@ -44,7 +44,7 @@ pub(crate) fn run() {
     );
     for (name, content) in files {
         let file = dir.path().join("output.ndjson");
-        std::fs::write(&file, format!("{content}{result}\n")).expect("room for the output");
+        std::fs::write(&file, format!("{content}{result}\n")).expect("space for the output");
         let rows: Vec<Row> = (0..ROUNDS).map(|_| in_a_process(&file)).collect();
         let best = rows.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("a round");
         println!(

@@ -16,7 +16,7 @@ fn main() {
     if isolation.is_empty() {
         isolation = vec![Isolation::Auto, Isolation::None];
     }
-    let own = std::env::current_exe().expect("a program knows its place");
+    let own = std::env::current_exe().expect("the path of this program");
     let program = |name: &str| {
         let path = own.with_file_name(name);
         assert!(path.exists(), "build it first: cargo build -p agentline-tests --bins");

@@ -98,7 +98,7 @@ impl WordSource {
 
     /// Returns a number below the limit.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).expect("it is below")
+        usize::try_from(self.next() % end as u64).expect("in range")
     }
 
     pub(super) fn word(&mut self) -> &'static str {

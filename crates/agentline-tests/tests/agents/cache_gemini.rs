@@ -26,7 +26,7 @@ fn plain(records: &[Record]) -> Vec<Value> {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
-    let mut run = pool.run(request).await.expect("a request that is taken");
+    let mut run = pool.run(request).await.expect("an accepted request");
     let mut records = Vec::new();
     while let Some(record) = run.next().await {
         records.push(record);
@@ -55,12 +55,12 @@ async fn cached_run_is_replayed_with_its_files() {
     let asked = stage.model.requests_to_main().len();
 
     let file = stage.workspace().join("hello.txt");
-    fs::remove_file(&file).expect("it was written");
+    fs::remove_file(&file).expect("the file was written");
     let (told, again) = run(&pool, request()).await;
     assert!(told.cache.as_ref().is_some_and(|mark| mark.hit), "{}", shown(&told));
     assert_eq!(plain(&again), plain(&events));
-    assert_eq!(fs::read_to_string(&file).expect("it is there again"), "Hello\n");
+    assert_eq!(fs::read_to_string(&file).expect("the file was restored"), "Hello\n");
     assert_eq!(told.usage.tokens, made.usage.tokens);
-    assert_eq!(stage.model.requests_to_main().len(), asked, "the model was not asked");
+    assert_eq!(stage.model.requests_to_main().len(), asked, "there was no model request");
     pool.close().await;
 }

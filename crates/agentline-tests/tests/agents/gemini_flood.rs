@@ -44,7 +44,7 @@ fn hundred_thousand_events_reach_a_slow_consumer_in_bounded_memory() {
                         let before = resident();
                         tokio::time::sleep(STALL).await;
                         let grown = resident().saturating_sub(before);
-                        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB while nobody read");
+                        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB while nothing was read");
                     }
                     if texts % 100 == 0 {
                         tokio::time::sleep(Duration::from_millis(1)).await;

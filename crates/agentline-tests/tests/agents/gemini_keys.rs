@@ -30,11 +30,11 @@ fn run(stage: &TestStage, keys: Value) -> Outcome {
         }
         map[key] = value.clone();
     }
-    let config = Config::from_map(map.as_object().cloned().expect("a map")).expect("the map is good");
+    let config = Config::from_map(map.as_object().cloned().expect("a map")).expect("the map is valid");
     assert!(config.notices.is_empty(), "every key is known: {:?}", config.notices);
     let mut request = config.request;
     request.prompt = "go".into();
-    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is good")
+    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is valid")
 }
 
 fn done(stage: &TestStage, keys: Value) -> Outcome {
@@ -159,14 +159,14 @@ fn limits_are_enforced() {
     let outcome = run(&stage, json!({"yolo": true, "max_turns": 2, "max_output_tokens": 4321}));
     assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", shown(&outcome));
     let requests = stage.model.requests_to_main();
-    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4321);
 
     for (key, value) in [("max_budget_usd", json!(0.000_001)), ("max_output_tokens", json!(1))] {
         let stage = endless();
         let outcome = run(&stage, json!({"yolo": true, key: value}));
         assert_eq!(outcome.verdict, Verdict::LimitReached, "{key}: {}", shown(&outcome));
-        assert!(stage.model.requests_to_main().len() < 20, "{key}: it was stopped");
+        assert!(stage.model.requests_to_main().len() < 20, "{key}: the run was stopped");
     }
 }
 

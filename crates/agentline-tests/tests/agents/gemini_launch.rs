@@ -53,7 +53,7 @@ fn prompts_are_delivered_byte_for_byte() {
         }
     }
     assert_eq!(stage.read("pwned"), None);
-    assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not carried out");
+    assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not executed");
     let _ = stage.outcome(stage.request("see @a.txt").file_references(true));
     assert!(told(&stage).contains("content of a"), "{}", told(&stage));
 }
@@ -153,7 +153,7 @@ fn limits_are_passed_to_the_agent() {
     let outcome = stage.outcome(stage.request("go on").limits(limits(2)));
     assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", show(&outcome));
     let requests = stage.model.requests_to_main();
-    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4_321);
 }
 
@@ -167,7 +167,12 @@ fn request_key_is_used_and_the_user_settings_stay_unchanged() {
     assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-request");
     stage.settings("{}");
     let outcome = stage.outcome(stage.request("hi"));
-    assert_eq!(outcome.verdict, Verdict::Done, "no method is chosen, but a key is there: {}", show(&outcome));
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Done,
+        "no method is selected, but there is a key: {}",
+        show(&outcome)
+    );
     assert_eq!(stage.model.requests_to_main()[1].headers["x-goog-api-key"], FAKE_KEY);
 }
 
@@ -292,7 +297,7 @@ fn workspace_settings_need_full_trust() {
     assert_eq!(offers_glob(Trust::Full), (Verdict::Done, false));
     let before = stage.model.requests().len();
     assert_eq!(stage.outcome(stage.request("hi").trust(Trust::No)).verdict, Verdict::Untrusted);
-    assert_eq!(stage.model.requests().len(), before, "nothing was asked");
+    assert_eq!(stage.model.requests().len(), before, "no request was sent");
 }
 
 #[test]
@@ -310,17 +315,13 @@ fn user_home_is_not_changed() {
     let request = &stage.model.requests_to_main()[0];
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
 
-    assert_eq!(
-        fs::read_to_string(gemini.join("settings.json")).unwrap(),
-        settings,
-        "settings are not touched"
-    );
-    assert!(gemini.join("installation_id").is_file(), "what a bare run keeps is kept");
+    assert_eq!(fs::read_to_string(gemini.join("settings.json")).unwrap(), settings, "settings are unchanged");
+    assert!(gemini.join("installation_id").is_file(), "files of a run without agentline are kept");
     let session = outcome.session_id.unwrap();
     let files = session_files(&stage, &session);
     assert_eq!(files.len(), 1, "the session is in the user's store");
     let leftover: Vec<PathBuf> = walk(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
-    assert!(leftover.is_empty(), "no link of ours is left: {leftover:?}");
+    assert!(leftover.is_empty(), "a link of agentline remains: {leftover:?}");
 
     // The user's own commands exist next to the one that carries a prompt.
     let _ = stage.outcome(stage.request("/mine").file_references(true));
@@ -378,7 +379,7 @@ fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
         assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
-        assert_eq!(session_files(&stage, &session).len(), 1, "no empty twin is left");
+        assert_eq!(session_files(&stage, &session).len(), 1, "no empty duplicate remains");
         for _ in 0..2 {
             let start = bare(&stage, &[], "an ordinary start");
             assert!(start.status.success(), "{start:?}");
@@ -414,7 +415,7 @@ fn latest_session_is_found_and_unknown_or_used_ids_start_nothing() {
 
 /// Starts the agent as its user does, without agentline.
 fn bare(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
-    let program = real_gemini().expect("real agents are not left out");
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -465,5 +466,5 @@ fn stale_lock_does_not_block_a_run() {
     let outcome =
         stage.outcome(stage.request("What is 2 + 2?").startup_timeout(std::time::Duration::from_secs(45)));
     assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
-    assert!(lock.exists(), "it is not ours to remove");
+    assert!(lock.exists(), "agentline must not remove it");
 }

@@ -222,6 +222,6 @@ fn tokens_and_cost_are_limited_within_a_turn() {
         let (stage, outcome) = limited(limits, surface);
         stopped(&stage, &outcome, kind, 2..=4);
         let turns = stage.model.requests_to_main().len();
-        assert!((3..=4).contains(&turns), "{name} was noticed after {turns} requests: {}", shown(&outcome));
+        assert!((3..=4).contains(&turns), "{name} was detected after {turns} requests: {}", shown(&outcome));
     }
 }

@@ -56,7 +56,7 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
                 .all(|(i, line)| line == format!("line {:09}", i + 1)),
             "{about}"
         );
-        assert_eq!(texts(&records).concat(), outcome.text, "the events say the same");
+        assert_eq!(texts(&records).concat(), outcome.text, "the events agree");
     }
 }
 
@@ -109,7 +109,7 @@ fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
     ]));
     let (records, outcome) = stage.play(ask(&stage));
     let all = shown(&outcome);
-    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent told it");
+    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent reported it");
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "The answer is 4."), "{all}");
     assert!(outcome.warnings.iter().any(|w| w.code == "text_repeated"), "{all}");
 }
@@ -130,7 +130,7 @@ fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, O
     for (live, again) in live.iter().zip(&again) {
         assert_eq!(live, again);
     }
-    assert_eq!(live.len(), again.len(), "as many events");
+    assert_eq!(live.len(), again.len(), "the same number of events");
     assert_eq!(ends, [serde_json::to_value(&outcome).expect("JSON")], "the same outcome");
     (records, outcome, text)
 }

@@ -128,7 +128,7 @@ fn killed_by(signal: &str) -> Outcome {
         }
         _ => {}
     });
-    let outcome = outcome.expect("the request is good");
+    let outcome = outcome.expect("the request is valid");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
     assert!(outcome.duration_ms < 60_000, "{}", shown(&outcome));
     outcome
@@ -201,7 +201,7 @@ fn cancelled_run_ends_quickly_and_keeps_its_results() {
     let error = outcome.error.as_ref().unwrap();
     assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, FailureKind::Cancelled), "{all}");
     // All shutdown steps together take six seconds; a busy machine may need more than the first step.
-    assert!(took < secs(20), "the stop took {took:?}: {all}");
+    assert!(took < secs(20), "the cancel took {took:?}: {all}");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect();
     assert_eq!(files, [("begun", true), ("kept.txt", true)], "{all}");
@@ -221,7 +221,7 @@ fn dropped_run_leaves_nothing_behind() {
                 break;
             }
         }
-        assert!(!survivors(run.id()).is_empty(), "the mark is where it is looked for");
+        assert!(!survivors(run.id()).is_empty(), "the mark is in the expected place");
         run.id().to_owned()
     });
     let dropped = Instant::now();

@@ -257,7 +257,7 @@ fn user_policies_stay_in_force() {
         assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", outcome.stderr_tail);
         assert!(
             !outcome.stderr_tail.contains("Policy file"),
-            "the proof is no news: {}",
+            "the policy acknowledgement is not reported: {}",
             outcome.stderr_tail
         );
         let offered = stage.model.requests_to_main().pop().expect("a request").offered_tools();

@@ -24,7 +24,7 @@ fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, ex
     assert!(error.hint.as_ref().is_some_and(|h| !h.is_empty()), "no hint: {all}");
     assert!(!error.message.is_empty(), "{all}");
     assert_eq!(outcome.agent_exit_code, exit.into(), "{all}");
-    assert!(survivors(&outcome.run_id).is_empty(), "something is left running");
+    assert!(survivors(&outcome.run_id).is_empty(), "a process is still running");
 }
 
 fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
@@ -166,7 +166,7 @@ fn untrusted_directory_is_reported() {
         let outcome = stage.outcome(ask(&stage).surface(surface).trust(Trust::No));
         told(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
         assert!(stage.model.requests_to_main().is_empty());
-        assert_eq!(outcome.cost_usd, None, "nothing is known of tokens");
+        assert_eq!(outcome.cost_usd, None, "token counts are unknown");
     }
 }
 
@@ -256,7 +256,7 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
             .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
             .unwrap()
             .at_ms;
-        assert!(told_at + 1000 < outcome.duration_ms, "told at {told_at} of {}", outcome.duration_ms);
+        assert!(told_at + 1000 < outcome.duration_ms, "reported at {told_at} of {}", outcome.duration_ms);
     }
 }
 
@@ -324,7 +324,7 @@ fn unreachable_service_is_a_network_error() {
     let step = GeminiStep::text("The answer ").and_text("is 4.").drop_midway();
     let outcome = service_error(step, Surface::StreamJson);
     told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
-    assert_eq!(outcome.text, "The answer ", "what came is kept: {}", shown(&outcome));
+    assert_eq!(outcome.text, "The answer ", "received text is kept: {}", shown(&outcome));
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn turn_limit_of_the_agent_is_reported_as_a_limit() {
         );
         let outcome = stage.outcome(ask(&stage).surface(surface));
         told(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
-        assert_eq!(outcome.files.len(), 2, "what was done is told: {}", shown(&outcome));
+        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(&outcome));
     }
 }
 

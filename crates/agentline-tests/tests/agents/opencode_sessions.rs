@@ -125,7 +125,7 @@ fn opencode_database_is_read_while_opencode_writes() {
     };
     assert!(status.success(), "{}", fs::read_to_string(&out).unwrap_or_default());
     assert!(seen.iter().any(|n| (1..6).contains(n)), "some of it was seen before the end: {seen:?}");
-    assert!(seen.is_sorted(), "nothing that was seen is lost again: {seen:?}");
+    assert!(seen.is_sorted(), "read entries are not lost again: {seen:?}");
 
     let before = files(&stage);
     let open = Database::open(&database(&stage)).unwrap();
@@ -149,14 +149,14 @@ fn opencode_database_is_read_while_opencode_writes() {
         .iter()
         .filter_map(|entry| entry.usage)
         .fold(agentline::Tokens::default(), |a, b| a.plus(b));
-    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to what the session counts");
+    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to the session's count");
     assert_eq!(session.entries.iter().filter_map(|entry| entry.requests).sum::<u64>(), 4);
     assert_eq!(session.info.agent_version.as_deref(), Some("1.18.33"));
     let workspace = fs::canonicalize(stage.workspace()).unwrap();
     assert_eq!(session.info.project.as_deref().map(Path::new), Some(workspace.as_path()));
     let mut followed = SavedSession::default();
     followed.entries = told;
-    assert_eq!(words(&followed), said, "what was followed is what is there");
+    assert_eq!(words(&followed), said, "the followed session equals the stored one");
     let end = watch.unwrap().finish();
     assert_eq!((words(&end), end.info), (said.clone(), session.info.clone()));
     drop(open);

@@ -208,7 +208,11 @@ fn unprivileged_users_home_is_used_and_not_changed() {
     // The user's files are unchanged, and the agent's files belong to the user.
     let after = fs::metadata(&settings).unwrap();
     assert_eq!(fs::read_to_string(&settings).unwrap(), SETTINGS);
-    assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()), "not even touched");
+    assert_eq!(
+        (after.ino(), after.mtime_nsec()),
+        (before.ino(), before.mtime_nsec()),
+        "not even its time changed"
+    );
     let session = outcome["session_id"].as_str().unwrap();
     let home = walk(&user.path("home"));
     let ending = format!("-{}.jsonl", &session[..8]);
@@ -233,7 +237,7 @@ fn required_settings_override_the_settings_of_an_unprivileged_user() {
     let outcome = done.json();
     assert_eq!((done.code, &outcome["verdict"]), (Some(1), &json!("failed")), "{outcome:#}\n{}", done.err);
     let asked = user.model.requests_to_main().len();
-    assert!((1..=3).contains(&asked), "asked {asked} times; the user's setting allows 10: {outcome:#}");
+    assert!((1..=3).contains(&asked), "{asked} requests; the user's setting allows 10: {outcome:#}");
     assert_eq!(fs::read_to_string(user.path("home/.gemini/settings.json")).unwrap(), SETTINGS);
 }
 

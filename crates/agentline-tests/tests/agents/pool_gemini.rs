@@ -20,7 +20,7 @@ fn pool_of(stage: &TestStage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a request that is taken").outcome().await
+    pool.run(request).await.expect("an accepted request").outcome().await
 }
 
 #[track_caller]
@@ -36,7 +36,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(next).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                _ => found.push(entry.path().strip_prefix(folder).expect("it is below").to_owned()),
+                _ => found
+                    .push(entry.path().strip_prefix(folder).expect("a path below the directory").to_owned()),
             }
         }
     }
@@ -132,7 +133,7 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
     said(&run(&pool, request("warm up")).await, "hello");
     let before = survivors(&mark);
     said(&run(&pool, request("leave")).await, "left");
-    assert_eq!(survivors(&mark), before, "the agent and its supervisor live on, and nobody else");
+    assert_eq!(survivors(&mark), before, "only the agent and its supervisor are still alive");
     let (one, two) = (pool.clone(), pool.clone());
     let (first, second) = (request("first"), request("second"));
     let both = [
@@ -142,7 +143,7 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
     for each in both {
         said(&each.await.unwrap(), "hello");
     }
-    assert_eq!(pool.status().started, 2, "runs with a shell have a process each");
+    assert_eq!(pool.status().started, 2, "runs with a shell have separate processes");
     pool.close().await;
     assert_eq!(survivors(&mark), [0_u32; 0]);
 }

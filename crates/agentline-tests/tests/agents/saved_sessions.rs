@@ -111,7 +111,7 @@ fn sessions_are_found_through_variables_and_every_project_path() {
     assert_eq!(
         user.ids(&SessionFilter::new().project(MOVED)),
         sorted(&[CLAUDE, CODEX]),
-        "a project that is gone"
+        "a project that no longer exists"
     );
     #[cfg(unix)]
     {
@@ -130,7 +130,7 @@ fn sessions_are_found_through_variables_and_every_project_path() {
     assert_eq!(
         old.info.project.as_deref(),
         user.project().to_str(),
-        "another session tells the path of the digest"
+        "another session has the path of the digest"
     );
 }
 
@@ -216,8 +216,8 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold);
     assert!(cache.join("sessions.index").exists());
-    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold, "and what is remembered is the same");
-    assert_eq!(state(&home), before, "nothing of the agents was touched");
+    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold, "the index gives the same result");
+    assert_eq!(state(&home), before, "no file of the agents was changed");
 }
 
 const REVERTED: &str = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
@@ -252,17 +252,17 @@ fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
     assert_eq!(found.places().count(), 2);
     let session = store.load(&found).unwrap();
     let said = ["one [[hello]]", "three [[hello]]"];
-    assert_eq!(prompts(&session), said, "what was taken back is no part of it");
+    assert_eq!(prompts(&session), said, "rewound messages are not part of it");
     let listed =
         store.list(&SessionFilter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
-    assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but it was used");
+    assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but its tokens count");
     let hits = |word: &str| {
         let found = store.search(&Query::new([word]).filter(SessionFilter::new().agent("codex"))).unwrap();
         found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
     };
     let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
     assert_eq!(hits("three"), [(at, said[1].to_owned())], "a hit is counted through both files");
-    assert_eq!(hits("two [[again]]"), [], "what was taken back is not found");
+    assert_eq!(hits("two [[again]]"), [], "rewound messages are not found");
     // Without its first file, the content of the second is still read.
     let [(first, _), _] = reverted(&user);
     fs::remove_file(first).unwrap();

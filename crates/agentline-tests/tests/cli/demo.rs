@@ -69,7 +69,7 @@ fn demo_serve_prints_the_environment_for_other_programs() {
         "{told}"
     );
     assert_eq!(told["env"]["GEMINI_CLI_PATH"], program.to_string_lossy().as_ref());
-    assert!(!std::path::Path::new(told["workspace"].as_str().unwrap()).exists(), "it was cleared away");
+    assert!(!std::path::Path::new(told["workspace"].as_str().unwrap()).exists(), "it was removed");
     let wrong = user.agentline(&["demo", "--serve", "no-such-script"]);
     assert!(wrong.code != 0 && wrong.err.contains("no-such-script"), "{}", wrong.err);
 }

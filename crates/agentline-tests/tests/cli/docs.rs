@@ -183,7 +183,10 @@ fn tests_named_in_the_security_page_exist() {
         let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
         // A long snake-case name is a test; a shorter one is a module.
         if name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
-            assert!(code.contains(&format!("{name}(")), "docs/security.md names `{name}`, which is no test");
+            assert!(
+                code.contains(&format!("{name}(")),
+                "docs/security.md names `{name}`, which is not a test"
+            );
             tests += 1;
         }
     }

@@ -98,7 +98,7 @@ fn content_security_policy_blocks_injected_tags() {
     browser.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.pwned=8'; document.body.append(s); return 0; })()");
     browser.eval("new Promise(done => setTimeout(() => done(0), 300))");
     assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
-    assert!(!browser.complaints().is_empty(), "the policy refused both, and says so");
+    assert!(!browser.complaints().is_empty(), "the policy blocked and reported both");
 }
 
 #[test]

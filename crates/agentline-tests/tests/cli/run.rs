@@ -162,7 +162,7 @@ fn json_in_an_answer_is_printed_alone() {
     assert_eq!((&outcome["output"]["a"][0], &outcome["text"]), (&2.into(), &answer.into()));
     let result = user.agentline(&["run", "--extract-json", "-o", "claude", "hi"]).lines().pop().unwrap();
     assert_eq!(result["structured_output"]["a"][0], 2);
-    assert_eq!(user.agentline(&["run", "hi"]).out, format!("{answer}\n"), "only where it is asked for");
+    assert_eq!(user.agentline(&["run", "hi"]).out, format!("{answer}\n"), "only on request");
 }
 
 #[test]

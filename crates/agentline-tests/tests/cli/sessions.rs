@@ -291,7 +291,7 @@ fn search_finds_text_in_all_sessions() {
         (done.code, done.json().as_array().unwrap().len())
     };
     assert_eq!(hits(&["needle"]), (0, 1));
-    assert_eq!(hits(&["NEEDLE"]), (1, 0), "a capital letter is meant");
+    assert_eq!(hits(&["NEEDLE"]), (1, 0), "an uppercase letter makes the search case-sensitive");
     assert_eq!(hits(&["NEEDLE", "-i"]), (0, 1));
     assert_eq!(hits(&["needle", "-s"]), (1, 0));
     assert_eq!(hits(&["need..? is", "--regex"]), (0, 1));
@@ -313,7 +313,7 @@ fn unreadable_sessions_are_reported() {
         assert_eq!(done.err.matches("warning:").count(), 2, "{args:?}: {}", done.err);
         assert!(done.err.contains("opencode.db") && done.err.contains(".codex/sessions"), "{}", done.err);
     }
-    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "of others nothing is asked");
+    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "no request is sent for others");
 }
 
 #[test]
@@ -332,10 +332,10 @@ fn concurrent_lists_share_the_index() {
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
     };
     let of_index = names(&folder).into_iter().filter(|name| name.contains("sessions")).collect::<Vec<_>>();
-    assert_eq!(of_index, ["sessions.index"], "one index, and nothing half-written beside it");
+    assert_eq!(of_index, ["sessions.index"], "one index, and no temporary file next to it");
     let index = fs::read_to_string(folder.join("sessions.index")).unwrap();
     assert!(index.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{index}");
-    assert_eq!(index.lines().count(), 4, "a line for each file, and one for what it is: {index}");
+    assert_eq!(index.lines().count(), 4, "one line per file and a header line: {index}");
     let again = user.agentline(&list);
     assert!(lists.iter().all(|done| (done.code, &done.out) == (0, &again.out)), "{}", again.out);
 }
@@ -369,7 +369,7 @@ fn session_is_exported_without_overwriting() {
     assert_eq!(home.run(&["export", GEMINI, "--format", "md", "-o", "notes"]).code, 0);
     assert_eq!(home.user.read("notes"), home.user.read("a.md"));
     let left: Vec<_> = fs::read_dir(home.user.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();
-    assert_eq!(left.len(), 5, "nothing else is left: {left:?}");
+    assert_eq!(left.len(), 5, "nothing else remains: {left:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn wait(mut child: Child) -> Done {
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
-            panic!("it did not end");
+            panic!("the program did not exit");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -50,7 +50,7 @@ fn signal_stops_the_run_and_the_outcome_is_printed() {
         assert!(last["outcome"]["error"]["message"].as_str().unwrap().contains(&format!("SIG{signal}")));
         let again = user.agentline(&["replay", "tape", "-o", "events"]);
         assert_eq!(again.code, code);
-        assert!(again.out.ends_with(&done.out), "a stopped run replays as it was");
+        assert!(again.out.ends_with(&done.out), "a cancelled run replays identically");
     }
 }
 
@@ -133,7 +133,7 @@ fn blocked_reader_does_not_delay_timeouts() {
     assert!(!agent().is_empty());
     let begun = Instant::now();
     while !agent().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the agent goes on because nobody reads");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the agent continues although nothing is read");
         std::thread::sleep(Duration::from_millis(50));
     }
     // A reader that then continues still gets everything.

@@ -154,7 +154,7 @@ fn usage_errors_are_explained() {
         assert!(done.err.contains("--help"), "{args:?}: {}", done.err);
     }
     let quiet = user.agentline(&["-q", "run", ""]);
-    assert!(quiet.err.contains("is empty"), "errors are told even when nothing else is: {}", quiet.err);
+    assert!(quiet.err.contains("is empty"), "errors are printed even in quiet mode: {}", quiet.err);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn play(rows: Vec<Row>, at_once: usize) {
             .map(|row| {
                 let room = Arc::clone(&room);
                 tokio::spawn(async move {
-                    let _turn = room.acquire().await.expect("nobody closes it");
+                    let _turn = room.acquire().await.expect("the semaphore is never closed");
                     row.play().await;
                 })
             })
@@ -35,7 +35,7 @@ fn play(rows: Vec<Row>, at_once: usize) {
         for task in tasks {
             broken += u32::from(task.await.is_err());
         }
-        assert_eq!(broken, 0, "rows that are not as they must be; see above");
+        assert_eq!(broken, 0, "some rows have unexpected results; see above");
     });
 }
 

@@ -25,7 +25,7 @@ fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
             .map(|row| {
                 let room = Arc::clone(&room);
                 tokio::spawn(async move {
-                    let _turn = room.acquire().await.expect("nobody closes it");
+                    let _turn = room.acquire().await.expect("the semaphore is never closed");
                     row.play(surface).await;
                 })
             })

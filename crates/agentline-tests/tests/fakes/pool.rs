@@ -22,7 +22,7 @@ fn pool_of(stage: &FakeStage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a request that is taken").outcome().await
+    pool.run(request).await.expect("an accepted request").outcome().await
 }
 
 async fn run_all(pool: &Pool, requests: impl IntoIterator<Item = RunRequest>) -> Vec<Outcome> {
@@ -48,7 +48,7 @@ fn distinct(states: &[Value], what: &str) -> usize {
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{what} did not arrive");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -95,7 +95,7 @@ async fn session_is_closed_with_its_run_if_supported() {
     assert_eq!(keepers(), 1);
     let two = state(&run(&pool, request("state")).await);
     until("the end of the second session's process", || keepers() == 0).await;
-    let run = pool.run(request("say x\nsleep 60000")).await.expect("a request that is taken");
+    let run = pool.run(request("say x\nsleep 60000")).await.expect("an accepted request");
     until("the third session", || keepers() == 1).await;
     run.cancel();
     assert_eq!(run.outcome().await.verdict, Verdict::Cancelled);
@@ -216,7 +216,7 @@ async fn run_is_not_retried_twice_or_after_side_effects() {
     let wrote = run(&pool, stage.request("tool write_file made.txt made\ndie 9")).await;
     assert_eq!((wrote.verdict, wrote.tool_calls), (Verdict::Failed, 1), "{}", shown(&wrote));
     assert_eq!(wrote.files[0].path, "made.txt", "{}", shown(&wrote));
-    assert_eq!(pool.status().retried, 1, "only the first was tried again");
+    assert_eq!(pool.status().retried, 1, "only the first was retried");
     // The pool continues.
     assert_eq!(run(&pool, stage.request("say on")).await.text, "on");
     pool.close().await;
@@ -427,7 +427,7 @@ async fn processes_of_a_run_end_with_it_while_the_agent_continues() {
     )
     .await;
     assert_eq!((left.verdict, left.text.as_str()), (Verdict::Done, "left"), "{}", shown(&left));
-    assert_eq!(stage.living(), before, "when the outcome is told they are dead");
+    assert_eq!(stage.living(), before, "they have exited when the outcome is reported");
     let dropped = pool.run(stage.request("run sleep 302")).await.unwrap();
     until("the command", || stage.living().len() > before.len()).await;
     drop(dropped);
@@ -444,7 +444,7 @@ async fn prewarmed_sessions_are_used_by_matching_runs() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 2);
     assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3);
-    assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3, "they are there already");
+    assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3, "they exist already");
     let status = pool.status();
     assert_eq!((status.started, status.runs, status.processes[0].sessions), (1, 0, 3), "{status:?}");
     let outcomes = run_all(&pool, (0..3).map(|_| stage.sharing("sleep 300\nstate"))).await;
@@ -457,7 +457,7 @@ async fn prewarmed_sessions_are_used_by_matching_runs() {
     assert_eq!(pool.prewarm(stage.sharing(""), 1).await.unwrap(), 1);
     let elsewhere = run(&pool, stage.sharing("cwd").working_dir(&other)).await;
     assert!(elsewhere.text.contains("other"), "{}", shown(&elsewhere));
-    assert_eq!(pool.status().processes[0].sessions, 5, "what was opened elsewhere is not for it");
+    assert_eq!(pool.status().processes[0].sessions, 5, "a session opened elsewhere is not used");
     // Runs that cannot share have separate processes.
     assert_eq!(pool.prewarm(stage.request(""), 2).await.unwrap(), 2);
     assert_eq!(pool.status().processes.len(), 2);

@@ -97,7 +97,7 @@ impl User {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{what} did not arrive");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -154,7 +154,7 @@ fn daemon_is_started_used_queried_and_stopped() {
     assert_ne!(
         pid_of(&user.warm("state")),
         pid_of(&user.warm("state")),
-        "without a pool each has an agent of its own"
+        "without a pool, each has its own agent"
     );
 }
 
@@ -267,7 +267,7 @@ fn killing_a_client_ends_its_run() {
     client.wait().unwrap();
     until("the end of the command", || user.stage.living().len() == before);
     until("the end of the run", || user.status()["pool"]["processes"][0]["active"] == 0);
-    assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent lives on");
+    assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent is still alive");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn pool_stop_notifies_callers_with_active_runs() {
 fn idle_daemon_ends() {
     let user = User::with_daemon(&["--idle", "2"]);
     let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");
-    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run is work");
+    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run counts as activity");
     assert!(user.socket().exists());
     user.nothing_lives();
     assert!(!user.socket().exists());
@@ -445,7 +445,7 @@ fn other_users_are_refused() {
         .gid(NOBODY);
     let heard = direct.output().unwrap();
     if heard.status.success() {
-        assert_eq!(heard.stdout, b"b''\n", "it hangs up without a word");
+        assert_eq!(heard.stdout, b"b''\n", "it closes the connection without a message");
     }
-    assert_eq!(user.warm("say fine").out, "fine\n", "its own user is");
+    assert_eq!(user.warm("say fine").out, "fine\n", "its own user is served");
 }

@@ -20,7 +20,7 @@ async fn open(stage: &FakeStage) -> Session {
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{what} did not arrive");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -43,7 +43,7 @@ async fn prompts_at_once() {
     let session = open(&stage).await;
     let say = async |word: &str| {
         let script = format!("say {word}\nsleep 150\nsay {word}");
-        session.prompt(script).await.expect("a good request").outcome().await
+        session.prompt(script).await.expect("a valid request").outcome().await
     };
     let (a, b, c) = tokio::join!(say("a"), say("b"), say("c"));
     for (outcome, text) in [(a, "aa"), (b, "bb"), (c, "cc")] {
@@ -69,7 +69,7 @@ async fn prompts_of_a_session_share_its_temporary_workspace() {
     let mut request = stage.request("").temporary_workspace(true);
     request.working_dir = None;
     let session = stage.agentline().session(request).await.expect("a session");
-    let run = async |script: &str| session.prompt(script).await.expect("a good request").outcome().await;
+    let run = async |script: &str| session.prompt(script).await.expect("a valid request").outcome().await;
     let first = run("tool write_file kept.txt hello\nsay done").await;
     assert_eq!(first.files.len(), 1, "{}", shown(&first));
     let second = run("cwd\nrun cat kept.txt && echo more > new.txt").await;
@@ -92,7 +92,7 @@ async fn each_prompt_of_a_session_returns_a_value_of_its_schema() {
     let session = stage.agentline().session(request).await.expect("a session");
     for n in [1, 2] {
         let script = format!(r#"call agentline structured_output {{"data":{{"n":{n}}}}}"#);
-        let outcome = session.prompt(script).await.expect("a good request").outcome().await;
+        let outcome = session.prompt(script).await.expect("a valid request").outcome().await;
         assert_eq!(
             (outcome.verdict, value(&outcome)),
             (Verdict::Done, json!({"n": n})),
@@ -103,7 +103,7 @@ async fn each_prompt_of_a_session_returns_a_value_of_its_schema() {
     let mut other = session.request();
     other.prompt = "say [1, 2]".into();
     other.output_schema = Some(stage.workspace().join("list.json"));
-    let outcome = session.prompt_with(other).await.expect("a good request").outcome().await;
+    let outcome = session.prompt_with(other).await.expect("a valid request").outcome().await;
     assert_eq!(value(&outcome), json!([1, 2]), "{}", shown(&outcome));
     session.close().await;
     nothing_is_left(&stage).await;
@@ -122,7 +122,7 @@ async fn session_with_a_dead_agent_fails_immediately() {
     }
     let begun = Instant::now();
     for _ in 0..2 {
-        let outcome = session.prompt("say hi").await.expect("a good request").outcome().await;
+        let outcome = session.prompt("say hi").await.expect("a valid request").outcome().await;
         assert_eq!(outcome.verdict, Verdict::Failed, "{}", shown(&outcome));
         assert!(outcome.error.is_some_and(|error| error.message.contains("signal 9")));
     }
@@ -140,22 +140,22 @@ async fn dropped_sessions_and_runs_leave_nothing_running() {
                 return;
             }
         }
-        panic!("it never began");
+        panic!("it never started");
     };
     let stage = stage();
     // The session first, then the run; the run first, then the session; the opening before it completes.
     let session = open(&stage).await;
-    let mut run = session.prompt(busy).await.expect("a good request");
+    let mut run = session.prompt(busy).await.expect("a valid request");
     at_work(&mut run).await;
     drop(session);
     drop(run);
     nothing_is_left(&stage).await;
 
     let session = open(&stage).await;
-    let mut run = session.prompt(busy).await.expect("a good request");
+    let mut run = session.prompt(busy).await.expect("a valid request");
     at_work(&mut run).await;
     drop(run);
-    let outcome = session.prompt("say on").await.expect("a good request").outcome().await;
+    let outcome = session.prompt("say on").await.expect("a valid request").outcome().await;
     assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Done, "on"), "{}", shown(&outcome));
     drop(session);
     nothing_is_left(&stage).await;
@@ -173,7 +173,7 @@ async fn dropped_sessions_and_runs_leave_nothing_running() {
 fn blocking_acp_run_needs_no_runtime() {
     let stage = stage();
     let request = stage.request("say hello").surface(agentline::Surface::Acp);
-    let outcome = blocking::run(&stage.agentline(), request, |_, _| {}).expect("a good request");
+    let outcome = blocking::run(&stage.agentline(), request, |_, _| {}).expect("a valid request");
     assert_eq!((outcome.verdict, &*outcome.text), (Verdict::Done, "hello"), "{}", shown(&outcome));
     assert!(stage.living().is_empty());
 }
@@ -185,7 +185,7 @@ async fn schema_applies_to_each_prompt() {
     let options = RunOptions::new().schema(schema);
     let session = stage.agentline().session_with(stage.request(""), options).await.expect("a session");
     let script = r#"call agentline structured_output {"data":{"ok":true}}"#;
-    let outcome = session.prompt(script).await.expect("a good request").outcome().await;
+    let outcome = session.prompt(script).await.expect("a valid request").outcome().await;
     assert_eq!(value(&outcome), json!({"ok": true}), "{}", shown(&outcome));
     session.close().await;
 }
@@ -198,7 +198,7 @@ async fn check_runs_after_answers_but_not_after_opening() {
     let session = stage.agentline().session(request).await.expect("a session");
     let checks = || fs::read_to_string(stage.workspace().join("checks")).unwrap_or_default().lines().count();
     assert_eq!(checks(), 0);
-    let run = session.prompt("tool write_file answer yes\nsay done").await.expect("a good request");
+    let run = session.prompt("tool write_file answer yes\nsay done").await.expect("a valid request");
     let outcome = run.outcome().await;
     assert_eq!((outcome.verdict, checks()), (Verdict::Done, 1), "{}", shown(&outcome));
     session.close().await;
@@ -212,7 +212,7 @@ async fn text_after_cancel_is_not_part_of_the_next_answer() {
     let mut request = stage.request("").env("FAKE_ACP_FAULT", "cancel_then_text");
     request.quiet_period = Some(Duration::from_secs(2));
     let session = stage.agentline().session(request).await.expect("a session");
-    let mut run = session.prompt("say x\nsleep 60000").await.expect("a good request");
+    let mut run = session.prompt("say x\nsleep 60000").await.expect("a valid request");
     while let Some(record) = run.next().await {
         if matches!(record.event, Event::Text { .. }) {
             run.cancel();
@@ -222,7 +222,7 @@ async fn text_after_cancel_is_not_part_of_the_next_answer() {
     let first = run.outcome().await;
     let late = "Still talking after the cancel.";
     assert_eq!((first.verdict, first.text.contains(late)), (Verdict::Cancelled, true), "{}", shown(&first));
-    let second = session.prompt("say on").await.expect("a good request").outcome().await;
+    let second = session.prompt("say on").await.expect("a valid request").outcome().await;
     assert_eq!((second.verdict, &*second.text), (Verdict::Done, "on"), "{}", shown(&second));
     assert!(second.warnings.is_empty(), "{}", shown(&second));
     session.close().await;

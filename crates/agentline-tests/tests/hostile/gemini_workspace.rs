@@ -63,7 +63,7 @@ fn of_host(outcome: &Value) -> (Value, String) {
 }
 
 async fn pooled(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a good request").outcome().await
+    pool.run(request).await.expect("a valid request").outcome().await
 }
 
 /// Tests every path in a mode that allows everything, and in modes in which nothing may run.
@@ -82,7 +82,7 @@ async fn assert_ignored(hostile: &HostileWorkspace, mut path: Path) {
 }
 
 fn host(hostile: &HostileWorkspace) -> Host {
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     Host::start(hostile.stage.variables(), ("GEMINI_CLI_PATH", &program), &hostile.stage.outside())
 }
 
@@ -191,7 +191,7 @@ async fn directory_trusted_by_gemini_cli_is_still_ignored() {
     assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
     pool.close().await;
     hostile.assert_unharmed();
-    assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is untouched");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is unchanged");
 }
 
 /// Without any trust, the agent refuses an unknown directory, and loads nothing from it.

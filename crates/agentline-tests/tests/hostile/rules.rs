@@ -112,7 +112,7 @@ async fn pattern_rules_apply_in_the_pool_and_the_host() {
     fs::remove_file(stage.workspace().join("src/no.txt")).unwrap();
     check("warm", &json!(pool.run(request).await.unwrap().outcome().await));
     pool.close().await;
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.outside());
     let params = json!({"permission_mode": "bypass", "deny": rules, "model": agentline_tests::MODEL,
         "working_dir": stage.workspace(), "extensions": []});
@@ -243,7 +243,7 @@ fn runs_rm(command: &str, dir: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    status.expect("bash and timeout are here");
+    status.expect("bash and timeout are available");
     marker.exists()
 }
 
@@ -264,7 +264,7 @@ fn no_generated_command_running_a_denied_program_is_allowed() {
         (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(command.clone()));
         let refused = policy.decide(&ask, &|path| policy.resolve(path)).name() == "deny";
         let runs = runs_rm(&command, dir.path());
-        assert!(refused || !runs, "{command:?} runs `rm` and is permitted");
+        assert!(refused || !runs, "{command:?} runs `rm` and is allowed");
         ran += u64::from(runs);
     }
     assert!(ran * 2 > count, "only {ran} of {count} commands ran anything");

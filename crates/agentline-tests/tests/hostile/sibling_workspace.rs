@@ -187,13 +187,13 @@ impl Attacked {
     }
 
     async fn cold(&self, request: RunRequest) -> Outcome {
-        self.agentline().run(request).await.expect("a good request").outcome().await
+        self.agentline().run(request).await.expect("a valid request").outcome().await
     }
 
     /// Sends one prompt in its own conversation.
     async fn conversation(&self, request: RunRequest) -> Outcome {
         let session = self.agentline().session(request.clone()).await.expect("a session");
-        let outcome = session.prompt_with(request).await.expect("a good request").outcome().await;
+        let outcome = session.prompt_with(request).await.expect("a valid request").outcome().await;
         session.close().await;
         outcome
     }
@@ -219,7 +219,7 @@ impl Attacked {
         let pool = Pool::new(self.agentline(), PoolOptions::default());
         let mut outcomes = Vec::new();
         for request in requests {
-            outcomes.push(pool.run(request).await.expect("a good request").outcome().await);
+            outcomes.push(pool.run(request).await.expect("a valid request").outcome().await);
         }
         pool.close().await;
         outcomes
@@ -248,7 +248,7 @@ async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
     let outcome = attacked.cold(attacked.request("/hostile", Mode::Default)).await;
     attacked.assert_untouched(&outcome);
     attacked.assert_attacks_work(attacks::CLAUDE).await;
-    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings counts under full trust");
+    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings applies under full trust");
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
         fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
     }
     let requests = attacked.foreign.requests().len();
-    assert!(requests > 0, "the base URL of the settings counts under full trust");
+    assert!(requests > 0, "the base URL of the settings applies under full trust");
     let outcome = pool.run(untrusted).await.unwrap().outcome().await;
     pool.close().await;
     assert_eq!(attacked.fired(), [""; 0], "{}", shown(&outcome));
@@ -373,5 +373,8 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     // It would wait for the language servers, which do not exist.
     fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;
-    assert!(!attacked.foreign.requests().is_empty(), "the provider of the workspace counts under full trust");
+    assert!(
+        !attacked.foreign.requests().is_empty(),
+        "the provider of the workspace applies under full trust"
+    );
 }

@@ -142,7 +142,7 @@ fn capabilities_come_from_the_agent_if_it_reports_them() {
             && told.supports_thinking
             && told.supports_slash_commands
     );
-    assert_eq!(stage.model.requests().len(), 0, "nothing was asked of the model");
+    assert_eq!(stage.model.requests().len(), 0, "there was no model request");
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn aborted_or_killed_evaluation_leaves_nothing_running() {
     let mut child = promptfoo().begin(&stage, &config(options, cases(2).into()), &["-j", "2"]);
     let until = Instant::now() + Duration::from_secs(150);
     while stage.read("up").is_none() {
-        assert!(Instant::now() < until, "no command began");
+        assert!(Instant::now() < until, "no command started");
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
@@ -339,7 +339,7 @@ fn the_example_runs_offline_with_one_command() {
     let done = Evaluated::read(&results, said);
     assert_eq!(done.results.len(), 3);
     assert!(done.results.iter().all(|result| result["success"] == true), "{:#}", done.json);
-    assert!(stage.model.requests().is_empty(), "the example has a model of its own");
+    assert!(stage.model.requests().is_empty(), "the example has its own model");
     nothing_left(&stage);
 }
 

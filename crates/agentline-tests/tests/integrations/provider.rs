@@ -144,7 +144,7 @@ fn row_63_cli_not_found_names_the_install_url() {
         assert!(error.message.starts_with(INSTALL), "{}", error.message);
         assert!(error.message.contains("/nonexistent/gemini"), "{}", error.message);
     }
-    Desk::script("").provider(json!({})).validate().expect("it is here");
+    Desk::script("").provider(json!({})).validate().expect("the program is available");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn timeout() {
     assert_eq!(error.kind, ErrorKind::Timeout);
     assert!(error.message.contains("the timeout of 4.5 s"), "{error}");
     assert!(error.to_string().ends_with("\n  hint: raise `timeout`"), "{error}");
-    assert!(!error.outcome.expect("a run").text.is_empty(), "what was said is kept");
+    assert!(!error.outcome.expect("a run").text.is_empty(), "the text is kept");
     assert!(begun.elapsed() < Duration::from_secs(60));
     desk.assert_nothing_left();
     let context = CallContext::default().response_timeout(Duration::from_millis(700));

@@ -34,7 +34,7 @@ fn licences_and_sources_are_allowed() {
     let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
     let allowed = allowed();
     let packages = metadata["packages"].as_array().unwrap();
-    assert!(packages.len() > 50, "the whole graph is looked at");
+    assert!(packages.len() > 50, "the whole graph is checked");
     let mut wrong = Vec::new();
     for package in packages {
         let name = format!("{} {}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap());

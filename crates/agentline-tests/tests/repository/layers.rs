@@ -422,7 +422,7 @@ fn repository_follows_every_rule() {
     let files = repository();
     assert!(files.len() > 100, "only {} files were found", files.len());
     for must in IMPARTIAL.iter().chain(UNSAFE) {
-        assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but is not there");
+        assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but does not exist");
     }
     let broken: Vec<String> = RULES
         .iter()
@@ -437,7 +437,7 @@ fn repository() -> Vec<Source> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(root.join(&folder)).expect("the repository is there") {
+        for entry in std::fs::read_dir(root.join(&folder)).expect("the repository exists") {
             let entry = entry.expect("a file");
             let name = entry.file_name();
             let path = folder.join(&name);

@@ -40,7 +40,7 @@ fn runs_in_the_same_or_nested_directories_overlap() {
         let two = ActiveWorkspace::enter(&runtime, &folder(second)).unwrap();
         assert_eq!((one.overlapped(), two.overlapped()), (overlap, overlap), "{first} and {second}");
         drop(two);
-        assert_eq!(one.overlapped(), overlap, "the memory of it stays");
+        assert_eq!(one.overlapped(), overlap, "the record of it stays");
         drop(one);
         assert_eq!(files_in(&runtime), 0);
     }

@@ -106,7 +106,7 @@ fn read_all(path: &Path) -> BTreeMap<String, usize> {
     let hits = database.holding(|bytes| bytes.windows(6).any(|w| w == b"needle")).unwrap().value;
     let mut all = BTreeMap::new();
     for row in listed.value {
-        let session = database.load(&row.info.id).unwrap().expect("what is listed can be read");
+        let session = database.load(&row.info.id).unwrap().expect("listed sessions can be read");
         assert_eq!((&session.damage, &session.info), (&vec![], &row.info));
         assert_eq!((session.entries.len() as u64, row.parts), (row.messages, row.messages * 2));
         let said = session.entries.iter().any(|entry| entry.text().contains("needle"));
@@ -129,7 +129,7 @@ fn closed_database_is_read_and_not_changed() {
     fill(&writer, "ses_b", 3, "a needle");
     drop(writer);
     let before = stage.files();
-    assert_eq!(before.len(), 1, "the log was worked in when the last writer left");
+    assert_eq!(before.len(), 1, "the log was checkpointed when the last writer closed");
     assert_eq!(read_all(&stage.path()), expect(&[("ses_a", 20), ("ses_b", 3)]));
     assert!(stage.files() == before);
 
@@ -155,7 +155,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 5, "one");
     let before = stage.files();
-    assert!(before["opencode.db-wal"].0.len() > 1000, "nothing was worked in yet");
+    assert!(before["opencode.db-wal"].0.len() > 1000, "nothing was checkpointed yet");
     assert_eq!(read_all(&stage.path()), expect(&[("ses_a", 5)]));
     let after = stage.files();
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
@@ -170,7 +170,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
     assert_eq!(count(), 8);
     assert_ne!(database.stamp(), stamp);
     writer.execute_batch("BEGIN; DELETE FROM message;").unwrap();
-    assert_eq!(count(), 8, "what is not certain yet is not told");
+    assert_eq!(count(), 8, "uncommitted data is not reported");
     writer.execute_batch("ROLLBACK").unwrap();
     writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert_eq!(count(), 8);

@@ -28,16 +28,17 @@ fn as_user(name: &str, test: fn(&Path)) {
     if let Some(room) = std::env::var_os(ROOM) {
         return test(&PathBuf::from(room));
     }
-    let room = tempfile::tempdir().expect("a folder for the test");
-    if fs::metadata(room.path()).expect("the folder is there").uid() != 0 {
+    let room = tempfile::tempdir().expect("a directory for the test");
+    if fs::metadata(room.path()).expect("the directory exists").uid() != 0 {
         return test(room.path());
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     // The build directory may be closed to others, so the user gets a copy of this program.
     let program = room.path().join("test");
-    fs::copy(std::env::current_exe().expect("a test knows its program"), &program).expect("space for a copy");
+    fs::copy(std::env::current_exe().expect("the path of the test program"), &program)
+        .expect("space for a copy");
     let own = room.path().join("own");
-    fs::create_dir(&own).expect("the folder is ours");
+    fs::create_dir(&own).expect("the directory is writable");
     std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY)).expect("root may");
     set(room.path(), 0o755);
     set(&program, 0o755);
@@ -66,14 +67,14 @@ fn as_user(name: &str, test: fn(&Path)) {
 }
 
 fn folder(path: PathBuf, mode: u32) -> PathBuf {
-    fs::create_dir_all(&path).expect("the folder is ours");
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the folder is ours");
+    fs::create_dir_all(&path).expect("the directory is writable");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the directory is writable");
     path
 }
 
 fn program(path: &Path, text: &str) {
-    fs::write(path, text).expect("the folder is ours");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+    fs::write(path, text).expect("the directory is writable");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("the directory is writable");
 }
 
 /// Makes the directories of a test removable again.

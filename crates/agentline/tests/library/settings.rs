@@ -69,7 +69,11 @@ fn only_the_nearest_file_above_the_workspace_applies() {
     let config = machine.config("home/project/deep/er", &[("AGENTLINE_TRUST", "full")]);
     assert_eq!(config.request.model.as_deref(), Some("near"));
     assert_eq!(config.request.name, None);
-    assert_eq!(config.request.working_dir, Some(machine.path("home/project/x")), "from the file's folder");
+    assert_eq!(
+        config.request.working_dir,
+        Some(machine.path("home/project/x")),
+        "relative to the file's directory"
+    );
     assert_eq!(config.request.record, Some(machine.path("home/t")));
 }
 

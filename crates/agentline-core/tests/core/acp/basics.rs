@@ -43,7 +43,7 @@ fn tool_permission_is_requested_answered_by_kind_and_closed() {
         desk.send(
             &json!({"jsonrpc": "2.0", "id": n, "method": "session/request_permission", "params": params}),
         );
-        let (ask, question) = desk.asked().pop().expect("it is asked");
+        let (ask, question) = desk.asked().pop().expect("a request is sent");
         let HostRequest::Permission(asked) = question else { panic!("{question:?}") };
         assert_eq!((&*asked.tool, &*asked.native_tool), ("Write", "write_file"));
         assert_eq!(asked.diffs[0].new, "x");
@@ -111,7 +111,7 @@ fn failure_to_set_a_required_mode_ends_the_run_before_the_prompt() {
         desk.start(RUN, "s", order);
         desk.refuse("session/set_mode", -32603, "no such mode");
         if must {
-            assert!(desk.frames().is_empty(), "nothing is prompted");
+            assert!(desk.frames().is_empty(), "no prompt is sent");
             let error = desk.player.outcome().error.as_ref().expect("why");
             assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request));
         } else {
@@ -161,7 +161,7 @@ fn unknown_tool_gets_its_kind_from_the_protocol() {
     let call = json!({"toolCallId": "brand_new_shell-1", "title": "rm -rf /", "kind": "execute"});
     let params = json!({"sessionId": "s", "options": options, "toolCall": call});
     desk.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
-    let Some((_, HostRequest::Permission(asked))) = desk.asked().pop() else { panic!("it is asked") };
+    let Some((_, HostRequest::Permission(asked))) = desk.asked().pop() else { panic!("a request is sent") };
     assert_eq!((&*asked.tool, &*asked.native_tool), ("Bash", "brand_new_shell"));
     assert_eq!(asked.command.as_deref(), Some("rm -rf /"));
 }
@@ -172,7 +172,7 @@ fn sessions_with_the_same_id_are_never_mixed() {
     let second = agentline_core::RunId(2);
     desk.player.prompt_as(second, order());
     desk.reply("session/new", &json!({"sessionId": "s"}));
-    assert!(desk.frames().is_empty(), "nothing is prompted in it");
+    assert!(desk.frames().is_empty(), "no prompt is sent in it");
     let error = desk.player.outcome_of(second).error.clone().expect("an error");
     assert!(error.kind == FailureKind::NoResult && error.message.contains("id of another"), "{error:?}");
     desk.text("s", "hello");
@@ -185,7 +185,7 @@ fn agent_with_closed_stdout_is_not_awaited() {
     let (mut desk, _) = Desk::going();
     desk.text("s", "half");
     desk.player.take(InputKind::Mute);
-    assert!(!desk.player.conn.vacant(), "nobody else is put on it");
+    assert!(!desk.player.conn.vacant(), "no other run uses it");
     desk.player.take(InputKind::Exit(agentline_core::ExitReason::Code(0)));
     let outcome = desk.player.outcome();
     let error = outcome.error.clone().expect("an error");

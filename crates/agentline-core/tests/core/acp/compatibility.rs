@@ -30,7 +30,7 @@ fn handshake_with_auth_methods() {
     let mut hello = capabilities("0.61.0");
     hello["authMethods"] = json!([{"id": "oauth-personal", "name": "Log in with Google"}]);
     desk.reply("initialize", &hello);
-    assert_eq!(desk.frame()["method"], "session/new", "no sign-in is asked for");
+    assert_eq!(desk.frame()["method"], "session/new", "no sign-in is requested");
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn usage_update_timestamps_last_update() {
     desk.player.wait(900);
     desk.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
     desk.player.wait(900);
-    assert!(!desk.frames().iter().any(|f| f["method"] == "session/cancel"), "the clock began again");
+    assert!(!desk.frames().iter().any(|f| f["method"] == "session/cancel"), "the timeout was restarted");
     desk.player.wait(200);
-    assert!(desk.frames().iter().any(|f| f["method"] == "session/cancel"), "and it still runs");
+    assert!(desk.frames().iter().any(|f| f["method"] == "session/cancel"), "the run is still active");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn real_tool_call_ids_tracked_correctly() {
             _ => None,
         })
         .collect();
-    assert_eq!(ids, [tool, tool], "no id of our own");
+    assert_eq!(ids, [tool, tool], "no generated id");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) fn capabilities(version: &str) -> Value {
 }
 
 pub(crate) fn gemini(talk: &DialogueConfig) -> Box<dyn Dialogue> {
-    agents::find("gemini").expect("it is listed").dialogue(talk)
+    agents::find("gemini").expect("the agent is listed").dialogue(talk)
 }
 
 /// A connection over ACP, and the position up to which its frames have been read.

@@ -175,7 +175,7 @@ fn every_damaged_conversation_has_one_outcome_per_run() {
 fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
     for recording in recorded::all().into_iter().filter(|r| r.lines.len() < 60) {
         let replay = recording.play();
-        let lines = replay.desk.player.tape.clone().expect("it was taped");
+        let lines = replay.desk.player.tape.clone().expect("a tape was recorded");
         for stop in (0..lines.len()).step_by(7) {
             for end in 0..3 {
                 let mut player = replayed(&recording, &lines[..stop]);
@@ -199,7 +199,7 @@ fn replayed(recording: &Recorded, lines: &[String]) -> Player {
     let mut desk = recording.desk();
     desk.player.disk = None;
     let header = r#"{"schema":"agentline.tape/1","agent":"gemini","surface":"acp"}"#;
-    let tape = agentline_core::Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("it is a tape");
+    let tape = agentline_core::Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("a valid tape");
     for input in tape.inputs.into_iter().skip(1) {
         desk.player.now = input.at;
         desk.player.take(input.what);
@@ -212,7 +212,7 @@ fn replayed(recording: &Recorded, lines: &[String]) -> Player {
 fn tape_round_trips_and_replays_identically() {
     for recording in recorded::all() {
         let replay = recording.play();
-        let lines = replay.desk.player.tape.clone().expect("it was taped");
+        let lines = replay.desk.player.tape.clone().expect("a tape was recorded");
         let player = replayed(&recording, &lines);
         let again = Replay::of(player, replay.runs);
         assert!(told(&replay) == told(&again), "{}", recording.name);

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 #[track_caller]
 fn failed(desk: &mut Desk, kind: FailureKind, part: &str) {
-    assert!(desk.frames().is_empty(), "nothing is asked any more");
+    assert!(desk.frames().is_empty(), "no further request is sent");
     let error = desk.player.outcome().error.clone().expect("why");
     assert_eq!((error.kind, desk.player.outcome().verdict != Verdict::Done), (kind, true), "{error:?}");
-    assert!(error.message.contains(part), "`{}` does not say `{part}`", error.message);
+    assert!(error.message.contains(part), "`{}` does not contain `{part}`", error.message);
 }
 
 fn host(desk: &mut Desk, line: &Value) {
@@ -232,7 +232,7 @@ fn session_can_be_opened_without_a_prompt_and_continued() {
     );
     assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "yolo");
     assert_eq!(desk.player.outcome().verdict, Verdict::Done);
-    assert!(desk.frames().is_empty(), "nothing is prompted");
+    assert!(desk.frames().is_empty(), "no prompt is sent");
     // The agent announces its commands between runs, which is no reason for a warning.
     desk.update("s", &json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
     let mut next = order();
@@ -240,7 +240,7 @@ fn session_can_be_opened_without_a_prompt_and_continued() {
     next.mode = Some(RequestedMode::new("yolo", true));
     desk.player.prompt_as(RunId(2), next.clone());
     let prompt = desk.frame();
-    assert_eq!(prompt["method"], "session/prompt", "it is in that mode");
+    assert_eq!(prompt["method"], "session/prompt", "the session is in that mode");
     // Two prompts in one session would cancel each other.
     desk.player.prompt_as(RunId(3), next.clone());
     let busy = desk.player.outcome_of(RunId(3)).error.clone().expect("why");

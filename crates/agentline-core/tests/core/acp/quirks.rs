@@ -146,7 +146,7 @@ fn answer_for_a_missing_file(desk: &mut Desk) -> Value {
     desk.frames();
     let params = json!({"sessionId": "s", "path": "/ws/new.txt", "line": 3, "limit": 2});
     desk.send(&json!({"jsonrpc": "2.0", "id": 4, "method": "fs/read_text_file", "params": params}));
-    let (ask, question) = desk.asked().pop().expect("it is asked");
+    let (ask, question) = desk.asked().pop().expect("a request is sent");
     let HostRequest::ReadFile { path, line, limit } = question else { panic!("{question:?}") };
     assert_eq!((&*path, line, limit), ("/ws/new.txt", Some(3), Some(2)));
     desk.answer(ask, HostResponse::Error("not_found: /ws/new.txt".into()));

@@ -43,14 +43,14 @@ pub(crate) fn all() -> Vec<Recorded> {
 }
 
 pub(crate) fn find(name: &str) -> Recorded {
-    all().into_iter().find(|r| r.name == name).unwrap_or_else(|| panic!("there is no recording {name}"))
+    all().into_iter().find(|r| r.name == name).unwrap_or_else(|| panic!("recording {name} is missing"))
 }
 
 fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
-    let files = std::fs::read_dir(root().join(agent).join("acp")).expect("the recordings are there");
+    let files = std::fs::read_dir(root().join(agent).join("acp")).expect("the recordings exist");
     files.map(move |file| {
         let path = file.expect("a file").path();
-        let text = std::fs::read_to_string(&path).expect("it can be read");
+        let text = std::fs::read_to_string(&path).expect("the file is readable");
         let lines = text.lines().map(|line| {
             let mut entry: Value = serde_json::from_str(line).expect("a line is JSON");
             Entry {

@@ -43,7 +43,7 @@ fn every_recorded_prompt_has_the_expected_outcome() {
         .map(|recording| {
             let replay = recording.play();
             replay.desk.player.check();
-            assert!(replay.desk.player.conn.gone(), "{}: something is left", recording.name);
+            assert!(replay.desk.player.conn.gone(), "{}: something remains", recording.name);
             rows(&recording.name, &replay)
         })
         .collect();

@@ -95,7 +95,7 @@ fn hand(player: &mut Player, input: &Input<'_>) {
 
 fn tape_of(lines: &[String]) -> Tape {
     let header = r#"{"schema":"agentline.tape/1","agent":"gemini","surface":"acp"}"#;
-    Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("it is a tape")
+    Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("a valid tape")
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
     let mut cuts = 0;
     for recording in recorded::all() {
         let replay = recording.play();
-        let tape = tape_of(&replay.desk.player.tape.clone().expect("it was taped"));
+        let tape = tape_of(&replay.desk.player.tape.clone().expect("a tape was recorded"));
         // Runs of one session belong together, because later ones use the session that the first one opened.
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
@@ -178,7 +178,7 @@ fn concurrent_runs_have_separate_events() {
             desk.player.now += 10;
             desk.send(line);
             if n == 3 {
-                let (ask, _) = desk.asked().pop().expect("it is asked");
+                let (ask, _) = desk.asked().pop().expect("a request is sent");
                 assert_eq!(ask.0 >> 8, run);
                 desk.answer(ask, HostResponse::Ruled(PermissionDecision::allow("test")));
             }
@@ -193,7 +193,7 @@ fn concurrent_runs_have_separate_events() {
         assert_eq!(outcome.session_id, Some(format!("s{run}")));
     }
     // Each run by itself gives the same outputs.
-    let tape = tape_of(&desk.player.tape.clone().expect("it was taped"));
+    let tape = tape_of(&desk.player.tape.clone().expect("a tape was recorded"));
     for run in [1, 2] {
         let (shared, alone) = cut(None, &tape, &BTreeSet::from([RunId(run)]));
         assert_eq!(shared, alone);

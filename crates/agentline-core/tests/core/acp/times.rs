@@ -39,7 +39,7 @@ fn late_text_after_an_unknown_update_is_delivered() {
     desk.player.wait(1);
     desk.player.check();
     assert_eq!(desk.player.outcome().text, "early late");
-    assert!(desk.player.warnings().is_empty(), "this agent is known to do so");
+    assert!(desk.player.warnings().is_empty(), "this agent is known to do that");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn reprompted_run_sums_the_usage_of_its_prompts() {
     let first = desk.frame();
     desk.text("s", "no");
     desk.end(&first["id"], &quota(100, 20, "m"));
-    let (ask, question) = desk.asked().pop().expect("it is reviewed");
+    let (ask, question) = desk.asked().pop().expect("a review is requested");
     assert!(matches!(question, HostRequest::Review { text, .. } if text == "no"));
     desk.answer(ask, HostResponse::Again("try again".into()));
     let second = desk.frame();
@@ -169,7 +169,7 @@ fn reprompted_run_sums_the_usage_of_its_prompts() {
     assert_ne!(first["id"], second["id"]);
     desk.text("s", "yes");
     desk.end(&second["id"], &quota(300, 40, "m"));
-    let (ask, _) = desk.asked().pop().expect("it is reviewed");
+    let (ask, _) = desk.asked().pop().expect("a review is requested");
     desk.answer(ask, HostResponse::Accept { value: None });
     desk.player.check();
     let outcome = desk.player.outcome();
@@ -352,7 +352,7 @@ fn text_before_the_next_prompt_is_dropped_and_counted() {
         ConnectionOutput::Frame(frame) => serde_json::from_str::<Value>(frame).ok(),
         _ => None,
     });
-    desk.end(&mode.expect("it is set up")["id"], &json!({}));
+    desk.end(&mode.expect("the session is set up")["id"], &json!({}));
     let id = desk.frame()["id"].clone();
     desk.text("s", "second");
     desk.end(&id, &json!({"stopReason": "end_turn"}));

@@ -46,7 +46,7 @@ fn ask(desk: &mut Desk, id: &Value, call: &Value, options: &Value) -> Permission
 }
 
 fn rule(desk: &mut Desk, allow: bool) -> Value {
-    let (ask, _) = desk.asked().pop().expect("it is asked");
+    let (ask, _) = desk.asked().pop().expect("a request is sent");
     let ruling =
         if allow { PermissionDecision::allow("test") } else { PermissionDecision::deny("test", "said_no") };
     desk.answer(ask, HostResponse::Ruled(ruling));
@@ -211,7 +211,7 @@ fn agent_that_reports_a_refusal_closes_the_tool_itself() {
     ask(&mut desk, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
     assert_eq!(rule(&mut desk, false)["optionId"], "n");
     let count = |desk: &Desk| desk.player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();
-    assert_eq!(count(&desk), 0, "the agent may still say it");
+    assert_eq!(count(&desk), 0, "the agent may still report it");
     let content = json!([{"type": "content", "content": {"type": "text", "text": "User refused"}}]);
     desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
     // The second call gets no further updates.

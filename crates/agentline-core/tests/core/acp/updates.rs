@@ -53,7 +53,7 @@ fn agent_thought_chunk() {
     desk.text("s", "answer");
     desk.end(&id, &json!({"stopReason": "end_turn"}));
     assert_eq!(desk.story(), ["started", "thinking", "text"]);
-    assert_eq!(desk.player.outcome().text, "answer", "thoughts are no part of the answer");
+    assert_eq!(desk.player.outcome().text, "answer", "thoughts are not part of the answer");
 }
 
 #[test]

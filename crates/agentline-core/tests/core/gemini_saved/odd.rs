@@ -42,7 +42,7 @@ fn non_text_results_keep_their_format() {
         (r#""plain""#.to_owned(), "plain", None),
         (r#"[{"text":"part"}]"#.to_owned(), "part", None),
     ] {
-        let saved = tool("success", &result).result.expect("it is over");
+        let saved = tool("success", &result).result.expect("the tool has a result");
         assert_eq!((saved.status, saved.content.as_str()), (ToolStatus::Ok, content), "{result}");
         assert_eq!(saved.raw.as_deref().map(serde_json::value::RawValue::get), raw, "{result}");
     }
@@ -52,9 +52,12 @@ fn non_text_results_keep_their_format() {
 fn results_of_other_calls_in_the_turn_are_skipped() {
     let other = r#"{"functionResponse":{"id":"d","name":"glob","response":{"output":"not mine"}}}"#;
     let both = format!("[{},{other}]", response(r#"{"output":"mine"}"#));
-    assert_eq!(tool("success", &both).result.expect("it is over").content, "mine");
+    assert_eq!(tool("success", &both).result.expect("the tool has a result").content, "mine");
     // If there is no result with the id of the call, the other one is used.
-    assert_eq!(tool("success", &format!("[{other}]")).result.expect("it is over").content, "not mine");
+    assert_eq!(
+        tool("success", &format!("[{other}]")).result.expect("the tool has a result").content,
+        "not mine"
+    );
 }
 
 #[test]
@@ -67,7 +70,11 @@ fn tool_status_is_derived_from_the_result_text() {
         ("error", response(r#"{"error":"Tool execution denied by policy."}"#), ToolStatus::Denied),
         ("", response(r#"{"output":"a"}"#), ToolStatus::Ok),
     ] {
-        assert_eq!(tool(status, &result).result.expect("it is over").status, expected, "{status} {result}");
+        assert_eq!(
+            tool(status, &result).result.expect("the tool has a result").status,
+            expected,
+            "{status} {result}"
+        );
     }
     assert!(tool("executing", "null").result.is_none());
 }
@@ -83,7 +90,7 @@ fn files_in_a_result_are_kept() {
         response(r#"{"output":"seen"}"#)
     );
     for (result, mime, uri) in [(inside, "image/png", None), (beside, "text/plain", Some("gs://a"))] {
-        let saved = tool("success", &result).result.expect("it is over");
+        let saved = tool("success", &result).result.expect("the tool has a result");
         assert_eq!(saved.content, "seen");
         assert_eq!((saved.media[0].mime_type.as_str(), saved.media[0].uri.as_deref()), (mime, uri));
     }
@@ -107,7 +114,14 @@ fn diff_without_texts_is_a_unified_diff() {
     // The displayed text replaces a missing result.
     let session = read(&[&line(r#""done""#)]);
     assert_eq!(
-        session.entries[0].tools().next().expect("a tool").result.as_ref().expect("it is over").content,
+        session.entries[0]
+            .tools()
+            .next()
+            .expect("a tool")
+            .result
+            .as_ref()
+            .expect("the tool has a result")
+            .content,
         "done"
     );
 }
@@ -199,7 +213,7 @@ fn call_belongs_to_the_answer_that_made_it() {
         .map(|entry| (entry.id.as_str(), entry.tools().map(|tool| tool.call.id.as_str()).collect()))
         .collect();
     assert_eq!(calls, [("b", vec!["1"]), ("c", vec!["2"]), ("d", vec![])]);
-    assert_eq!(session.entries[1].originals.len(), 2, "its own record, and the one that told the call");
+    assert_eq!(session.entries[1].originals.len(), 2, "its own record, and the one with the call");
     assert_eq!(session.entries[1].stop_reason.as_deref(), Some("tool_use"));
     assert_eq!(session.entries[2].stop_reason, None);
 }
@@ -214,7 +228,7 @@ fn lone_surrogate_loses_no_record() {
     assert!(session.damage.is_empty(), "{:?}", session.damage);
     assert_eq!(session.info.title.as_deref(), Some("half \u{fffd}"));
     assert_eq!(session.entries[0].text(), "half \u{fffd}");
-    assert!(session.entries[0].originals[0].as_str().contains("\\ud83d"), "as it was written");
+    assert!(session.entries[0].originals[0].as_str().contains("\\ud83d"), "unchanged");
     assert_eq!(
         session.entries[1].tools().next().expect("a tool").result.as_ref().expect("over").content,
         "\u{fffd}"

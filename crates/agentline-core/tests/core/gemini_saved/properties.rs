@@ -77,9 +77,9 @@ fn followed_session_equals_a_session_read_at_once() {
         let mut followed = fold("gemini", SessionFormat::Lines);
         let text = RawJson::new(file.text.as_str());
         for (number, line) in text.as_str().lines().enumerate() {
-            followed.take(text.part_of(line).expect("a line of it"));
+            followed.take(text.part_of(line).expect("a line of the text"));
             let so_far = text_of(followed.session());
-            assert_eq!(so_far, text_of(followed.session()), "looking changes nothing");
+            assert_eq!(so_far, text_of(followed.session()), "reading changes nothing");
             assert_eq!(
                 so_far,
                 text_of(&lines(&file.text, number + 1)),
@@ -124,7 +124,7 @@ fn damaged_files_never_make_the_reader_fail() {
 
 #[test]
 fn format_is_recognized_by_the_start_of_a_file() {
-    let agent: &dyn Agent = agents::find("gemini").expect("it is listed");
+    let agent: &dyn Agent = agents::find("gemini").expect("the agent is listed");
     for file in all() {
         for most in [200, 4096, usize::MAX] {
             let head = &file.text.as_bytes()[..file.text.len().min(most)];
@@ -187,12 +187,12 @@ proptest! {
         calls.sort_unstable();
         let told = calls.len();
         calls.dedup();
-        prop_assert_eq!(told, calls.len(), "a call is told twice");
+        prop_assert_eq!(told, calls.len(), "a call is reported twice");
         let mut ids: Vec<&str> = session.entries.iter().chain(&session.abandoned).map(|entry| entry.id.as_str()).collect();
         let entries = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        prop_assert_eq!(entries, ids.len(), "an entry is told twice");
+        prop_assert_eq!(entries, ids.len(), "an entry is reported twice");
         let mut fold = fold("gemini", SessionFormat::Lines);
         take(fold.as_mut(), SessionFormat::Lines, &text);
         prop_assert_eq!(text_of(fold.session()), text_of(&session));

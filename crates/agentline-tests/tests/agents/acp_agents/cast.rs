@@ -81,7 +81,7 @@ fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + S
         let Some((word, steps)) = script else {
             return ModelStep::error(500, format!("no script for {texts:?}"));
         };
-        let mut given = given.lock().expect("nobody panics with it");
+        let mut given = given.lock().expect("the lock is not poisoned");
         let count = given.entry(word).or_default();
         *count += 1;
         steps[(*count - 1).min(steps.len() - 1)].clone()
@@ -150,7 +150,7 @@ impl Played {
 /// Sends a prompt in a conversation and reads the run to its end.
 pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> RunRecord {
     request.prompt = prompt.into();
-    RunRecord::of(session.prompt_with(request).await.expect("a good request")).await
+    RunRecord::of(session.prompt_with(request).await.expect("a valid request")).await
 }
 
 /// Waits until a condition holds. A loaded machine may be slow.

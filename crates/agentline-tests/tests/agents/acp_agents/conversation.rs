@@ -175,7 +175,7 @@ async fn stops(
     let mut run = session.prompt_with(request).await.unwrap();
     let (mut tools, end) = (0, Instant::now() + Duration::from_secs(60));
     while !is_under_way(tools) {
-        assert!(Instant::now() < end, "{prompt} did not begin");
+        assert!(Instant::now() < end, "{prompt} did not start");
         let told = tokio::time::timeout(Duration::from_millis(50), run.next()).await;
         let is_tool = |record: &Record| matches!(record.event, Event::ToolUse(_));
         tools += usize::from(told.ok().flatten().as_ref().is_some_and(is_tool));

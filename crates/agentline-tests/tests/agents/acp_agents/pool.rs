@@ -42,7 +42,7 @@ async fn warm(player: Player) {
         );
         runs.push(told);
     }
-    let [first, second] = &runs[..] else { unreachable!("two were run") };
+    let [first, second] = &runs[..] else { unreachable!("two commands ran") };
     let status = pool.status();
     assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
     assert_ne!(first.outcome.session_id, second.outcome.session_id, "{}", second.shown());

@@ -38,6 +38,6 @@ async fn workspace_settings_run_nothing_without_trust() {
         let Some(ran) = has_run(agent, Trust::Run).await else { return skipped("trust") };
         assert!(!ran, "{agent}");
         let trusted = has_run(agent, Trust::Full).await;
-        assert_eq!(trusted, Some(true), "{agent}: the test shows nothing otherwise");
+        assert_eq!(trusted, Some(true), "{agent}: otherwise the test proves nothing");
     }
 }

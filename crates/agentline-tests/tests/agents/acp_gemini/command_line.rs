@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 /// Runs the program, and returns its JSON outcome and exit code.
 fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-o", "json", "-m", MODEL, "go"]).args(args);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
@@ -44,7 +44,7 @@ fn value_is_printed_to_stdout_in_text_format() {
     needs_real_gemini!();
     let stage = stage([("", Script::new([GeminiStep::text(r#"{"n": 7}"#)]))]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-m", MODEL, "go", "--schema", "n.json"]).current_dir(stage.workspace());
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program).stdin(Stdio::null());
@@ -75,7 +75,7 @@ fn reasoning_is_shown_with_the_answer_on_request() {
     let stage =
         stage([("", Script::new([GeminiStep::thought("**Look** I wonder why.").and_text("Because.")]))]);
     let said = |args: &[&str]| {
-        let program = real_gemini().expect("real agents are not left out").path;
+        let program = real_gemini().expect("real agents are enabled").path;
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
         command.args(["run", "-m", MODEL, "why"]).args(args).stdin(Stdio::null());
         command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);

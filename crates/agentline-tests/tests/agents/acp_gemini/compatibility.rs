@@ -36,7 +36,7 @@ impl Wire {
     }
 
     fn answer(&self, method: &str) -> &Value {
-        let asked = self.told.iter().find(|message| message["method"] == method).expect("it was asked");
+        let asked = self.told.iter().find(|message| message["method"] == method).expect("a request was sent");
         let found = self.said.iter().find(|m| m["id"] == asked["id"] && m["method"].is_null());
         &found.unwrap_or_else(|| panic!("no answer to {method}"))["result"]
     }

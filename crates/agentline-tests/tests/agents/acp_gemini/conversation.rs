@@ -33,7 +33,7 @@ async fn stop(run: Run) -> RunRecord {
 /// Checks that the session answers the next prompt normally.
 async fn goes_on(session: &Session, after: &str) {
     let told =
-        RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
+        RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a valid request")).await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", told.shown());
 }
@@ -165,7 +165,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     request.deadline = Some(now() - 1.0);
     let told = say(&session, request, "one").await;
     assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
-    assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
+    assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
     let told = say(&session, stage.request(""), "one").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;

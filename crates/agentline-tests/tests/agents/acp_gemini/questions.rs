@@ -50,7 +50,7 @@ async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
     assert!(error.hint.as_ref().unwrap().contains("gemini-2.5-pro"), "{error:?}");
-    assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
+    assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
     session.close().await;
 }
 

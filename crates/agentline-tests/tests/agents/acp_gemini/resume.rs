@@ -54,7 +54,7 @@ fn messages(stage: &TestStage, session: &str) -> Vec<(String, Value)> {
 
 /// Starts the agent as its user does.
 fn ordinary_start(stage: &TestStage) {
-    let program = real_gemini().expect("real agents are not left out");
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", "an ordinary start"]);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -111,12 +111,12 @@ async fn resumed_session_is_complete_after_two_normal_starts() {
     assert!(asked.user_texts().concat().contains("4711"), "{:?}", asked.user_texts());
 
     let after = messages(&stage, &id);
-    assert_eq!(after[..before.len()], before, "what was said stands as it was");
+    assert_eq!(after[..before.len()], before, "the messages are unchanged");
     for _ in 0..2 {
         ordinary_start(&stage);
     }
     assert_eq!(messages(&stage, &id), after, "{:?}", files(&stage, &id));
-    assert_eq!(files(&stage, &id).len(), 1, "no twin is left");
+    assert_eq!(files(&stage, &id).len(), 1, "no duplicate remains");
 }
 
 #[tokio::test]

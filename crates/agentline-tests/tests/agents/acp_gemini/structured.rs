@@ -26,7 +26,7 @@ async fn value(stage: &TestStage, schema: Value, change: impl FnOnce(RunRequest)
     let mut request = in_mode(stage, Mode::Default);
     request.prompt = "Who was it?".into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
-    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a good request")).await
+    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a valid request")).await
 }
 
 fn output(told: &RunRecord) -> Value {

@@ -35,5 +35,5 @@ pub(crate) fn in_mode(stage: &TestStage, mode: PermissionMode) -> RunRequest {
 pub(crate) async fn say(session: &Session, request: RunRequest, prompt: &str) -> RunRecord {
     let mut request = request;
     request.prompt = prompt.into();
-    RunRecord::of(session.prompt_with(request).await.expect("a good request")).await
+    RunRecord::of(session.prompt_with(request).await.expect("a valid request")).await
 }

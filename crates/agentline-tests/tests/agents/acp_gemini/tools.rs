@@ -25,7 +25,7 @@ fn anything() -> Value {
 fn host(calls: &Calls) -> ToolHost {
     let seen = calls.clone();
     let double = Tool::new("double", "Doubles", anything(), move |args: Value, _| {
-        seen.lock().expect("nobody panics with it").push(args.clone());
+        seen.lock().expect("the lock is not poisoned").push(args.clone());
         async move { Ok(format!("twice is {}", args["n"].as_i64().unwrap_or(0) * 2)) }
     });
     let fails =

@@ -191,7 +191,7 @@ impl Row {
         if self.taped {
             request = request.record(stage.tape());
         }
-        let run = stage.agentline().run_with(request, options).await.expect("the request is good");
+        let run = stage.agentline().run_with(request, options).await.expect("the request is valid");
         let played = self.watch(run, &asked, began).await;
         stage.nothing_runs();
         want.compare(&played, &what);
@@ -214,13 +214,13 @@ impl Row {
             }
             Err(other) => panic!("{what}: {other}"),
             Ok(session) => {
-                assert_ne!(self.afterwards, Afterwards::NotOpened, "{what}: it was opened");
-                let run = session.prompt(request.prompt).await.expect("a good prompt");
+                assert_ne!(self.afterwards, Afterwards::NotOpened, "{what}: the session was opened");
+                let run = session.prompt(request.prompt).await.expect("a valid prompt");
                 let played = self.watch(run, &asked, began).await;
                 self.want.ends(&played.outcome, &what);
                 self.want.says(&played.outcome, &what);
                 let began = Instant::now();
-                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a good prompt"), began).await;
+                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a valid prompt"), began).await;
                 match self.afterwards {
                     Afterwards::Gone => {
                         let kind = next.outcome.error.as_ref().map(|e| e.kind);
@@ -243,7 +243,7 @@ impl Row {
         let once = stage.path("once").to_string_lossy().into_owned();
         let request =
             self.request(&stage).env("FAKE_ACP_FAULT_PROMPTS", "1").env("FAKE_ACP_FAULT_ONCE", once);
-        let run = pool.run_with(request.clone(), options).await.expect("the request is good");
+        let run = pool.run_with(request.clone(), options).await.expect("the request is valid");
         let played = self.watch(run, &asked, Instant::now()).await;
         let again = self.on_the_pool == OnThePool::Again;
         if again {
@@ -256,7 +256,7 @@ impl Row {
         if again || matches!(self.afterwards, Afterwards::GoesOn | Afterwards::Gone) {
             let mut next = request;
             AFTERWARDS.clone_into(&mut next.prompt);
-            let next = Played::of(pool.run(next).await.expect("a good request"), Instant::now()).await;
+            let next = Played::of(pool.run(next).await.expect("a valid request"), Instant::now()).await;
             is_fine(&next.outcome, &what);
         }
         pool.close().await;
@@ -403,7 +403,7 @@ impl Want {
         assert_eq!(phase, self.kind.map(phase_of), "{what}: the phase");
         assert!(
             outcome.error.as_ref().is_none_or(|e| !e.message.trim().is_empty()),
-            "{what}: an error says why"
+            "{what}: the error has a reason"
         );
     }
 

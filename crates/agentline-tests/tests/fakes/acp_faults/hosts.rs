@@ -25,14 +25,14 @@ const ASKS: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
 
 /// Returns the time this many milliseconds from now, in the format of a request.
 fn moment(after: u64) -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a set timeout");
     (now + Duration::from_millis(after)).as_secs_f64()
 }
 
 async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandler) -> Played {
     let options = RunOptions::new().permission_handler(handler);
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
-    let run = stage.agentline().run_with(request, options).await.expect("a good request");
+    let run = stage.agentline().run_with(request, options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     played.equals_its_tape(&stage.tape(), "a permission handler");
@@ -94,7 +94,7 @@ async fn permission_answer_after_cancel_has_no_effect() {
         .session_with(request, RunOptions::new().permission_handler(handler))
         .await
         .expect("a session");
-    let run = session.prompt(ASKS).await.expect("a good prompt");
+    let run = session.prompt(ASKS).await.expect("a valid prompt");
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
     asked.notified().await;
@@ -102,8 +102,8 @@ async fn permission_answer_after_cancel_has_no_effect() {
     let played = played.await.expect("no panic");
     assert_eq!(played.outcome.verdict, Verdict::Cancelled, "{:?}", played.outcome.error);
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(!answered.load(Ordering::SeqCst), "nobody needs its answer, so it is not waited for");
-    let next = Played::of(session.prompt("say Fine.").await.expect("a good prompt"), Instant::now()).await;
+    assert!(!answered.load(Ordering::SeqCst), "its answer is not needed, so there is no wait");
+    let next = Played::of(session.prompt("say Fine.").await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     assert!(!stage.workspace().join("asked.txt").exists());
     session.close().await;
@@ -127,7 +127,7 @@ async fn panicking_host_tool_is_a_failed_tool() {
     let stage = Stage::new();
     let prompt = "call agentline panics {}\ncall agentline works {}";
     let options = RunOptions::new().tools(host());
-    let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a good request");
+    let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
@@ -141,7 +141,7 @@ async fn agent_that_never_lists_our_tools_is_not_prompted() {
     let stage = Stage::new();
     let request = stage.request("mcp_ignored", "say I go on.").startup_timeout(Duration::from_secs(3));
     let run =
-        stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a good request");
+        stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     let error = played.outcome.error.as_ref().expect("an error");
@@ -176,7 +176,7 @@ fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
     let told = output.lines().filter(|line| line.contains(r#""type":"text""#)).count();
     assert_eq!(told, PIECES);
-    assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nobody read", stalled >> 20);
+    assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nothing was read", stalled >> 20);
     assert!(all < 80 << 20, "{} MB", all >> 20);
     stage.nothing_runs();
 }

@@ -56,7 +56,7 @@ impl Steady {
         let run = pool
             .run_with(request, RunOptions::new().permission_handler(handler))
             .await
-            .expect("a good request");
+            .expect("a valid request");
         let played = tokio::spawn(Played::of(run, Instant::now()));
         asked.notified().await;
         Self { go_on, played }
@@ -76,7 +76,7 @@ async fn play(fault: &AcpFault) {
     let request = sharing(&stage, &fault.as_prompt().expect("it is a script"));
     let handler =
         RunOptions::new().permission_handler(PermissionHandler::new(|_| async { Permission::Allow }));
-    let run = pool.run_with(request, handler).await.expect("a good request");
+    let run = pool.run_with(request, handler).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     let before = pool.status();
     let steady = steady.end().await.outcome;
@@ -104,7 +104,7 @@ async fn play(fault: &AcpFault) {
         assert_eq!((steady.tool_calls, steady.denied.len()), (1, 0), "{what}");
     }
     // In every case, the pool continues.
-    let next = pool.run(sharing(&stage, "say Fine.")).await.expect("a good request");
+    let next = pool.run(sharing(&stage, "say Fine.")).await.expect("a valid request");
     let next = Played::of(next, Instant::now()).await.outcome;
     assert_eq!((next.verdict, next.text.as_str()), (Verdict::Done, "Fine."), "{what}: {:?}", next.error);
     pool.close().await;
@@ -121,7 +121,7 @@ fn fault_in_one_run_does_not_affect_another_on_the_process() {
             .map(|fault| {
                 let room = Arc::clone(&room);
                 tokio::spawn(async move {
-                    let _turn = room.acquire().await.expect("nobody closes it");
+                    let _turn = room.acquire().await.expect("the semaphore is never closed");
                     play(fault).await;
                 })
             })
@@ -131,7 +131,7 @@ fn fault_in_one_run_does_not_affect_another_on_the_process() {
         for task in tasks {
             broken += u32::from(task.await.is_err());
         }
-        assert_eq!(broken, 0, "faults that touched somebody else; see above");
+        assert_eq!(broken, 0, "some faults affected another run; see above");
     });
 }
 
@@ -144,7 +144,7 @@ async fn interleaved_sessions_are_kept_apart() {
         let request = sharing(&stage, &format!("say {text}")).env("FAKE_ACP_FAULT", "one_character_chunks");
         let pool = pool.clone();
         tokio::spawn(async move {
-            let run = pool.run(request).await.expect("a good request");
+            let run = pool.run(request).await.expect("a valid request");
             Played::of(run, Instant::now()).await
         })
     });
@@ -163,10 +163,10 @@ async fn sessions_with_the_same_id_do_not_share_a_process() {
     let stage = Stage::new();
     let pool = shared_pool(&stage);
     let request = |prompt| sharing(&stage, prompt).env("FAKE_ACP_FAULT", "same_session_id");
-    let first = pool.run(request("say One.\nsleep 1500\nsay Two.")).await.expect("a good request");
+    let first = pool.run(request("say One.\nsleep 1500\nsay Two.")).await.expect("a valid request");
     let first = tokio::spawn(Played::of(first, Instant::now()));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let second = pool.run(request("say Other.")).await.expect("a good request");
+    let second = pool.run(request("say Other.")).await.expect("a valid request");
     let second = Played::of(second, Instant::now()).await.outcome;
     let first = first.await.expect("no panic").outcome;
     assert_eq!((second.verdict, second.text.as_str()), (Verdict::Done, "Other."), "{:?}", second.error);

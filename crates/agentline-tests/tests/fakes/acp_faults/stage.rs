@@ -148,7 +148,9 @@ impl Played {
         let mut open = BTreeSet::new();
         for record in &self.records {
             match &record.event {
-                Event::ToolUse(tool) => assert!(open.insert(&*tool.id), "a call is told once: {}", tool.id),
+                Event::ToolUse(tool) => {
+                    assert!(open.insert(&*tool.id), "a call is reported once: {}", tool.id)
+                }
                 Event::ToolResult { tool_use_id, .. } => {
                     assert!(open.remove(tool_use_id.as_str()), "a result without a call: {tool_use_id}");
                 }
@@ -168,7 +170,7 @@ impl Played {
             .unwrap_or_else(|problem| panic!("{what}: not played: {problem:?}"));
         let first: Vec<Value> = self.records.iter().map(json).collect();
         let differs = first.iter().zip(&again).find(|(first, again)| first != again);
-        assert_eq!(differs, None, "{what}: the tape tells otherwise");
-        assert_eq!(first.len(), again.len(), "{what}: the tape tells more or less: {:?}", again.last());
+        assert_eq!(differs, None, "{what}: the tape differs");
+        assert_eq!(first.len(), again.len(), "{what}: the tape has more or fewer events: {:?}", again.last());
     }
 }

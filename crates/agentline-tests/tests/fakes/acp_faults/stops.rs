@@ -24,7 +24,7 @@ async fn until_sent(stage: &Stage, method: &str) {
 async fn stop_at(fault: &str, method: &str, tune: fn(RunRequest) -> RunRequest) {
     let stage = Stage::new();
     let request = tune(stage.request(fault, "say Never.")).record(stage.tape());
-    let run = stage.agentline().run(request).await.expect("a good request");
+    let run = stage.agentline().run(request).await.expect("a valid request");
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
     until_sent(&stage, method).await;
@@ -60,7 +60,7 @@ async fn cancel_in_the_quiet_period() {
     let stage = Stage::new();
     let request = stage.request("", "say Early.").quiet_period(Duration::from_secs(20));
     let session = stage.agentline().session(request).await.expect("a session");
-    let run = session.prompt("say Early.").await.expect("a good prompt");
+    let run = session.prompt("say Early.").await.expect("a valid prompt");
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
     until_sent(&stage, "session/prompt").await;
@@ -72,7 +72,7 @@ async fn cancel_in_the_quiet_period() {
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let mut next = session.request().quiet_period(Duration::ZERO);
     next.prompt = "say Fine.".to_owned();
-    let next = Played::of(session.prompt_with(next).await.expect("a good prompt"), Instant::now()).await;
+    let next = Played::of(session.prompt_with(next).await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     session.close().await;
     stage.nothing_runs();
@@ -82,14 +82,14 @@ async fn cancel_in_the_quiet_period() {
 #[tokio::test]
 async fn endless_updates_end_at_the_deadline() {
     let stage = Stage::new();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a set timeout");
     let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(25));
     request.deadline = Some((now + Duration::from_millis(6000)).as_secs_f64());
-    let run = stage.agentline().run(request).await.expect("a good request");
+    let run = stage.agentline().run(request).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let updates = played.records.iter().filter(|r| matches!(r.event, Event::Agent { .. })).count();
-    assert!(updates > 2, "it was waited for: {updates}");
+    assert!(updates > 2, "the quiet period waited: {updates}");
     assert!(played.took < Duration::from_secs(20), "{:?}", played.took);
 }

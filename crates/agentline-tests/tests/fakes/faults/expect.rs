@@ -187,7 +187,7 @@ impl Want {
         assert_eq!((outcome.verdict, kind), (self.verdict, self.kind), "{what}: {:?}", outcome.error);
         if let Some(text) = &self.text {
             assert_eq!(&outcome.text, text, "{what}: the text");
-            assert_eq!(&played.texts().concat(), self.told.as_ref().unwrap_or(text), "{what}: what was told");
+            assert_eq!(&played.texts().concat(), self.told.as_ref().unwrap_or(text), "{what}: reported text");
         }
         if let Some(count) = self.unreadable {
             assert_eq!(outcome.unreadable_lines, count, "{what}: lines that could not be read");
@@ -195,7 +195,7 @@ impl Want {
         if let Some(lines) = &self.lines {
             let mut told: Vec<u64> = played.unreadable().iter().map(|(line, _)| *line).collect();
             told.dedup();
-            assert_eq!(&told, lines, "{what}: which lines could not be read");
+            assert_eq!(&told, lines, "{what}: unreadable lines");
         }
         if let Some(files) = &self.files {
             let told: Vec<_> =
@@ -204,7 +204,7 @@ impl Want {
         }
         assert!(
             outcome.error.as_ref().is_none_or(|e| !e.message.trim().is_empty()),
-            "{what}: an error says why"
+            "{what}: the error has a reason"
         );
         assert!(played.took < self.within, "{what}: took {:?}", played.took);
         (self.also)(played);

@@ -23,13 +23,13 @@ fn runtime() -> Runtime {
 async fn begun(stage: &Stage, fault: &str) -> Run {
     let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
     let request = stage.request(Surface::StreamJson, fault, &args);
-    let mut run = stage.agentline().run(request).await.expect("the request is good");
+    let mut run = stage.agentline().run(request).await.expect("the request is valid");
     while let Some(record) = run.next().await {
         if matches!(record.event, Event::Text { .. }) {
             return run;
         }
     }
-    panic!("the run ended before it began");
+    panic!("the run ended before it started");
 }
 
 /// Waits until no process has the mark, and returns how long that took.
@@ -101,8 +101,8 @@ fn panicking_consumer_leaves_nothing_running() {
                 _ => {}
             })
         });
-        assert!(panicked.join().is_err(), "the panic comes through");
-        nothing_runs(&told.recv().expect("the run began"));
+        assert!(panicked.join().is_err(), "the panic is propagated");
+        nothing_runs(&told.recv().expect("the run started"));
         stage.no_child_lives();
     }
 }
@@ -132,7 +132,7 @@ fn signal_to_the_program_leaves_nothing_running() {
             let stage = Stage::new();
             let mut child = program(&stage, fault);
             let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-            assert!(sent.expect("kill is there").success());
+            assert!(sent.expect("`kill` is available").success());
             // Every process of this run has the test's directory in its environment.
             let most = if signal == "KILL" { 4 } else { patience };
             let begun = Instant::now();
@@ -140,7 +140,10 @@ fn signal_to_the_program_leaves_nothing_running() {
                 if let Some(ended) = child.try_wait().expect("it is our child") {
                     break ended;
                 }
-                assert!(begun.elapsed() < Duration::from_secs(most), "{fault}: {signal} does not end it");
+                assert!(
+                    begun.elapsed() < Duration::from_secs(most),
+                    "{fault}: {signal} does not end the program"
+                );
                 std::thread::sleep(Duration::from_millis(5));
             };
             assert_eq!(ended.code(), code, "{fault}: {signal}");

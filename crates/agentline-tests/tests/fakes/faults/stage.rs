@@ -93,7 +93,7 @@ impl Stage {
     pub(crate) async fn play(&self, request: RunRequest) -> Played {
         let home = listing(&self.dir.path().join("home/.gemini"));
         let began = Instant::now();
-        let mut run = self.agentline().run(request).await.expect("the request is good");
+        let mut run = self.agentline().run(request).await.expect("the request is valid");
         let id = run.id().to_owned();
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
@@ -105,11 +105,11 @@ impl Stage {
         let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
             panic!("the outcome is not the last event: {:?}", records.last());
         };
-        assert_eq!(listing(&self.dir.path().join("home/.gemini")), home, "what the user set up is as it was");
+        assert_eq!(listing(&self.dir.path().join("home/.gemini")), home, "the user's files are unchanged");
         assert_eq!(
             listing(&self.dir.path().join("tmp")),
             BTreeSet::new(),
-            "nothing is left in the temporary folder"
+            "the temporary directory is empty"
         );
         let tape =
             fs::read(self.tape()).map(|t| String::from_utf8_lossy(&t).into_owned()).unwrap_or_default();
@@ -124,7 +124,7 @@ impl Stage {
         let path = self.pids().to_string_lossy().into_owned();
         let until = Instant::now() + Duration::from_secs(1);
         while !running_with(&path).is_empty() {
-            assert!(Instant::now() < until, "children live on: {:?}", running_with(&path));
+            assert!(Instant::now() < until, "children are still alive: {:?}", running_with(&path));
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -165,7 +165,7 @@ impl Played {
         for record in &self.records {
             match &record.event {
                 Event::ToolUse(tool) => {
-                    assert_eq!(open.insert(&tool.id, 0), None, "a call is told once: {}", tool.id);
+                    assert_eq!(open.insert(&tool.id, 0), None, "a call is reported once: {}", tool.id);
                 }
                 Event::ToolResult { tool_use_id, .. } => {
                     assert!(

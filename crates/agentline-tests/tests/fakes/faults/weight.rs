@@ -49,7 +49,7 @@ fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
     let request = request.idle_timeout(Duration::from_secs(1));
     runtime.block_on(async {
-        let mut run = stage.agentline().run(request).await.expect("the request is good");
+        let mut run = stage.agentline().run(request).await.expect("the request is valid");
         let (mut texts, mut outcome) = (0, None);
         while let Some(record) = run.next().await {
             match record.event {
@@ -83,7 +83,7 @@ fn consumer_blocking_the_only_thread_loses_nothing() {
             }
         }
     });
-    let outcome = outcome.expect("the request is good");
+    let outcome = outcome.expect("the request is valid");
     assert_eq!((outcome.verdict, texts, outcome.text.len()), (Verdict::Done, MANY, MANY));
 }
 

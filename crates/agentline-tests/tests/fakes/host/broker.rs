@@ -24,12 +24,12 @@ fn rate_limits_reduce_concurrency_temporarily() {
             told["wait_ms"].as_u64().unwrap()
         })
         .collect();
-    assert!(waits[0] >= 1000 && waits[1] >= 2000, "each wait is twice the one before: {waits:?}");
+    assert!(waits[0] >= 1000 && waits[1] >= 2000, "each wait is twice the previous one: {waits:?}");
     assert_eq!(program.call("pool/status", json!({}))["runs"]["allowed"], 2, "halved twice");
     let outcome = program.answer(id)["result"].clone();
     assert_eq!((&outcome["text"], &outcome["attempts"]), (&json!("at last"), &json!(3)), "{outcome}");
     assert!(begun.elapsed() >= Duration::from_millis(waits.iter().sum()), "{waits:?}");
-    assert_eq!(fs::read(&file).unwrap().len(), 3, "asked three times");
+    assert_eq!(fs::read(&file).unwrap().len(), 3, "three requests");
     // Each success raises the limit a little, up to the original value.
     let mut allowed = Vec::new();
     for _ in 0..40 {
@@ -98,7 +98,7 @@ fn run_that_changed_files_is_not_retried_and_waiting_run_can_be_cancelled() {
     program.question("run/retry");
     let begun = Instant::now();
     program.call("cancel", json!({"run": "waits"}));
-    assert_eq!(program.answer(id)["result"]["verdict"], "rate_limited", "what it came to before the stop");
+    assert_eq!(program.answer(id)["result"]["verdict"], "rate_limited", "the outcome before the shutdown");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(fs::read(&file).unwrap().len(), 2);
 }

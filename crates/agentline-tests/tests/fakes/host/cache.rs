@@ -87,13 +87,13 @@ fn cache_hit_replays_the_run_with_its_files() {
     assert_eq!(told.0["cache"]["key"], made.0["cache"]["key"]);
     assert_eq!((&told.0["name"], &made.0["name"]), (&json!("second"), &json!("first")));
     assert_ne!(told.0["run_id"], made.0["run_id"]);
-    assert_eq!(told.1[0]["run_id"], told.0["run_id"], "the first event is of this run");
+    assert_eq!(told.1[0]["run_id"], told.0["run_id"], "the first event belongs to this run");
     assert_eq!(plain(told.0, told.1), plain(made.0, made.1));
     assert_eq!(files(&workspace), after);
     use std::os::unix::fs::PermissionsExt as _;
     let mode = workspace.join("deep/er/x.sh").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    assert_eq!(program.call("pool/status", json!({}))["pool"]["runs"], started, "no agent was asked");
+    assert_eq!(program.call("pool/status", json!({}))["pool"]["runs"], started, "no agent was used");
 
     // Another host finds the entry later; the workspace as the run left it is a different one.
     drop(program);

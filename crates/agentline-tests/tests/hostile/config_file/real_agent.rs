@@ -58,7 +58,7 @@ async fn workspace_file_permits_nothing_on_any_path() {
     let session = stage.agentline().session(request(&stage, &config)).await.unwrap();
     let said = session.prompt_with(request(&stage, &config)).await.unwrap().outcome().await;
     session.close().await;
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.workspace());
     let params = json!({"extensions": []});
     let hosted = [host.run(params.clone(), "go"), host.converse(params, "go")];

@@ -161,7 +161,7 @@ fn user_is_asked_again_on_a_terminal() {
         drop(stdin);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(typed("\n").contains("FROM_THE_FILE=yes"), "nothing changed, so nothing is asked");
+    assert!(typed("\n").contains("FROM_THE_FILE=yes"), "nothing changed, so there is no prompt");
     user.write("ws/.mcp.json", "{ }");
     let refused = typed("\n");
     assert!(refused.contains("modified .mcp.json") && refused.contains("[y/N]"), "{refused}");

@@ -182,7 +182,7 @@ impl HostileWorkspace {
         assert_eq!(set.trim(), "", "the workspace set a variable");
         let words = self.words_to_the_model();
         for word in ["EVILSKILL", "EVILAGENT", "PRIVATEWORDS"] {
-            assert!(!words.contains(word), "the model was told {word}");
+            assert!(!words.contains(word), "the model received {word}");
         }
     }
 }

@@ -181,7 +181,7 @@ pub(super) fn signal(child: &Child, name: &str) {
 pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what} did not come");
+        assert!(begun.elapsed() < PATIENCE, "{what} did not arrive");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

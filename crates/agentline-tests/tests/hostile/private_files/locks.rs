@@ -86,7 +86,7 @@ fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
     let mut all = survivors(&stage.mark());
     all.push(run.id());
     signal("-KILL", &all);
-    run.wait().expect("it is gone");
+    run.wait().expect("the process has exited");
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
     says_hello(&mut agentline(&stage, &[], "say hello"));
     assert!(!directory.exists(), "{}", directory.display());
@@ -96,8 +96,8 @@ fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
 fn the_supervisor_removes_the_directory_of_an_agentline_that_was_killed() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
-    run.kill().expect("it is killed");
-    run.wait().expect("it is gone");
+    run.kill().expect("the process was killed");
+    run.wait().expect("the process has exited");
     wait_until("the supervisor removes the directory", || !directory.exists());
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
 }

@@ -101,7 +101,7 @@ fn files_of_a_run_are_readable_only_by_their_owner() {
     run.stdin.take().expect("a pipe").write_all(PROMPT.as_bytes()).expect("it reads");
     let mut first = [0; 1];
     let read = run.stdout.as_mut().expect("a pipe").read(&mut first).expect("a pipe");
-    assert_eq!(read, 1, "the agent says something and hangs: {:?}", run.try_wait());
+    assert_eq!(read, 1, "the agent sends text and hangs: {:?}", run.try_wait());
 
     let directories = private_directories(&stage);
     assert_eq!(directories.len(), 1, "{directories:?}");
@@ -109,10 +109,7 @@ fn files_of_a_run_are_readable_only_by_their_owner() {
     let file = |name: &str| written.iter().find(|path| path.ends_with(name)).cloned();
     let settings = file("home/.gemini/settings.json").expect("settings");
     let given = file("given/system.md").expect("instructions");
-    assert!(
-        fs::read_to_string(&settings).expect("settings").contains("mcpServers"),
-        "there is a secret to keep"
-    );
+    assert!(fs::read_to_string(&settings).expect("settings").contains("mcpServers"), "the run has a secret");
     written.extend([directories[0].clone(), tape.clone()]);
     for kept in [".cache/agentline", ".gemini"] {
         written.extend(below(&stage.path().join("home").join(kept)));

@@ -32,7 +32,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Starts the agent as its user does, with default settings.
 fn bare_start(stage: &TestStage) {
-    let program = real_gemini().expect("real agents are not left out");
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", MODEL, "--skip-trust", "-p", "an ordinary start"]);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -50,7 +50,7 @@ fn kill_amid_resume(stage: &TestStage, session: &str) {
         .env_clear()
         .envs(stage.variables())
         .env("MARK_OF_THE_TEST", stage.outside())
-        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are not left out").path)
+        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are enabled").path)
         .current_dir(stage.workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -58,7 +58,7 @@ fn kill_amid_resume(stage: &TestStage, session: &str) {
     let mut program = command.spawn().expect("it starts");
     wait_until("the model is asked", || stage.model.requests_to_main().len() > asked);
     program.kill().expect("it can be killed");
-    program.wait().expect("it is gone");
+    program.wait().expect("the process has exited");
     wait_until("nothing is left running", || survivors(&mark).is_empty());
 }
 

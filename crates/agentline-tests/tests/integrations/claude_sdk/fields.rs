@@ -85,5 +85,5 @@ fn every_claude_code_field_is_present_or_listed_as_exclusive() {
             unused.remove(name.as_str());
         }
     }
-    assert!(unused.is_empty(), "not needed in the list any more: {unused:?}");
+    assert!(unused.is_empty(), "no longer needed in the list: {unused:?}");
 }

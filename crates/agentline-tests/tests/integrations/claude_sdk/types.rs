@@ -112,7 +112,7 @@ fn type_of(line: &Value) -> &'static str {
         Some("assistant") => "SDKAssistantMessage",
         Some("user") => "SDKUserMessage",
         Some("result") => "SDKResultMessage",
-        other => panic!("{other:?} is no line of Claude Code"),
+        other => panic!("{other:?} is not a line of Claude Code"),
     }
 }
 
@@ -147,7 +147,7 @@ fn the_types_accept_the_lines_of_a_run() {
 
 #[test]
 fn the_types_reject_invalid_values() {
-    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types refuse what is not theirs") };
+    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types reject invalid values") };
     let mut lines = failed_lines();
     let result = lines.last_mut().unwrap();
     result["total_cost_usd"] = Value::Null;

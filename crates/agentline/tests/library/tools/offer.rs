@@ -165,7 +165,7 @@ fn each_runtime_has_its_own_port_that_ends_with_it() {
         assert_eq!(Client::of(&serving, "agentline").list().await, ["a"]);
         until("the port of the old runtime is closed", async || !old.is_open().await).await;
     });
-    assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime here");
+    assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime");
 }
 
 #[test]

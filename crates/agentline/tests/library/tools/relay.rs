@@ -204,7 +204,7 @@ async fn dead_server_is_reported_and_has_no_tools() {
         why.starts_with("it ended with code 3; it had said: xxx") && why.ends_with("no licence key"),
         "{why}"
     );
-    assert!(why.len() < 2200, "only its last words: {}", why.len());
+    assert!(why.len() < 2200, "only the end of its output: {}", why.len());
     assert_eq!(error("missing"), "it could not be started: there is no program `no-such-program`");
     assert_eq!(client.list().await, Vec::<String>::new());
     assert_eq!(starts(&log).len(), 1);
@@ -270,7 +270,7 @@ async fn server_ends_with_the_run() {
         if name == "closed" {
             serving.close().await;
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            assert!(state.is_err(), "the server is gone when the close is done: {state:?}");
+            assert!(state.is_err(), "the server has exited when the close completes: {state:?}");
         } else {
             drop(serving);
         }
