@@ -2,8 +2,8 @@
 
 mod fixtures;
 mod long;
-mod odd;
 mod properties;
+mod unusual_records;
 
 use crate::saved_text::{load, text_of};
 use agentline_core::{SavedSession, SessionFormat};

@@ -1,6 +1,6 @@
 //! Compares every recording, as it is read, with a snapshot.
 
-use crate::look::{read, recordings, told};
+use crate::recordings::{read, recordings, told};
 
 fn all_are_read_as_before(agent: &str) {
     for (name, text) in recordings(agent) {

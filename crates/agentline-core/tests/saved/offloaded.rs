@@ -1,6 +1,6 @@
 //! Checks that moving the content to a store after every record does not change a session.
 
-use super::look;
+use super::recordings;
 use agentline_core::{
     BlockOrder, ContentStore, RawJson, Redactor, SavedSession, SessionFormat, agents, unified_message,
 };
@@ -70,7 +70,7 @@ fn rendered(mut session: SavedSession) -> String {
         all.push('\n');
     }
     session.load();
-    all + &look::told(&session)
+    all + &recordings::told(&session)
 }
 
 #[test]

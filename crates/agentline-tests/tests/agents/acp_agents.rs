@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-mod cast;
 mod command_line;
 mod configured;
 mod conversation;
+mod harness;
 mod installed;
 mod permissions;
 mod pool;

@@ -2,12 +2,12 @@
 //! replay of its tape, a conversation that continues if possible, a pool that replaces dead processes, and nothing left
 //! running.
 
+mod cancellation;
 mod expect;
 mod hosts;
-mod loads;
-mod neighbours;
+mod loaded_sessions;
+mod shared_process;
 mod stage;
-mod stops;
 mod table;
 
 use agentline_mock::fake_acp::FAULTS;

@@ -3,9 +3,9 @@
 
 mod expect;
 mod hosts;
+mod large_output;
 mod stage;
 mod table;
-mod weight;
 
 use agentline::Surface;
 use agentline_mock::fake_agent::{EXIT_CODES, FAULTS};

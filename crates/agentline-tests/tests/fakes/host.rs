@@ -1,10 +1,10 @@
 //! Tests `agentline host` with a fake agent, as a program in another language would use it.
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 
-mod broker;
+mod admission;
+mod backpressure;
 mod cache;
-mod nonsense;
-mod pressure;
+mod invalid_settings;
 
 use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
 use serde_json::{Value, json};

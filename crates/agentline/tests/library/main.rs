@@ -3,8 +3,8 @@
 mod active_runs;
 mod examples;
 mod opencode_database;
-#[cfg(unix)]
-mod ordinary_user;
 mod settings;
 mod snapshot;
 mod tools;
+#[cfg(unix)]
+mod unprivileged_user;

@@ -10,7 +10,7 @@ const TABLE: &str = include_str!("../../captures/acp_verdicts.txt");
 fn rows(name: &str, replay: &Replay) -> String {
     let mut rows = String::new();
     for run in (1..=replay.runs).map(RunId) {
-        let outcome = replay.desk.player.outcome_of(run);
+        let outcome = replay.harness.player.outcome_of(run);
         if replay.openers.contains(&run) && outcome.verdict == Verdict::Done {
             continue;
         }
@@ -42,8 +42,8 @@ fn every_recorded_prompt_has_the_expected_outcome() {
         .iter()
         .map(|recording| {
             let replay = recording.play();
-            replay.desk.player.check();
-            assert!(replay.desk.player.conn.gone(), "{}: something remains", recording.name);
+            replay.harness.player.check();
+            assert!(replay.harness.player.conn.gone(), "{}: something remains", recording.name);
             rows(&recording.name, &replay)
         })
         .collect();
@@ -60,7 +60,8 @@ fn no_recorded_answer_is_lost() {
     let mut runs = 0;
     for recording in recorded::all() {
         let replay = recording.play();
-        let done = replay.desk.player.out.iter().filter(|o| matches!(o, ConnectionOutput::Done(..))).count();
+        let done =
+            replay.harness.player.out.iter().filter(|o| matches!(o, ConnectionOutput::Done(..))).count();
         assert_eq!(done, replay.runs as usize, "{}", recording.name);
         runs += done;
     }

@@ -1,7 +1,7 @@
 //! Tests conversations: files and commands under canonical names, a failing command, a denial, a cancel during a turn
 //! and a rejected key. The agent continues after each.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
 use agentline::{
     ChangeSource, Event, FileChangeKind, PermissionMode as Mode, Record, Session, ToolStatus, Verdict,
 };

@@ -1,6 +1,6 @@
 //! Checks that agentline installs each of these agents at the tested version, and that it starts.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE};
 use agentline::{Agentline, agents, install};
 use agentline_tests::{real_codex_acp, skipped};
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Tests permission decisions for these agents: a permission handler, the modes, a rule. Codex asks only about edits;
 //! its commands stay in its sandbox.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
 use agentline::{
     Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions, ToolKind, Verdict,
 };

@@ -1,6 +1,6 @@
 //! Tests these agents on a warm pool: two runs share one process, each has its own session, and nothing remains.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;

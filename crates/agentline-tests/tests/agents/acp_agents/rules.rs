@@ -1,6 +1,6 @@
 //! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
 use agentline::{
     McpServer, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, RunRequest, ToolStatus,
 };

@@ -1,6 +1,6 @@
 //! Checks that the usage in an outcome equals the usage in the session that the agent saved.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
     PermissionMode as Mode, PriceTable, session_usage,
     sessions::{SessionFilter, UsageBy, UsageRow},

@@ -1,6 +1,6 @@
 //! Tests functions of the program as tools of these agents, and structured answers, in a mode that permits nothing.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
     PermissionMode as Mode, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},

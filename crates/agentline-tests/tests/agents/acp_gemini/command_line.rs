@@ -1,7 +1,7 @@
 //! Tests values, checks and reasoning on the command line: `--schema`, `--until` with their exit codes, and
 //! `--emit-thoughts`.
 
-use crate::acp_gemini::talk::stage;
+use crate::acp_gemini::harness::stage;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::{Value, json};

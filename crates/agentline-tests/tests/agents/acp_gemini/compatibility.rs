@@ -1,7 +1,7 @@
 //! Checks the compatibility matrix of a generic ACP client with Gemini CLI against the real program, on one recorded
 //! run. The core's tests check the same rows at the protocol level.
 
-use crate::acp_gemini::talk::{RunRecord, calling, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, stage};
 use agentline::{
     Event, PermissionMode as Mode, RunOptions, Surface, Verdict,
     tools::{Tool, ToolHost},

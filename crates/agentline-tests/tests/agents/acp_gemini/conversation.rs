@@ -1,7 +1,7 @@
 //! Tests conversations: several prompts in one session, each with its own timeouts and limits, cancelled at any point
 //! and continued.
 
-use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
     Event, FailureKind, FileChangeKind, Permission, PermissionHandler, PermissionMode as Mode, Phase, Pool,
     PoolOptions, Run, RunOptions, Session, ToolStatus, Verdict,

@@ -1,6 +1,6 @@
 //! Tests that the agent reads and writes files through agentline, within the workspace.
 
-use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, say, stage, write};
 use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;

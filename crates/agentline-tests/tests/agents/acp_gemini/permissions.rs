@@ -1,7 +1,7 @@
 //! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
 //! by kind.
 
-use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage, write};
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, Phase, RunOptions,
     Surface, ToolStatus, Verdict,

@@ -1,6 +1,6 @@
 //! Tests that a stored session can be continued over ACP and is never damaged by it.
 
-use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, say, stage};
 use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini};

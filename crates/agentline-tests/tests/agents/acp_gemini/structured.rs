@@ -1,6 +1,6 @@
 //! Tests structured answers: submitted through the tool, corrected if they are invalid, or read from the text.
 
-use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, say, stage};
 use agentline::{
     FailureKind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
     tools::schemars::JsonSchema,

@@ -1,6 +1,6 @@
 //! Tests the choice of the surface, and the preset `gemini_acp`.
 
-use crate::acp_gemini::talk::{RunRecord, calling, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, stage, write};
 use agentline::{
     Agentline, Error, RunOptions, RunRequest, Sandbox, Schema, Surface, Verdict,
     detect::HostEnv,

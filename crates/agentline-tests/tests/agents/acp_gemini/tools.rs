@@ -1,6 +1,6 @@
 //! Tests functions of the host program as tools of the agent, and MCP servers behind the relay.
 
-use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, say, stage};
 use agentline::{
     FailureKind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
     tools::{CallDecision, Tool, ToolHost},

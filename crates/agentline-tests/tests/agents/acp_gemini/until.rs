@@ -1,6 +1,6 @@
 //! Tests reprompting until the task is complete: with a function, with a command, within rounds and budgets.
 
-use crate::acp_gemini::talk::{RunRecord, command, stage};
+use crate::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
     FailureKind, Limits, Phase, RunOptions, Verdict,
     completion::{CheckResult, CompletionCheck},

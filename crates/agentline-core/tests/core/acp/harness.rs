@@ -19,28 +19,28 @@ pub(crate) fn gemini(talk: &DialogueConfig) -> Box<dyn Dialogue> {
 }
 
 /// A connection over ACP, and the position up to which its frames have been read.
-pub(crate) struct Desk {
+pub(crate) struct AcpHarness {
     pub(crate) player: Player,
     seen: usize,
 }
 
-impl Desk {
+impl AcpHarness {
     /// Creates an initialized Gemini CLI.
     pub(crate) fn gemini() -> Self {
         Self::gemini_of("0.61.0")
     }
 
     pub(crate) fn gemini_of(version: &str) -> Self {
-        let mut desk = Self::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
-        desk.reply("initialize", &capabilities(version));
-        desk
+        let mut harness = Self::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
+        harness.reply("initialize", &capabilities(version));
+        harness
     }
 
     /// Creates an initialized agent of an unknown kind.
     pub(crate) fn unknown() -> Self {
-        let mut desk = Self::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
-        desk.reply("initialize", &capabilities("1.0.0"));
-        desk
+        let mut harness = Self::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
+        harness.reply("initialize", &capabilities("1.0.0"));
+        harness
     }
 
     pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
@@ -118,11 +118,11 @@ impl Desk {
 
     /// Starts a run of the default order, whose prompt awaits its reply.
     pub(crate) fn going() -> (Self, Value) {
-        let mut desk = Self::gemini();
-        desk.start(RUN, "s", order());
-        let prompt = desk.frame();
+        let mut harness = Self::gemini();
+        harness.start(RUN, "s", order());
+        let prompt = harness.frame();
         assert_eq!(prompt["method"], "session/prompt");
-        (desk, prompt["id"].clone())
+        (harness, prompt["id"].clone())
     }
 
     pub(crate) fn end(&mut self, id: &Value, result: &Value) {

@@ -1,6 +1,6 @@
 //! Checks token counts against sums calculated by hand from the recordings.
 
-use crate::look::{read, recordings};
+use crate::recordings::{read, recordings};
 use agentline_core::Tokens;
 
 fn sum(agent: &str, name: &str) -> (Tokens, u64) {

@@ -1,6 +1,6 @@
 //! Tests invalid settings from a host: each is reported by its key, and the host continues.
 
-use crate::host::{pressure::wait_for, stage, start, start_with};
+use crate::host::{backpressure::wait_for, stage, start, start_with};
 use serde_json::{Value, json};
 use std::{
     fs,

@@ -2,7 +2,7 @@
 //! replays identically.
 
 use super::{
-    desk::Desk,
+    harness::AcpHarness,
     recorded::{self, Recorded},
 };
 use crate::play::{Player, order};
@@ -56,9 +56,9 @@ fn named(input: &Input<'_>) -> Option<RunId> {
 
 /// Extracts some runs from a shared tape: an input is dropped only if all its effects belong to other runs.
 fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Vec<String>, Vec<String>) {
-    let desk = || recording.map_or_else(Desk::bare, Recorded::desk);
-    let mut shared = desk().player;
-    let mut alone = desk().player;
+    let harness = || recording.map_or_else(AcpHarness::bare, Recorded::harness);
+    let mut shared = harness().player;
+    let mut alone = harness().player;
     (shared.disk, alone.disk) = (None, None);
     let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: InputKind::Up, .. })));
     for input in tape.inputs.iter().skip(skip) {
@@ -103,7 +103,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
     let mut cuts = 0;
     for recording in recorded::all() {
         let replay = recording.play();
-        let tape = tape_of(&replay.desk.player.tape.clone().expect("a tape was recorded"));
+        let tape = tape_of(&replay.harness.player.tape.clone().expect("a tape was recorded"));
         // Runs of one session belong together, because later ones use the session that the first one opened.
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
@@ -113,7 +113,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
             });
             let own = || {
                 replay
-                    .desk
+                    .harness
                     .player
                     .outcome_of(run)
                     .session_id
@@ -167,33 +167,33 @@ fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
 
 #[test]
 fn concurrent_runs_have_separate_events() {
-    let mut desk = Desk::gemini();
+    let mut harness = AcpHarness::gemini();
     for run in [1, 2] {
-        desk.player.prompt_as(RunId(run), order());
+        harness.player.prompt_as(RunId(run), order());
     }
     let ids = |run: u64| (run << 12 | 1, run << 12 | 17);
     let (one, two) = (steps(1, ids(1)), steps(2, ids(2)));
     for (n, (a, b)) in one.iter().zip(&two).enumerate() {
         for (run, line) in [(1, a), (2, b)] {
-            desk.player.now += 10;
-            desk.send(line);
+            harness.player.now += 10;
+            harness.send(line);
             if n == 3 {
-                let (ask, _) = desk.asked().pop().expect("a request is sent");
+                let (ask, _) = harness.asked().pop().expect("a request is sent");
                 assert_eq!(ask.0 >> 8, run);
-                desk.answer(ask, HostResponse::Ruled(PermissionDecision::allow("test")));
+                harness.answer(ask, HostResponse::Ruled(PermissionDecision::allow("test")));
             }
         }
     }
-    desk.player.check();
+    harness.player.check();
     for run in [1, 2] {
-        let outcome = desk.player.outcome_of(RunId(run));
+        let outcome = harness.player.outcome_of(RunId(run));
         assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "lo"));
         assert_eq!((outcome.tool_calls, outcome.files.len()), (1, 1));
         assert_eq!(outcome.usage.tokens.input, Some(10 * u64::from(run)));
         assert_eq!(outcome.session_id, Some(format!("s{run}")));
     }
     // Each run by itself gives the same outputs.
-    let tape = tape_of(&desk.player.tape.clone().expect("a tape was recorded"));
+    let tape = tape_of(&harness.player.tape.clone().expect("a tape was recorded"));
     for run in [1, 2] {
         let (shared, alone) = cut(None, &tape, &BTreeSet::from([RunId(run)]));
         assert_eq!(shared, alone);
@@ -203,46 +203,46 @@ fn concurrent_runs_have_separate_events() {
 
 #[test]
 fn silent_session_is_not_kept_alive_by_another_session() {
-    let mut desk = Desk::gemini();
-    desk.start(RunId(1), "a", order());
-    desk.frames();
-    desk.start(RunId(2), "b", order());
+    let mut harness = AcpHarness::gemini();
+    harness.start(RunId(1), "a", order());
+    harness.frames();
+    harness.start(RunId(2), "b", order());
     for _ in 0..13 {
-        desk.player.wait(10_000);
-        desk.text("b", "on and on");
+        harness.player.wait(10_000);
+        harness.text("b", "on and on");
     }
-    assert_eq!(desk.frames().last().map(|f| f["method"].clone()), Some(json!("session/cancel")));
-    desk.player.wait(3000);
-    assert_eq!(desk.player.outcome_of(RunId(1)).verdict, Verdict::TimedOut);
-    desk.text("b", "still here");
-    assert!(!desk.player.out.iter().any(|o| matches!(o, ConnectionOutput::Done(RunId(2), _))));
+    assert_eq!(harness.frames().last().map(|f| f["method"].clone()), Some(json!("session/cancel")));
+    harness.player.wait(3000);
+    assert_eq!(harness.player.outcome_of(RunId(1)).verdict, Verdict::TimedOut);
+    harness.text("b", "still here");
+    assert!(!harness.player.out.iter().any(|o| matches!(o, ConnectionOutput::Done(RunId(2), _))));
 }
 
 #[test]
 fn runs_do_not_share_tools() {
-    let mut desk = Desk::gemini();
+    let mut harness = AcpHarness::gemini();
     for run in [1, 2] {
         let mut hosted = order();
         hosted.hosted = vec!["ask".into()];
-        desk.player.prompt_as(RunId(run), hosted);
-        desk.frames();
-        desk.end(&json!(u64::from(run) << 12 | 1), &json!({"sessionId": format!("s{run}")}));
+        harness.player.prompt_as(RunId(run), hosted);
+        harness.frames();
+        harness.end(&json!(u64::from(run) << 12 | 1), &json!({"sessionId": format!("s{run}")}));
     }
-    desk.player.line(Stream::Side(RunId(2), SideChannel::ToolHost), r#"{"listed":["ask"]}"#);
-    let prompts: Vec<_> = desk.frames().iter().map(|f| f["params"]["sessionId"].clone()).collect();
+    harness.player.line(Stream::Side(RunId(2), SideChannel::ToolHost), r#"{"listed":["ask"]}"#);
+    let prompts: Vec<_> = harness.frames().iter().map(|f| f["params"]["sessionId"].clone()).collect();
     assert_eq!(prompts, [json!("s2")]);
 }
 
 #[test]
 fn loaded_session_is_not_loaded_again() {
-    let mut desk = Desk::unknown();
+    let mut harness = AcpHarness::unknown();
     let mut load = order();
     load.session = SessionTarget::Load("old".into());
-    desk.player.prompt_as(RunId(1), load.clone());
-    desk.reply("session/load", &json!({}));
-    let id = desk.frame()["id"].clone();
-    desk.text("old", "one");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    desk.player.prompt_as(RunId(2), load);
-    assert_eq!(desk.frame()["method"], "session/prompt");
+    harness.player.prompt_as(RunId(1), load.clone());
+    harness.reply("session/load", &json!({}));
+    let id = harness.frame()["id"].clone();
+    harness.text("old", "one");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.prompt_as(RunId(2), load);
+    assert_eq!(harness.frame()["method"], "session/prompt");
 }

@@ -1,6 +1,6 @@
 //! Properties of every session, however it is read and however its file is damaged.
 
-use crate::look::{fold, read, recordings, told};
+use crate::recordings::{fold, read, recordings, told};
 use agentline_core::RawJson;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Checks with the real program the behaviour that the adapter's documentation leaves open.
 
-use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage};
 use agentline::{Event, FailureKind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};

@@ -1,7 +1,7 @@
 //! Sessions of other versions, in handmade lines: current versions no longer write them, or only with the vendor's own
 //! models.
 
-use crate::look::{read, told};
+use crate::recordings::{read, told};
 
 #[test]
 fn old_claude_code_file_has_sidechains_costs_and_summaries() {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::look::recordings;
+use crate::recordings::recordings;
 
 struct Only(&'static str);
 

@@ -2,7 +2,7 @@
 //! same result, and every damaged conversation has one outcome per run.
 
 use super::{
-    desk::{Desk, capabilities},
+    harness::{AcpHarness, capabilities},
     recorded::{self, Recorded, Replay},
 };
 use crate::play::{Dice, Player, RUN, order};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 #[test]
 fn invalid_lines_are_reported_and_never_answered() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let lines = [
         ("plain text", 1),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"resu", 1),
@@ -33,11 +33,11 @@ fn invalid_lines_are_reported_and_never_answered() {
         (r#"{"jsonrpc":"2.0","method":7,"params":[]}"#, 0),
     ];
     for (line, unreadable) in lines {
-        let before = desk.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
-        desk.player.stdout(line);
-        let after = desk.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
+        let before = harness.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
+        harness.player.stdout(line);
+        let after = harness.player.events().filter(|e| matches!(e, Event::Unreadable { .. })).count();
         assert_eq!(after - before, unreadable, "{line}");
-        assert!(desk.frames().is_empty(), "{line} was answered");
+        assert!(harness.frames().is_empty(), "{line} was answered");
     }
     // If half a line precedes a whole one, only the half is lost. A lone surrogate does not lose a line.
     let whole = |text: &str| {
@@ -46,43 +46,43 @@ fn invalid_lines_are_reported_and_never_answered() {
             r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{content}}}}}}}"#
         )
     };
-    desk.player.stdout(&format!("{{\"jsonrpc\":\"2.0\",\"me{}", whole("kept ")));
-    desk.player.stdout(&whole("\\ud83d too"));
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    desk.player.check();
-    assert_eq!(desk.player.outcome().text, "kept \u{fffd} too");
-    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
-    assert_eq!(desk.player.outcome().unreadable_lines, 8);
+    harness.player.stdout(&format!("{{\"jsonrpc\":\"2.0\",\"me{}", whole("kept ")));
+    harness.player.stdout(&whole("\\ud83d too"));
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
+    assert_eq!(harness.player.outcome().text, "kept \u{fffd} too");
+    assert_eq!(harness.player.outcome().verdict, Verdict::Done);
+    assert_eq!(harness.player.outcome().unreadable_lines, 8);
 }
 
 #[test]
 fn session_notification_is_reported_to_its_run() {
-    let (mut desk, _) = Desk::going();
-    desk.send(&json!({"jsonrpc": "2.0", "method": "_x/progress", "params": {"sessionId": "s", "n": 1}}));
-    assert_eq!(desk.story(), ["started", "agent"]);
+    let (mut harness, _) = AcpHarness::going();
+    harness.send(&json!({"jsonrpc": "2.0", "method": "_x/progress", "params": {"sessionId": "s", "n": 1}}));
+    assert_eq!(harness.story(), ["started", "agent"]);
 }
 
 #[test]
 fn requests_without_a_run_are_still_answered() {
-    let (mut desk, id) = Desk::going();
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
+    let (mut harness, id) = AcpHarness::going();
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
     for session in ["s", "unknown"] {
         let params = json!({"sessionId": session, "toolCall": {"toolCallId": "t"}, "options": []});
-        desk.frames();
-        desk.send(
+        harness.frames();
+        harness.send(
             &json!({"jsonrpc": "2.0", "id": null, "method": "session/request_permission", "params": params}),
         );
         assert_eq!(
-            desk.frame(),
+            harness.frame(),
             json!({"jsonrpc": "2.0", "id": null, "result": {"outcome": {"outcome": "cancelled"}}})
         );
     }
-    assert!(desk.asked().is_empty());
+    assert!(harness.asked().is_empty());
 }
 
 fn told(replay: &Replay) -> String {
     let run_of = |o: &ConnectionOutput| !matches!(o, ConnectionOutput::Frame(_));
-    format!("{:?}", replay.desk.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
+    format!("{:?}", replay.harness.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
 }
 
 /// Feeds a line as bytes that are cut at random positions.
@@ -149,7 +149,7 @@ fn damage(line: String, dice: &mut Dice) -> Vec<String> {
 }
 
 fn check_all(recording: &Recorded, replay: &Replay) {
-    let player = &replay.desk.player;
+    let player = &replay.harness.player;
     player.check();
     assert!(player.conn.gone(), "{}", recording.name);
     for run in 1..=replay.runs {
@@ -175,7 +175,7 @@ fn every_damaged_conversation_has_one_outcome_per_run() {
 fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
     for recording in recorded::all().into_iter().filter(|r| r.lines.len() < 60) {
         let replay = recording.play();
-        let lines = replay.desk.player.tape.clone().expect("a tape was recorded");
+        let lines = replay.harness.player.tape.clone().expect("a tape was recorded");
         for stop in (0..lines.len()).step_by(7) {
             for end in 0..3 {
                 let mut player = replayed(&recording, &lines[..stop]);
@@ -196,23 +196,23 @@ fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
 
 /// Replays a part of a tape.
 fn replayed(recording: &Recorded, lines: &[String]) -> Player {
-    let mut desk = recording.desk();
-    desk.player.disk = None;
+    let mut harness = recording.harness();
+    harness.player.disk = None;
     let header = r#"{"schema":"agentline.tape/1","agent":"gemini","surface":"acp"}"#;
     let tape = agentline_core::Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("a valid tape");
     for input in tape.inputs.into_iter().skip(1) {
-        desk.player.now = input.at;
-        desk.player.take(input.what);
+        harness.player.now = input.at;
+        harness.player.take(input.what);
     }
-    desk.player.disk = Some(agentline_core::DiskReport::default());
-    desk.player
+    harness.player.disk = Some(agentline_core::DiskReport::default());
+    harness.player
 }
 
 #[test]
 fn tape_round_trips_and_replays_identically() {
     for recording in recorded::all() {
         let replay = recording.play();
-        let lines = replay.desk.player.tape.clone().expect("a tape was recorded");
+        let lines = replay.harness.player.tape.clone().expect("a tape was recorded");
         let player = replayed(&recording, &lines);
         let again = Replay::of(player, replay.runs);
         assert!(told(&replay) == told(&again), "{}", recording.name);
@@ -221,17 +221,17 @@ fn tape_round_trips_and_replays_identically() {
 
 #[test]
 fn agent_exit_ends_all_its_runs() {
-    let mut desk = Desk::with(super::desk::gemini(&DialogueConfig::new(Surface::Acp, None)));
-    desk.reply("initialize", &capabilities("0.61.0"));
-    desk.start(RUN, "a", order());
-    desk.frames();
-    desk.start(RunId(2), "b", order());
-    desk.text("a", "half");
-    desk.player.line(Stream::Stderr, "Error when talking to Gemini API");
-    desk.player.exit(ExitReason::Signal(9));
-    desk.player.check();
+    let mut harness = AcpHarness::with(super::harness::gemini(&DialogueConfig::new(Surface::Acp, None)));
+    harness.reply("initialize", &capabilities("0.61.0"));
+    harness.start(RUN, "a", order());
+    harness.frames();
+    harness.start(RunId(2), "b", order());
+    harness.text("a", "half");
+    harness.player.line(Stream::Stderr, "Error when talking to Gemini API");
+    harness.player.exit(ExitReason::Signal(9));
+    harness.player.check();
     for run in [1, 2] {
-        assert_eq!(desk.player.outcome_of(RunId(run)).verdict, Verdict::Failed);
+        assert_eq!(harness.player.outcome_of(RunId(run)).verdict, Verdict::Failed);
     }
-    assert!(desk.player.conn.gone());
+    assert!(harness.player.conn.gone());
 }

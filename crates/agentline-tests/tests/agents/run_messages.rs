@@ -162,7 +162,7 @@ fn messages_are_completed_from_the_session() {
     in_the_documentation(&table);
 }
 
-/// To update the table, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test agents messages_of_a_run`.
+/// To update the table, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test agents run_messages`.
 fn in_the_documentation(table: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/messages.md");
     let text = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
