@@ -98,7 +98,7 @@ fn make() -> Result<Python, String> {
     lock.lock().map_err(said)?;
     let program = tools.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !tools.join(READY).exists() {
-        say(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
+        report(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
         if tools.exists() {
             fs::remove_dir_all(&tools).map_err(said)?;
         }
@@ -207,6 +207,6 @@ fn run(command: &mut Command) -> Result<Output, String> {
 }
 
 #[expect(clippy::print_stderr, reason = "a test says what it sets up")]
-fn say(what: &str) {
+fn report(what: &str) {
     eprintln!("{what}");
 }

@@ -94,7 +94,7 @@ fn start(room: Concurrency, obeys: bool) -> Player {
 }
 
 /// Starts two concurrent runs.
-fn two(obeys: bool) -> Player {
+fn start_two(obeys: bool) -> Player {
     let mut player = start(Concurrency::Sessions, obeys);
     for run in [ONE, TWO] {
         assert!(player.conn.vacant());
@@ -145,7 +145,7 @@ fn outputs_of(player: &Player, run: RunId) -> Vec<String> {
 
 #[test]
 fn two_concurrent_sessions() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     for line in
         ["1 text a", "2 text x", "1 tool t", "2 tool t", "2 result t", "1 text b", "2 text y", "2 end"]
     {
@@ -198,7 +198,7 @@ fn run_replays_identically_alone_and_beside_another() {
 
 #[test]
 fn active_run_does_not_keep_a_silent_run_alive() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     for _ in 0..13 {
         player.wait(10_000);
         player.stdout("2 text .");
@@ -215,7 +215,7 @@ fn active_run_does_not_keep_a_silent_run_alive() {
 
 #[test]
 fn line_without_a_run_counts_as_activity_of_all_runs() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     for _ in 0..20 {
         player.wait(10_000);
         player.stdout("0 unknown");
@@ -226,7 +226,7 @@ fn line_without_a_run_counts_as_activity_of_all_runs() {
 
 #[test]
 fn permission_is_requested_answered_and_reported_once() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 tool t");
     player.stdout("1 ask t");
     let ask = asked(&player)[0];
@@ -253,7 +253,7 @@ fn permission_is_requested_answered_and_reported_once() {
 
 #[test]
 fn waiting_for_a_permission_answer_pauses_timeouts() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 text before");
     player.stdout("1 ask t");
     player.stdout("2 end");
@@ -276,7 +276,7 @@ fn waiting_for_a_permission_answer_pauses_timeouts() {
 
 #[test]
 fn unanswered_permission_request_is_a_denial() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 ask t");
     player.wait(3_600_000);
     assert_eq!(frames(&player)[2..], ["2 cancel", "1 answer no"]);
@@ -291,7 +291,7 @@ fn unanswered_permission_request_is_a_denial() {
 
 #[test]
 fn cancel_withdraws_pending_requests_and_answers_later_ones() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 ask t");
     player.take(InputKind::Cancel { run: ONE, signal: 2 });
     player.stdout("1 ask u");
@@ -311,7 +311,7 @@ fn cancel_withdraws_pending_requests_and_answers_later_ones() {
 
 #[test]
 fn agent_may_withdraw_its_request() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 ask t");
     player.stdout("1 never-mind");
     player.stdout("1 never-mind");
@@ -329,7 +329,7 @@ fn agent_may_withdraw_its_request() {
 #[test]
 fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
     for obeys in [true, false] {
-        let mut player = two(obeys);
+        let mut player = start_two(obeys);
         player.take(InputKind::Cancel { run: ONE, signal: 15 });
         player.wait(1_999);
         assert!(!player.is_over());
@@ -349,7 +349,7 @@ fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
 
 #[test]
 fn process_exit_ends_all_its_runs() {
-    let mut player = two(true);
+    let mut player = start_two(true);
     player.stdout("1 tool t");
     player.stdout("2 ask u");
     player.exit(ExitReason::Signal(11));

@@ -11,7 +11,7 @@ use agentline_core::{
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"auto"}"#;
 const DONE: &str = r#"{"type":"result","status":"success","stats":{"total_tokens":250,"input_tokens":200,"output_tokens":40,"cached":60}}"#;
 
-fn begun() -> Player {
+fn started() -> Player {
     let mut player = Player::new(Surface::StreamJson);
     player.prompt(order());
     player.stdout(INIT);
@@ -43,7 +43,7 @@ fn text_repeated_by_retries_is_replaced_by_the_record() {
         (&["Something else", "It is 4."], "It is 4."),
         (&["4", "4", "4"], "4"),
     ] {
-        let mut player = begun();
+        let mut player = started();
         pieces.iter().for_each(|piece| text(&mut player, piece));
         player.stdout(DONE);
         player.late_lines = vec![format!(r#"{{"id":"1","type":"gemini","content":"{recorded}"}}"#)];
@@ -58,7 +58,7 @@ fn text_repeated_by_retries_is_replaced_by_the_record() {
 #[test]
 fn correct_text_is_not_replaced_by_an_older_record() {
     for recorded in ["", "Let me look.", "The answer is 4."] {
-        let mut player = begun();
+        let mut player = started();
         text(&mut player, "The answer ");
         text(&mut player, "is 4.");
         player.stdout(DONE);
@@ -71,7 +71,7 @@ fn correct_text_is_not_replaced_by_an_older_record() {
 
 #[test]
 fn text_is_taken_from_the_last_turn_with_text() {
-    let mut player = begun();
+    let mut player = started();
     text(&mut player, "First.");
     write(&mut player, "a", "a.txt");
     text(&mut player, "Sec");
@@ -91,7 +91,7 @@ fn stopped_call_confirms_no_change() {
         r#""status":"error","result":[{"functionResponse":{"response":{"error":"Tool \"write_file\" was canceled by the user."}}}]"#,
     ];
     for how in stopped {
-        let mut player = begun();
+        let mut player = started();
         write(&mut player, "a", "a.txt");
         text(&mut player, "done");
         player.stdout(DONE);
@@ -101,7 +101,7 @@ fn stopped_call_confirms_no_change() {
         player.exit(ExitReason::Code(0));
         assert!(player.outcome().files.is_empty(), "{how}: {:?}", player.outcome().files);
     }
-    let mut player = begun();
+    let mut player = started();
     write(&mut player, "a", "a.txt");
     text(&mut player, "done");
     player.stdout(DONE);
@@ -147,7 +147,7 @@ fn recorded_run_with_its_session_file() {
 
 #[test]
 fn unfinished_tools_are_closed_as_cancelled() {
-    let mut player = begun();
+    let mut player = started();
     player.stdout(
         r#"{"type":"tool_use","tool_name":"write_file","tool_id":"a","parameters":{"file_path":"a"}}"#,
     );

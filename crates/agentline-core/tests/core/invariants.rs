@@ -4,7 +4,7 @@ use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, RUN, order};
 use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind};
 
-fn told(player: &Player) -> String {
+fn all_outputs(player: &Player) -> String {
     format!("{:?}", player.out)
 }
 
@@ -13,19 +13,19 @@ fn any_split_of_the_bytes_gives_the_same_outputs() {
     let mut dice = Dice::new(1);
     let mut replays = 0;
     for capture in capture::all() {
-        let wanted = told(&capture.play());
+        let wanted = all_outputs(&capture.play());
         let length = capture.stdout.len();
         for _ in 0..12 {
             let mut cuts: Vec<usize> = (0..1 + dice.below(9)).map(|_| dice.below(length)).collect();
             cuts.sort_unstable();
             let player = capture.play_with(order(), &cuts, Stderr::Last);
-            assert!(told(&player) == wanted, "{} cut at {cuts:?}", capture.name);
+            assert!(all_outputs(&player) == wanted, "{} cut at {cuts:?}", capture.name);
             replays += 1;
         }
         if length < 8000 {
             let every: Vec<usize> = (1..length).collect();
             assert!(
-                told(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
+                all_outputs(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
                 "{} byte by byte",
                 capture.name
             );
@@ -38,7 +38,7 @@ fn any_split_of_the_bytes_gives_the_same_outputs() {
 #[test]
 fn the_same_inputs_give_the_same_outputs() {
     for capture in capture::all() {
-        assert!(told(&capture.play()) == told(&capture.play()), "{}", capture.name);
+        assert!(all_outputs(&capture.play()) == all_outputs(&capture.play()), "{}", capture.name);
     }
 }
 

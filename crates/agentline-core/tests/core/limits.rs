@@ -37,7 +37,7 @@ fn turn(player: &mut Player, id: &str) {
 }
 
 #[track_caller]
-fn stopped(mut player: Player, kind: FailureKind, message: &str) {
+fn assert_stopped(mut player: Player, kind: FailureKind, message: &str) {
     assert!(player.rungs().len() == 2, "the run was not stopped");
     // Whatever the agent sends after the stop, the limit is the reason.
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
@@ -58,7 +58,7 @@ fn turns() {
     }
     assert_eq!(player.rungs().len(), 1);
     player.stdout(r#"{"type":"message","role":"assistant","content":"third"}"#);
-    stopped(player, FailureKind::MaxTurns, "turn 3 is over the limit of 2");
+    assert_stopped(player, FailureKind::MaxTurns, "turn 3 is over the limit of 2");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn tool_calls_including_several_in_one_turn() {
     tool(&mut player, "b");
     assert_eq!(player.rungs().len(), 1);
     tool(&mut player, "c");
-    stopped(player, FailureKind::MaxToolCalls, "tool call 3 is over the limit of 2");
+    assert_stopped(player, FailureKind::MaxToolCalls, "tool call 3 is over the limit of 2");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn tokens_during_the_run() {
     turn(&mut player, "2");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "3");
-    stopped(player, FailureKind::MaxTokens, "token 375 is over the limit of 250");
+    assert_stopped(player, FailureKind::MaxTokens, "token 375 is over the limit of 250");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn output_tokens_including_thoughts() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxOutputTokens, "output token 50 is over the limit of 49");
+    assert_stopped(player, FailureKind::MaxOutputTokens, "output token 50 is over the limit of 49");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn cost() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
+    assert_stopped(player, FailureKind::MaxCost, "cost $0.0007 is over the limit of $0.0006");
 }
 
 #[test]

@@ -1,21 +1,21 @@
 //! Compares every recording, as it is read, with a snapshot.
 
-use crate::recordings::{read, recordings, told};
+use crate::recordings::{format_session, read, recordings};
 
-fn all_are_read_as_before(agent: &str) {
+fn check_snapshots(agent: &str) {
     for (name, text) in recordings(agent) {
         let session = read(agent, &text);
         assert_eq!(session.damage, [], "{name}");
-        insta::assert_snapshot!(format!("{agent}_{name}"), told(&session));
+        insta::assert_snapshot!(format!("{agent}_{name}"), format_session(&session));
     }
 }
 
 #[test]
 fn claude_code_recordings_match_their_snapshots() {
-    all_are_read_as_before("claude");
+    check_snapshots("claude");
 }
 
 #[test]
 fn codex_recordings_match_their_snapshots() {
-    all_are_read_as_before("codex");
+    check_snapshots("codex");
 }

@@ -70,7 +70,7 @@ fn rendered(mut session: SavedSession) -> String {
         all.push('\n');
     }
     session.load();
-    all + &recordings::told(&session)
+    all + &recordings::format_session(&session)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sessions of other versions, in handmade lines: current versions no longer write them, or only with the vendor's own
 //! models.
 
-use crate::recordings::{read, told};
+use crate::recordings::{format_session, read};
 
 #[test]
 fn old_claude_code_file_has_sidechains_costs_and_summaries() {
@@ -17,7 +17,7 @@ fn old_claude_code_file_has_sidechains_costs_and_summaries() {
 "#;
     let session = read("claude", text);
     assert_eq!((session.info.title.as_deref(), session.info.cost_usd), (Some("Counting files"), Some(0.875)));
-    insta::assert_snapshot!(told(&session));
+    insta::assert_snapshot!(format_session(&session));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn claude_code_file_has_server_tools_titles_and_injected_user_text() {
 {"parentUuid":"y1","type":"user","message":{"role":"user","content":"go on"},"uuid":"u5","sessionId":"s"}
 {"parentUuid":"y1","type":"user","message":{"role":"user","content":"go on"},"uuid":"u5","sessionId":"s"}
 "#;
-    insta::assert_snapshot!(told(&read("claude", text)));
+    insta::assert_snapshot!(format_session(&read("claude", text)));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn oldest_codex_rollouts_have_no_envelope() {
 {"type":"function_call_output","call_id":"lost","output":"of a call that is not here"}
 {"type":"message","role":"assistant","content":[{"type":"output_text","text":"done"}]}
 "#;
-    insta::assert_snapshot!(told(&read("codex", text)));
+    insta::assert_snapshot!(format_session(&read("codex", text)));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn old_codex_events_report_counts_and_command_ends() {
 {"timestamp":"2025-10-01T08:00:08.000Z","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":1}}
 {"timestamp":"2025-10-01T08:00:09.000Z","type":"event_msg","payload":{"type":"thread_name_updated","thread_name":"A name"}}
 "#;
-    insta::assert_snapshot!(told(&read("codex", text)));
+    insta::assert_snapshot!(format_session(&read("codex", text)));
 }
 
 #[test]

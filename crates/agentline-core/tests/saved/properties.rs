@@ -1,6 +1,6 @@
 //! Properties of every session, however it is read and however its file is damaged.
 
-use crate::recordings::{fold, read, recordings, told};
+use crate::recordings::{fold, format_session, read, recordings};
 use agentline_core::RawJson;
 use proptest::prelude::*;
 
@@ -13,9 +13,9 @@ fn followed_session_equals_a_session_read_at_once() {
             let mut fold = fold(agent);
             for line in text.lines() {
                 fold.take(RawJson::new(line));
-                assert!(!told(fold.session()).is_empty());
+                assert!(!format_session(fold.session()).is_empty());
             }
-            assert_eq!(told(&fold.finish()), told(&read(agent, &text)), "{name}");
+            assert_eq!(format_session(&fold.finish()), format_session(&read(agent, &text)), "{name}");
         }
     }
 }
@@ -26,14 +26,14 @@ fn truncated_file_yields_all_complete_records() {
         for (name, text) in recordings(agent) {
             let ends = text.match_indices('\n').map(|(at, _)| at + 1);
             for (start, end) in std::iter::once(0).chain(ends.clone()).zip(ends) {
-                let before = told(&read(agent, &text[..start]));
+                let before = format_session(&read(agent, &text[..start]));
                 // Cut at a few positions inside each line. Cutting at every byte takes minutes.
                 let step = ((end - start) / 3).max(1);
                 for at in (start..end - 1).step_by(step).filter(|at| text.is_char_boundary(*at)).skip(1) {
                     let mut cut = read(agent, &text[..at]);
                     assert_eq!(cut.damage.len(), 1, "{name} cut at {at}");
                     cut.damage.clear();
-                    assert_eq!(told(&cut), before, "{name} cut at {at}");
+                    assert_eq!(format_session(&cut), before, "{name} cut at {at}");
                 }
             }
         }
@@ -70,6 +70,6 @@ proptest! {
                 lines.push(String::new());
             }
         }
-        told(&read(agent, &lines.join("\n")));
+        format_session(&read(agent, &lines.join("\n")));
     }
 }

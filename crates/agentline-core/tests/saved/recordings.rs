@@ -42,7 +42,7 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, String)> {
 }
 
 /// Formats a whole session, with long texts truncated.
-pub(crate) fn told(session: &SavedSession) -> String {
+pub(crate) fn format_session(session: &SavedSession) -> String {
     let mut out = String::new();
     let info = &session.info;
     let _ = writeln!(out, "{} {} v{}", info.agent, info.id, info.agent_version.as_deref().unwrap_or("?"));
@@ -58,11 +58,11 @@ pub(crate) fn told(session: &SavedSession) -> String {
         let _ = writeln!(out, "cost: {cost:.6}");
     }
     for entry in &session.entries {
-        tell(&mut out, entry);
+        write_entry(&mut out, entry);
     }
     if !session.abandoned.is_empty() {
         let _ = writeln!(out, "\n=== abandoned ===");
-        session.abandoned.iter().for_each(|entry| tell(&mut out, entry));
+        session.abandoned.iter().for_each(|entry| write_entry(&mut out, entry));
     }
     for damage in &session.damage {
         let _ = writeln!(out, "damage at {:?}: {}", damage.line, damage.message);
@@ -70,7 +70,7 @@ pub(crate) fn told(session: &SavedSession) -> String {
     out
 }
 
-fn tell(out: &mut String, entry: &Entry) {
+fn write_entry(out: &mut String, entry: &Entry) {
     let role = match entry.role {
         Role::Assistant => "ASSISTANT",
         Role::User => "USER",
@@ -99,14 +99,14 @@ fn tell(out: &mut String, entry: &Entry) {
             EntryPart::Media(media) => {
                 writeln!(out, "  media: {} {:?}", media.mime_type, media.data.as_deref().map(short))
             }
-            EntryPart::Tool(tool) => tell_tool(out, tool),
+            EntryPart::Tool(tool) => write_tool(out, tool),
             _ => writeln!(out, "  ?"),
         }
         .expect("a string accepts everything");
     }
 }
 
-fn tell_tool(out: &mut String, tool: &SavedTool) -> std::fmt::Result {
+fn write_tool(out: &mut String, tool: &SavedTool) -> std::fmt::Result {
     let call = &tool.call;
     let input = call.input.as_ref().map_or("-", |input| input.get());
     writeln!(

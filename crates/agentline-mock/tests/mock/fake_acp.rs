@@ -196,7 +196,7 @@ impl Client {
     }
 
     /// Returns all text of the answers in a session.
-    fn said(&self, session: &str) -> String {
+    fn answer_text(&self, session: &str) -> String {
         let own = self.seen.iter().filter(|message| message["params"]["sessionId"] == session);
         let updates = own.map(|message| &message["params"]["update"]);
         let texts = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
@@ -235,7 +235,7 @@ fn plain_conversation() {
     let session = client.session();
     let answer = client.prompt(&session, "What is 2+2?");
     assert_eq!(answer["result"], json!({"stopReason": "end_turn"}));
-    assert_eq!(client.said(&session), "You said: What is 2+2?");
+    assert_eq!(client.answer_text(&session), "You said: What is 2+2?");
     assert_eq!(client.call("session/close", json!({}))["error"]["code"], -32601);
     assert_eq!(client.close(), Some(0));
 }
@@ -254,7 +254,7 @@ fn scripted_turn() {
         }})
     );
     assert_eq!(client.file("sub/a.txt").as_deref(), Some("one\ntwo\n"));
-    assert_eq!(client.said(&session), "Done.");
+    assert_eq!(client.answer_text(&session), "Done.");
     assert_eq!(client.updates("agent_thought_chunk").len(), 1);
     assert_eq!(client.updates("plan").len(), 1);
     let ended = client.updates("tool_call_update");
@@ -288,7 +288,7 @@ fn files_are_requested_from_the_client() {
     client.prompt(&session, "fs_read a.txt 2 3\nfs_write a.txt x\nterminal");
     let read = &client.requests("fs/read_text_file")[0]["params"];
     assert_eq!((&read["line"], &read["limit"]), (&json!(2), &json!(3)));
-    let said = client.said(&session);
+    let said = client.answer_text(&session);
     assert!(said.starts_with("read: the client's"), "{said}");
     assert!(said.contains("write failed: -32601"), "{said}");
     assert!(said.contains("terminal failed: -32601"), "{said}");
@@ -302,7 +302,7 @@ fn modes_and_models_are_per_session() {
     client.call("session/set_model", json!({"sessionId": one, "modelId": "anything"}));
     client.prompt(&one, "state");
     client.prompt(&two, "state");
-    let state = |session: &str| serde_json::from_str::<Value>(&client.said(session)).expect("JSON");
+    let state = |session: &str| serde_json::from_str::<Value>(&client.answer_text(session)).expect("JSON");
     assert_eq!(state(&one)["mode"], "yolo");
     assert_eq!(state(&one)["model"], "anything");
     assert_eq!(state(&two)["mode"], "default");
@@ -322,7 +322,10 @@ fn sessions_run_concurrently() {
     let fast = client.send_prompt(&two, "say bbbbbbbb");
     client.answer_to(fast);
     client.answer_to(slow);
-    assert_eq!((client.said(&one).as_str(), client.said(&two).as_str()), ("aaaaaaaa", "bbbbbbbb"));
+    assert_eq!(
+        (client.answer_text(&one).as_str(), client.answer_text(&two).as_str()),
+        ("aaaaaaaa", "bbbbbbbb")
+    );
 }
 
 #[test]
@@ -335,7 +338,7 @@ fn turn_can_be_cancelled() {
         client.cancel(&session);
         assert_eq!(client.answer_to(id)["result"], json!({"stopReason": "cancelled"}), "{script}");
         client.prompt(&session, "say Alive.");
-        assert!(client.said(&session).ends_with("Alive."), "{script}");
+        assert!(client.answer_text(&session).ends_with("Alive."), "{script}");
     }
 }
 
@@ -368,10 +371,10 @@ fn session_can_be_loaded_by_another_process() {
     second.initialize();
     let params = json!({"sessionId": session, "cwd": second.dir.path(), "mcpServers": []});
     assert!(second.call("session/load", params)["result"]["modes"].is_object());
-    assert_eq!(second.said(&session), "The answer.");
+    assert_eq!(second.answer_text(&session), "The answer.");
     assert_eq!(second.updates("user_message_chunk").len(), 1);
     second.prompt(&session, "history");
-    assert!(second.said(&session).contains("say The answer."), "{}", second.said(&session));
+    assert!(second.answer_text(&session).contains("say The answer."), "{}", second.answer_text(&session));
 }
 
 #[test]
@@ -379,11 +382,11 @@ fn late_updates_follow_the_answer() {
     let mut client = Client::start("late_text");
     let session = client.open();
     client.prompt(&session, "hello");
-    assert_eq!(client.said(&session), "Early.");
-    while client.said(&session) == "Early." {
+    assert_eq!(client.answer_text(&session), "Early.");
+    while client.answer_text(&session) == "Early." {
         client.next(PATIENCE).expect("an update");
     }
-    assert_eq!(client.said(&session), "Early.Late.");
+    assert_eq!(client.answer_text(&session), "Early.Late.");
     assert_eq!(client.updates("from_the_future").len(), 1);
 }
 
@@ -415,7 +418,7 @@ fn gemini_specific_behaviour() {
     assert_eq!(client.updates("tool_call").len() + client.updates("tool_call_update").len(), 0);
     assert_eq!(answer["result"]["_meta"]["quota"]["token_count"]["input_tokens"], 100);
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "autoEdit"}));
-    assert!(client.said(&session).ends_with("[MODE_UPDATE] autoEdit"));
+    assert!(client.answer_text(&session).ends_with("[MODE_UPDATE] autoEdit"));
 }
 
 /// Plays every fault with its own prompt: the agent never panics, and never waits forever.
@@ -429,12 +432,12 @@ fn every_fault_can_be_played() {
     // They wait more than they work.
     thread::scope(|scope| {
         for faults in FAULTS.chunks(FAULTS.len() / 12) {
-            scope.spawn(|| faults.iter().for_each(plays));
+            scope.spawn(|| faults.iter().for_each(play_fault));
         }
     });
 }
 
-fn plays(fault: &AcpFault) {
+fn play_fault(fault: &AcpFault) {
     let short = Duration::from_millis(500);
     let mut client = Client::start(fault.name);
     client.next_id = 100;
@@ -464,7 +467,7 @@ fn lines_are_damaged_as_requested() {
         let mut client = Client::start(fault);
         let session = client.open();
         client.prompt(&session, "say Whole.");
-        assert_eq!(client.said(&session), "Whole.", "{fault}");
+        assert_eq!(client.answer_text(&session), "Whole.", "{fault}");
         assert!(client.junk >= least, "{fault}: {}", client.junk);
     }
     let mut client = Client::start("answer_ids_as_strings");
@@ -472,7 +475,7 @@ fn lines_are_damaged_as_requested() {
     let mut client = Client::start("long_line");
     let session = client.open();
     client.prompt(&session, "say End.");
-    assert!(client.said(&session).len() > 8_000_000);
+    assert!(client.answer_text(&session).len() > 8_000_000);
 }
 
 /// Starts a small MCP server: JSON for `initialize`, a chunked event stream for the rest.
@@ -559,14 +562,14 @@ fn mcp_server_tools_are_listed_and_called() {
     let opened = client.call("session/new", json!({"cwd": client.dir.path(), "mcpServers": servers}));
     let session = opened["result"]["sessionId"].as_str().expect("a session").to_owned();
     client.prompt(&session, "list_tools");
-    let listed: Value = serde_json::from_str(&client.said(&session)).expect("JSON");
+    let listed: Value = serde_json::from_str(&client.answer_text(&session)).expect("JSON");
     assert_eq!((&listed["loud"], &listed["pipe"]), (&json!(["shout"]), &json!(["mark"])));
     assert!(listed["shut"]["error"].as_str().is_some_and(|why| why.contains("401")), "{listed}");
     client.prompt(&session, "call loud shout {\"text\":\"hi\"}\ncall loud shout {}\nask_call pipe mark {}");
     assert!(
-        client.said(&session).ends_with("shout: HIshout failed: mark: given"),
+        client.answer_text(&session).ends_with("shout: HIshout failed: mark: given"),
         "{}",
-        client.said(&session)
+        client.answer_text(&session)
     );
     assert_eq!(client.requests("session/request_permission").len(), 1);
     assert_eq!(client.updates("tool_call")[0]["title"], "shout (loud MCP Server)");

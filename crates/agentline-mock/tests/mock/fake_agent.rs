@@ -65,7 +65,7 @@ impl Run {
     }
 
     /// Waits until the output contains a text.
-    fn until_said(&self, text: &str) {
+    fn wait_for_text(&self, text: &str) {
         until(|| String::from_utf8_lossy(&self.stdout()).contains(text), text);
     }
 
@@ -295,7 +295,7 @@ fn hanging_faults_hang_at_the_documented_point() {
         ("hang_after_result", "\"result\""),
     ] {
         let mut run = Run::start(name, &json!({}), &[]);
-        run.until_said(said);
+        run.wait_for_text(said);
         std::thread::sleep(Duration::from_millis(100));
         assert!(run.child.0.try_wait().expect("a status").is_none(), "{name} ended");
         assert!(run.kill().text().contains(said));
@@ -361,7 +361,7 @@ mod unix {
     #[test]
     fn signal_faults_ignore_or_handle_signals() {
         let mut deaf = Run::start("ignores_signals", &json!({}), &[]);
-        deaf.until_said("I will not stop");
+        deaf.wait_for_text("I will not stop");
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             signal(deaf.child.0.id(), number);
         }
@@ -370,13 +370,13 @@ mod unix {
         assert_eq!(deaf.kill().status.signal(), Some(libc::SIGKILL));
 
         let polite = Run::start("exit_0_on_signal", &json!({}), &[]);
-        polite.until_said("Working");
+        polite.wait_for_text("Working");
         signal(polite.child.0.id(), libc::SIGTERM);
         let polite = polite.end();
         assert_eq!((polite.status.code(), polite.kinds().contains(&"result".to_owned())), (Some(0), false));
 
         let flood = Run::start("flood_after_signal", &json!({}), &[]);
-        flood.until_said("Working");
+        flood.wait_for_text("Working");
         signal(flood.child.0.id(), libc::SIGINT);
         until(|| flood.dir.path().join("stdout").metadata().expect("a file").len() > 1_000_000, "a flood");
         flood.kill();

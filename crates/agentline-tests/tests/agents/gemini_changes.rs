@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Change files").timeout(Duration::from_secs(90))
 }
 
@@ -63,7 +63,7 @@ fn changes_by_tools_shell_and_background_are_listed() {
         {
             stage.file(path, content);
         }
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::Done, 6), "{all}");
         let expected: [Row<'_>; 8] = [
@@ -112,7 +112,7 @@ fn reported_files_are_listed_even_if_ignored_or_outside() {
     };
     git(&["init", "-q"]);
     stage.file(".gitignore", "*.log\n");
-    let outcome = stage.outcome(ask(&stage).include_dir(&elsewhere));
+    let outcome = stage.outcome(default_request(&stage).include_dir(&elsewhere));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::Done, "{all}");
     let expected: [Row<'_>; 3] = [
@@ -132,7 +132,7 @@ fn subagent_changes_are_listed_with_unknown_source() {
         GeminiStep::call("complete_task", json!({"result": {"response": "Written."}})),
         GeminiStep::text("Done."),
     ]));
-    let (records, outcome) = stage.play(ask(&stage));
+    let (records, outcome) = stage.play(default_request(&stage));
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, stage.read("sub.txt").as_deref()),
@@ -173,7 +173,7 @@ fn concurrent_runs_do_not_claim_each_others_files() {
     });
     let stage = TestStage::with_model(model.unwrap());
     let run = |prompt: &str| {
-        let mut request = ask(&stage);
+        let mut request = default_request(&stage);
         request.prompt = prompt.to_owned();
         stage.outcome(request)
     };
@@ -201,7 +201,7 @@ fn unavailable_tool_changes_no_files() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([write("a.txt", "a"), GeminiStep::text("No.")]));
     stage.file("a.txt", "before");
-    let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Default));
+    let outcome = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Default));
     assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::DoneWithDenials, 0), "{}", shown(&outcome));
     assert_eq!(stage.read("a.txt").as_deref(), Some("before"));
 }

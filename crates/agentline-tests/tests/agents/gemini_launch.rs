@@ -17,14 +17,14 @@ fn answering() -> TestStage {
 }
 
 /// Returns the text of the latest model request, without the agent's own context.
-fn told(stage: &TestStage) -> String {
+fn last_request_text(stage: &TestStage) -> String {
     let requests = stage.model.requests_to_main();
     let texts = requests.last().expect("a request").user_texts();
     assert!(texts[0].starts_with("<session_context>"), "{texts:?}");
     texts[1..].concat()
 }
 
-fn show(outcome: &Outcome) -> String {
+fn to_json(outcome: &Outcome) -> String {
     serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
@@ -48,14 +48,14 @@ fn prompts_are_delivered_byte_for_byte() {
                 continue;
             }
             let outcome = stage.outcome(stage.request(prompt).surface(surface));
-            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", show(&outcome));
-            assert!(told(&stage) == prompt, "{prompt:.80}: {:.300}", told(&stage));
+            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", to_json(&outcome));
+            assert!(last_request_text(&stage) == prompt, "{prompt:.80}: {:.300}", last_request_text(&stage));
         }
     }
     assert_eq!(stage.read("pwned"), None);
     assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not executed");
     let _ = stage.outcome(stage.request("see @a.txt").file_references(true));
-    assert!(told(&stage).contains("content of a"), "{}", told(&stage));
+    assert!(last_request_text(&stage).contains("content of a"), "{}", last_request_text(&stage));
 }
 
 #[test]
@@ -68,12 +68,16 @@ fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
     for (surface, begin) in [(Surface::StreamJson, "plain é\n"), (Surface::Json, "/x @a.txt ")] {
         let prompt = format!("{begin}{}", "y".repeat(LONG - begin.len()));
         let outcome = stage.outcome(stage.request(&prompt).surface(surface));
-        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", show(&outcome));
-        assert!(told(&stage) == prompt, "{surface}: {} bytes of {LONG}", told(&stage).len());
+        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", to_json(&outcome));
+        assert!(
+            last_request_text(&stage) == prompt,
+            "{surface}: {} bytes of {LONG}",
+            last_request_text(&stage).len()
+        );
     }
     let before = stage.model.requests().len();
     let full = stage.outcome(stage.request(&"y".repeat(LONGEST)));
-    assert_eq!(full.error.as_ref().unwrap().kind, FailureKind::ContextOverflow, "{}", show(&full));
+    assert_eq!(full.error.as_ref().unwrap().kind, FailureKind::ContextOverflow, "{}", to_json(&full));
     stage.file("long.md", &"y".repeat(LONGEST + 1));
     stage.file("empty.md", " \n");
     for (request, word) in [
@@ -102,13 +106,13 @@ fn prompt_file_is_read_by_the_agent_or_sent_inline() {
     stage.file(".gitignore", "kept/\n");
     let _ = stage.outcome(stage.request("").prompt_file("p.md"));
     let file = stage.workspace().canonicalize().unwrap().join("p.md");
-    assert_eq!(told(&stage), format!("Process the prompt in {}", file.display()));
+    assert_eq!(last_request_text(&stage), format!("Process the prompt in {}", file.display()));
     let _ = stage.outcome(stage.request("").prompt_file("kept/secret.md"));
-    assert_eq!(told(&stage), "the other task");
+    assert_eq!(last_request_text(&stage), "the other task");
     let outside = stage.outside().join("outside.md");
     fs::write(&outside, "/from outside").unwrap();
     let _ = stage.outcome(stage.request("").prompt_file(&outside));
-    assert_eq!(told(&stage), "/from outside");
+    assert_eq!(last_request_text(&stage), "/from outside");
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn prompt_file_is_readable_by_the_agent() {
     stage.file("sub/p.md", "the task");
     let outcome =
         stage.outcome(stage.request("").prompt_file("sub/p.md").permission_mode(PermissionMode::Plan));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let responses = stage.model.requests_to_main()[1].tool_responses();
     assert!(responses[0].1.to_string().contains("the task"), "{responses:?}");
 }
@@ -131,13 +135,13 @@ fn system_prompt_is_prepended_or_replaces_the_agents_own() {
     needs_real_gemini!();
     let stage = answering();
     let _ = stage.outcome(stage.request("do it").system_prompt("be brief"));
-    assert_eq!(told(&stage), "be brief\n\ndo it");
+    assert_eq!(last_request_text(&stage), "be brief\n\ndo it");
     assert!(stage.model.requests_to_main()[0].system_text().contains("Gemini CLI"));
     let request = stage.request("do it").system_prompt("You are a clock.").system_mode(SystemMode::Replace);
     let _ = stage.outcome(request);
     let system = stage.model.requests_to_main()[1].system_text();
     assert!(system.starts_with("You are a clock.") && !system.contains("Core Mandates"), "{system:.300}");
-    assert_eq!(told(&stage), "do it");
+    assert_eq!(last_request_text(&stage), "do it");
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn limits_are_passed_to_the_agent() {
         limits
     };
     let outcome = stage.outcome(stage.request("go on").limits(limits(2)));
-    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", to_json(&outcome));
     let requests = stage.model.requests_to_main();
     assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4_321);
@@ -163,7 +167,7 @@ fn request_key_is_used_and_the_user_settings_stay_unchanged() {
     let stage = answering();
     stage.settings(r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
     let outcome = stage.outcome(stage.request("hi").api_key("key-of-the-request"));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-request");
     stage.settings("{}");
     let outcome = stage.outcome(stage.request("hi"));
@@ -171,7 +175,7 @@ fn request_key_is_used_and_the_user_settings_stay_unchanged() {
         outcome.verdict,
         Verdict::Done,
         "no method is selected, but there is a key: {}",
-        show(&outcome)
+        to_json(&outcome)
     );
     assert_eq!(stage.model.requests_to_main()[1].headers["x-goog-api-key"], FAKE_KEY);
 }
@@ -182,8 +186,8 @@ fn invalid_settings_fail_as_without_agentline() {
     let stage = answering();
     stage.settings("{ not json");
     let outcome = stage.outcome(stage.request("hi"));
-    assert_eq!(outcome.verdict, Verdict::Failed, "{}", show(&outcome));
-    assert_eq!(outcome.error.as_ref().unwrap().kind, FailureKind::Settings, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Failed, "{}", to_json(&outcome));
+    assert_eq!(outcome.error.as_ref().unwrap().kind, FailureKind::Settings, "{}", to_json(&outcome));
     assert_eq!(outcome.agent_exit_code, Some(52));
     stage.settings(&format!("// mine\n{SETTINGS} /* yes */"));
     assert_eq!(stage.outcome(stage.request("hi")).verdict, Verdict::Done);
@@ -219,10 +223,10 @@ fn given_servers_work_in_default_mode_and_their_secrets_are_redacted() {
     };
     let request = stage.request("go").permission_mode(PermissionMode::Default).mcp_server("srv", server);
     let (records, outcome) = stage.play(request);
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(response.contains("HEY token-of-the-server loud"), "{response}");
-    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), to_json(&outcome));
     assert!(seen.contains("HEY [redacted] loud") && !seen.contains("token-of-the-server"), "{seen}");
 }
 
@@ -255,12 +259,12 @@ fn agent_sees_only_allow_listed_variables() {
     .env("LC_ALL", Some("C"));
     let request = stage.request("go").pass_env("PASSED").env("ADDED_TOKEN", "token-that-was-added");
     let (records, outcome) = stage.play(request);
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(printed.contains("PASSED=yes") && printed.contains("LC_ALL=C"), "{printed}");
     assert!(printed.contains("ADDED_TOKEN=token-that-was-added"), "{printed}");
     assert!(!printed.contains("WITHHELD"), "{printed}");
-    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), to_json(&outcome));
     assert!(!seen.contains("token-that-was-added") && !seen.contains(FAKE_KEY), "{seen}");
 }
 
@@ -278,7 +282,7 @@ fn other_directories_can_be_included() {
     let real = outside.path().canonicalize().unwrap();
     let stage = TestStage::new(script(&real));
     let outcome = stage.outcome(stage.request("go").include_dir(&real));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(response.contains("from outside"), "{response}");
 }
@@ -311,7 +315,7 @@ fn user_home_is_not_changed() {
     fs::create_dir_all(gemini.join("commands")).unwrap();
     fs::write(gemini.join("commands/mine.toml"), "prompt = \"do mine\"").unwrap();
     let outcome = stage.outcome(stage.request("hello"));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let request = &stage.model.requests_to_main()[0];
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
 
@@ -325,8 +329,8 @@ fn user_home_is_not_changed() {
 
     // The user's own commands exist next to the one that carries a prompt.
     let _ = stage.outcome(stage.request("/mine").file_references(true));
-    assert_eq!(told(&stage), "do mine");
-    let bare = bare(&stage, &["--resume", "latest"], "and now?");
+    assert_eq!(last_request_text(&stage), "do mine");
+    let bare = start_without_agentline(&stage, &["--resume", "latest"], "and now?");
     assert!(bare.status.success(), "{bare:?}");
     assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("do mine"));
 }
@@ -342,12 +346,12 @@ fn resumed_session_is_complete_after_two_normal_starts() {
             make_older(&stage, &session);
         }
         let again = stage.outcome(stage.request("which number was it?").resume(&session[..8]));
-        assert_eq!(again.verdict, Verdict::Done, "{}", show(&again));
+        assert_eq!(again.verdict, Verdict::Done, "{}", to_json(&again));
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
         assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
         for _ in 0..2 {
-            let start = bare(&stage, &[], "an ordinary start");
+            let start = start_without_agentline(&stage, &[], "an ordinary start");
             assert!(start.status.success(), "{start:?}");
         }
         let files = session_files(&stage, &session);
@@ -357,7 +361,7 @@ fn resumed_session_is_complete_after_two_normal_starts() {
             "{same_minute}: {files:?} {stored}"
         );
         let latest = stage.outcome(stage.request("once more").resume(&session));
-        assert_eq!(latest.verdict, Verdict::Done, "{}", show(&latest));
+        assert_eq!(latest.verdict, Verdict::Done, "{}", to_json(&latest));
         assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("4711"));
     }
 }
@@ -375,13 +379,13 @@ fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
         }
         let request = stage.request("which number was it?").resume(&session[..8]).surface(Surface::Acp);
         let again = stage.outcome(request);
-        assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", show(&again));
+        assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", to_json(&again));
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
         assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
         assert_eq!(session_files(&stage, &session).len(), 1, "no empty duplicate remains");
         for _ in 0..2 {
-            let start = bare(&stage, &[], "an ordinary start");
+            let start = start_without_agentline(&stage, &[], "an ordinary start");
             assert!(start.status.success(), "{start:?}");
         }
         let files = session_files(&stage, &session);
@@ -414,7 +418,7 @@ fn latest_session_is_found_and_unknown_or_used_ids_start_nothing() {
 }
 
 /// Starts the agent as its user does, without agentline.
-fn bare(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
+fn start_without_agentline(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
     let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
@@ -465,6 +469,6 @@ fn stale_lock_does_not_block_a_run() {
     std::fs::create_dir_all(&lock).unwrap();
     let outcome =
         stage.outcome(stage.request("What is 2 + 2?").startup_timeout(std::time::Duration::from_secs(45)));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     assert!(lock.exists(), "agentline must not remove it");
 }

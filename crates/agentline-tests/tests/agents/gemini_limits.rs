@@ -9,7 +9,7 @@ use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Work").timeout(Duration::from_secs(60))
 }
 
@@ -41,7 +41,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
     let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(two_turns());
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
         let (all, usage) = (shown(&outcome), &outcome.usage);
         assert_eq!(outcome.verdict, Verdict::Done, "{all}");
         let t = usage.tokens;
@@ -52,7 +52,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
         assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
         assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
-        told_twice_alike(&outcome);
+        assert_consistent_usage(&outcome);
         // The tokens of the first turn were known during the run.
         let live = records.iter().find_map(|r| match &r.event {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
@@ -64,7 +64,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
 
 /// Checks that each answer is reported separately, each number names its source, and repeated numbers agree.
 #[track_caller]
-fn told_twice_alike(outcome: &Outcome) {
+fn assert_consistent_usage(outcome: &Outcome) {
     let (all, usage) = (shown(outcome), &outcome.usage);
     let turns: Vec<_> =
         usage.turns.iter().map(|t| (t.turn, t.model.as_deref(), t.tokens.total, t.source)).collect();
@@ -85,12 +85,12 @@ fn told_twice_alike(outcome: &Outcome) {
 fn acp_reports_the_same_token_counts() {
     needs_real_gemini!();
     let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(ask(&stage).surface(Surface::Acp));
+    let outcome = stage.outcome(default_request(&stage).surface(Surface::Acp));
     let (all, t) = (shown(&outcome), outcome.usage.tokens);
     assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
     assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
     assert_eq!(outcome.usage.origins["cached_tokens"], UsageSource::SessionFile, "{all}");
-    told_twice_alike(&outcome);
+    assert_consistent_usage(&outcome);
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn prices_can_be_overridden_and_unknown_models_have_none() {
     let mut price = Price::default();
     (price.input, price.output) = (10.0, 100.0);
     let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
-    let outcome = blocking::run(&agentline, ask(&stage), |_, _| {}).unwrap();
+    let outcome = blocking::run(&agentline, default_request(&stage), |_, _| {}).unwrap();
     // Without their own price, cached tokens cost as much as others.
     near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
 
     let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(ask(&stage).model("gemini-0-unpriced"));
+    let outcome = stage.outcome(default_request(&stage).model("gemini-0-unpriced"));
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, outcome.usage.tokens.total, outcome.cost_usd),
@@ -122,10 +122,10 @@ fn a_resumed_session_counts_only_its_own_tokens() {
         GeminiStep::text("Second.").usage(tokens(2000, 200, 0, 7)),
         GeminiStep::text("Third.").usage(tokens(3000, 300, 0, 9)),
     ]));
-    let first = stage.outcome(ask(&stage));
+    let first = stage.outcome(default_request(&stage));
     for (surface, text, total) in [(Surface::StreamJson, "Second.", 2207), (Surface::Json, "Third.", 3309)] {
         let session = first.session_id.clone().unwrap();
-        let next = stage.outcome(ask(&stage).surface(surface).resume(session));
+        let next = stage.outcome(default_request(&stage).surface(surface).resume(session));
         let all = shown(&next);
         assert_eq!((next.verdict, next.text.as_str(), next.turns), (Verdict::Done, text, 1), "{all}");
         assert_eq!(
@@ -142,7 +142,7 @@ fn failed_run_keeps_known_tokens() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
         let stage = TestStage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::NotAuthenticated, 1), "{all}");
         assert_eq!(
@@ -158,7 +158,7 @@ fn failed_run_keeps_known_tokens() {
 fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcome) {
     let stage =
         TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
-    let mut request = ask(&stage).surface(surface);
+    let mut request = default_request(&stage).surface(surface);
     limits(&mut request.limits);
     let outcome = stage.outcome(request);
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));

@@ -16,7 +16,7 @@ use std::{
 const NO_LOOP_WATCH: &str =
     r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#;
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say much").timeout(Duration::from_secs(90))
 }
 
@@ -39,7 +39,7 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::big_text(SIZE)]));
         stage.settings(NO_LOOP_WATCH);
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
         let about =
             format!("{surface}: {:?}, {} bytes, {:?}", outcome.verdict, outcome.text.len(), outcome.error);
         assert_eq!(
@@ -66,7 +66,7 @@ fn text_is_streamed_while_the_model_answers() {
     let words = (1..=10).map(|n| GeminiPart::Text(format!("word {n} ")));
     let stage = TestStage::new(Script::new([GeminiStep::chunks(words).chunk_delay(400)]));
     let mut seen = Vec::new();
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| {
+    let outcome = blocking::run(&stage.agentline(), default_request(&stage), |record, _| {
         if matches!(record.event, Event::Text { .. }) {
             seen.push((Instant::now(), record.at_ms));
         }
@@ -86,7 +86,7 @@ fn large_error_body_is_read_completely_from_stderr() {
     let body = "details of the failure ".repeat(300_000 / 23);
     let stage =
         TestStage::new(Script::always(GeminiStep::api_error(400, "INVALID_ARGUMENT", &body, json!(null))));
-    let outcome = stage.outcome(ask(&stage).surface(Surface::Json));
+    let outcome = stage.outcome(default_request(&stage).surface(Surface::Json));
     let error = outcome.error.as_ref().unwrap();
     assert_eq!(
         (outcome.verdict, error.kind, error.phase),
@@ -107,7 +107,7 @@ fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
         GeminiStep::text("The answer ").finish(None),
         GeminiStep::text("The answer is 4."),
     ]));
-    let (records, outcome) = stage.play(ask(&stage));
+    let (records, outcome) = stage.play(default_request(&stage));
     let all = shown(&outcome);
     assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent reported it");
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "The answer is 4."), "{all}");
@@ -116,7 +116,7 @@ fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
 
 /// Runs with a tape, replays the tape, and asserts that both are equal. Returns the events, the outcome and the tape.
 #[track_caller]
-fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
+fn run_and_replay(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
     let (records, outcome) = stage.play(request.record(tape));
     let text = std::fs::read_to_string(tape).expect("the tape was written");
     let (mut again, mut ends) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn tape_replays_the_same_events_and_outcome() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(demo_script());
         let tape = stage.outside().join("tape.jsonl");
-        let (records, outcome, _) = twice(&stage, ask(&stage).surface(surface), &tape);
+        let (records, outcome, _) = run_and_replay(&stage, default_request(&stage).surface(surface), &tape);
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
         assert!(records.len() > 15 && outcome.files.len() == 2, "{}", shown(&outcome));
         assert_eq!(outcome.tape.as_deref(), tape.to_str());
@@ -161,8 +161,9 @@ fn secrets_printed_by_a_command_are_redacted_everywhere() {
         .env("DATABASE_PASSWORD", Some("correct-horse-battery"))
         .env("UNRELATED", Some("not for the agent"));
     let tape = stage.outside().join("tape.jsonl");
-    let request = ask(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
-    let (records, outcome, tape) = twice(&stage, request, &tape);
+    let request =
+        default_request(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
+    let (records, outcome, tape) = run_and_replay(&stage, request, &tape);
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::Done, "{all}");
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(90))
 }
 
@@ -46,7 +46,7 @@ fn silence_before_the_answer_times_out_on_both_surfaces() {
     for (surface, last) in [(Surface::StreamJson, "last seen: agent"), (Surface::Json, "last seen: started")]
     {
         let stage = TestStage::new(Script::always(GeminiStep::hang()));
-        let outcome = stage.outcome(ask(&stage).surface(surface).idle_timeout(secs(3)));
+        let outcome = stage.outcome(default_request(&stage).surface(surface).idle_timeout(secs(3)));
         timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
         assert!(outcome.text.is_empty() && outcome.session_id.is_some(), "{}", shown(&outcome));
         let begun = outcome.first_event_ms.unwrap();
@@ -58,7 +58,7 @@ fn silence_before_the_answer_times_out_on_both_surfaces() {
 fn idle_timeout_during_an_answer_keeps_the_partial_text() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
-    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(3)));
+    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(3)));
     timed_out(
         &outcome,
         FailureKind::TimeoutIdle,
@@ -72,7 +72,7 @@ fn idle_timeout_during_an_answer_keeps_the_partial_text() {
 fn run_timeout_stops_a_long_command_and_keeps_the_files() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
-    let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
+    let outcome = stage.outcome(default_request(&stage).timeout(secs(20)));
     let words = ["took longer than the timeout of 20 s", "last seen: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutRun, Phase::Budget, &words);
     assert!((20_000..26_000).contains(&outcome.duration_ms), "{}", shown(&outcome));
@@ -90,7 +90,7 @@ fn silent_tool_has_its_own_timeout() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     // The idle timeout without an open tool is one second shorter than the tool timeout, and does not stop the command.
-    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
+    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
     let words = ["tool timeout of 4 s", "last seen: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
 }
@@ -99,7 +99,7 @@ fn silent_tool_has_its_own_timeout() {
 fn agent_that_does_not_start_in_time_is_stopped() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    let mut request = ask(&stage);
+    let mut request = default_request(&stage);
     request.startup_timeout = Duration::from_millis(300);
     let outcome = stage.outcome(request);
     let words = ["start-up timeout of 0.3 s", "nothing was seen before"];
@@ -120,14 +120,15 @@ fn agent_of(run_id: &str) -> u32 {
 fn killed_by(signal: &str) -> Outcome {
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let mut run_id = String::new();
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| match &record.event {
-        Event::Started(started) => run_id.clone_from(&started.run_id),
-        Event::Text { .. } => {
-            let pid = agent_of(&run_id).to_string();
-            assert!(Command::new("kill").args([signal, &pid]).status().is_ok_and(|s| s.success()));
-        }
-        _ => {}
-    });
+    let outcome =
+        blocking::run(&stage.agentline(), default_request(&stage), |record, _| match &record.event {
+            Event::Started(started) => run_id.clone_from(&started.run_id),
+            Event::Text { .. } => {
+                let pid = agent_of(&run_id).to_string();
+                assert!(Command::new("kill").args([signal, &pid]).status().is_ok_and(|s| s.success()));
+            }
+            _ => {}
+        });
     let outcome = outcome.expect("the request is valid");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
     assert!(outcome.duration_ms < 60_000, "{}", shown(&outcome));
@@ -172,7 +173,7 @@ fn background_processes_end_with_the_run() {
         ),
         GeminiStep::text("Started."),
     ]));
-    let outcome = stage.outcome(ask(&stage));
+    let outcome = stage.outcome(default_request(&stage));
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "Started."), "{}", shown(&outcome));
     let pid = stage.read("pid").expect("the command ran");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
@@ -185,7 +186,7 @@ fn cancelled_run_ends_quickly_and_keeps_its_results() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let mut cancelled_at = None;
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, stop| {
+    let outcome = blocking::run(&stage.agentline(), default_request(&stage), |record, stop| {
         if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
             // The command itself must have started.
             let began = Instant::now();
@@ -215,7 +216,7 @@ fn dropped_run_leaves_nothing_behind() {
     let stage = TestStage::new(write_then_sleep());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let run_id = runtime.block_on(async {
-        let mut run = stage.agentline().run(ask(&stage)).await.unwrap();
+        let mut run = stage.agentline().run(default_request(&stage)).await.unwrap();
         while let Some(record) = run.next().await {
             if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
                 break;

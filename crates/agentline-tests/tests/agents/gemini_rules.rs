@@ -267,7 +267,7 @@ fn user_policies_stay_in_force() {
 }
 
 /// Returns the steps by which a model could obtain every permission itself: it plans, leaves plan mode, and works.
-fn escape() -> Script {
+fn escalation_script() -> Script {
     Script::new([
         GeminiStep::call("enter_plan_mode", json!({"reason": "x"})),
         GeminiStep::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
@@ -287,7 +287,7 @@ fn mode_cannot_be_widened() {
     for (mode, writes) in
         [(PermissionMode::Default, false), (PermissionMode::AcceptEdits, true), (PermissionMode::Plan, false)]
     {
-        let stage = TestStage::new(escape());
+        let stage = TestStage::new(escalation_script());
         let outcome = stage.outcome(stage.request("go").permission_mode(mode));
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", outcome.stderr_tail);
         assert_eq!(stage.read("escaped.txt").is_some(), writes, "{mode:?}");

@@ -10,13 +10,19 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Returns a short run: every timeout is far below that of the test runner.
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
 }
 
 /// Asserts everything that the outcome of a failed run must contain.
 #[track_caller]
-fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, exit: impl Into<Option<i32>>) {
+fn assert_failed(
+    outcome: &Outcome,
+    verdict: Verdict,
+    kind: FailureKind,
+    phase: Phase,
+    exit: impl Into<Option<i32>>,
+) {
     let all = shown(outcome);
     assert_eq!(outcome.verdict, verdict, "{all}");
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
@@ -29,14 +35,14 @@ fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, ex
 
 fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
     let stage = TestStage::new(Script::always(step));
-    stage.outcome(ask(&stage).surface(surface))
+    stage.outcome(default_request(&stage).surface(surface))
 }
 
 #[test]
 fn answer_is_done_with_a_complete_outcome() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    let (records, outcome) = stage.play(ask(&stage).name("greeting"));
+    let (records, outcome) = stage.play(default_request(&stage).name("greeting"));
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, outcome.error.is_none(), outcome.agent_exit_code),
@@ -70,7 +76,8 @@ fn unavailable_tools_are_denials() {
     ]);
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(script.clone());
-        let outcome = stage.outcome(ask(&stage).surface(surface).permission_mode(PermissionMode::Default));
+        let outcome =
+            stage.outcome(default_request(&stage).surface(surface).permission_mode(PermissionMode::Default));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
         let denied: Vec<_> = outcome
@@ -98,7 +105,7 @@ fn denial_names_the_deny_rule() {
         GeminiStep::text("Partly."),
     ]));
     stage.file("keep.txt", "kept");
-    let (records, outcome) = stage.play(ask(&stage).deny("Bash(rm *)"));
+    let (records, outcome) = stage.play(default_request(&stage).deny("Bash(rm *)"));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> =
@@ -128,7 +135,7 @@ fn plan_mode_changes_nothing() {
         ]),
         GeminiStep::text("The plan."),
     ]));
-    let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Plan));
+    let outcome = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Plan));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> = outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str())).collect();
@@ -146,7 +153,7 @@ fn path_outside_the_workspace_is_denied() {
             GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
             GeminiStep::text("Not there."),
         ]));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
         assert_eq!(
@@ -163,8 +170,8 @@ fn untrusted_directory_is_reported() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let outcome = stage.outcome(ask(&stage).surface(surface).trust(Trust::No));
-        told(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
+        let outcome = stage.outcome(default_request(&stage).surface(surface).trust(Trust::No));
+        assert_failed(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
         assert!(stage.model.requests_to_main().is_empty());
         assert_eq!(outcome.cost_usd, None, "token counts are unknown");
     }
@@ -175,8 +182,8 @@ fn missing_sign_in_is_reported_before_any_request() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
         assert!(
             outcome.error.as_ref().unwrap().hint.as_ref().unwrap().contains("GEMINI_API_KEY"),
             "{}",
@@ -189,9 +196,9 @@ fn missing_sign_in_is_reported_before_any_request() {
 fn rejected_key_is_not_authenticated() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
+    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
     let step = GeminiStep::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
-    told(
+    assert_failed(
         &service_error(step, Surface::Json),
         Verdict::NotAuthenticated,
         FailureKind::NotAuthenticated,
@@ -201,7 +208,7 @@ fn rejected_key_is_not_authenticated() {
     let step =
         GeminiStep::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
+    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
     assert!(!outcome.error.unwrap().retryable);
 }
 
@@ -209,8 +216,8 @@ fn rejected_key_is_not_authenticated() {
 fn unknown_model_is_named_in_the_error() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
-    let outcome = stage.outcome(ask(&stage).model("gemini-0-nope"));
-    told(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
+    let outcome = stage.outcome(default_request(&stage).model("gemini-0-nope"));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
     let error = outcome.error.as_ref().unwrap();
     assert!(
         error.message.contains("gemini-0-nope") && error.hint.as_ref().unwrap().contains("--model"),
@@ -227,8 +234,8 @@ fn exhausted_quota_fails_immediately() {
         (GeminiStep::rate_limited(Some(400)), Surface::Json, true),
     ] {
         let stage = TestStage::new(Script::always(step));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
         assert_eq!(outcome.error.as_ref().unwrap().retryable, helps, "{}", shown(&outcome));
         assert_eq!(stage.model.requests_to_main().len(), 1);
     }
@@ -248,8 +255,8 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
         (overloaded, Surface::StreamJson, 247),
     ] {
         let stage = TestStage::new(Script::always(step));
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
         assert!(warnings(&records, "rate_limited") >= 1, "{records:?}");
         let told_at = records
             .iter()
@@ -264,7 +271,7 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
 fn temporary_service_error_is_only_a_warning() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::rate_limited(None), GeminiStep::text("After all.")]));
-    let (records, outcome) = stage.play(ask(&stage));
+    let (records, outcome) = stage.play(default_request(&stage));
     let all = shown(&outcome);
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "After all."), "{all}");
     let warned = records
@@ -281,7 +288,7 @@ fn temporary_service_error_is_only_a_warning() {
 fn agent_retries_are_limited_by_the_retry_patience() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::rate_limited(Some(30))));
-    let outcome = stage.outcome(ask(&stage).retry_patience(Duration::from_secs(3)));
+    let outcome = stage.outcome(default_request(&stage).retry_patience(Duration::from_secs(3)));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::RateLimited, "{all}");
     let error = outcome.error.as_ref().unwrap();
@@ -296,15 +303,21 @@ fn failing_service_is_an_api_error() {
     needs_real_gemini!();
     let step = GeminiStep::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
     assert!(outcome.error.unwrap().retryable);
     let step = GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
-    told(&service_error(step, Surface::Json), Verdict::Failed, FailureKind::ApiError, Phase::Response, 246);
+    assert_failed(
+        &service_error(step, Surface::Json),
+        Verdict::Failed,
+        FailureKind::ApiError,
+        Phase::Response,
+        246,
+    );
     let outcome = service_error(GeminiStep::raw_sse("data: {not json\n\n"), Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
     let step = GeminiStep::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
     let outcome = service_error(step, Surface::Json);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
     assert!(
         !outcome.error.as_ref().unwrap().retryable,
         "the same request is refused again: {}",
@@ -317,13 +330,13 @@ fn unreachable_service_is_a_network_error() {
     needs_real_gemini!();
     let stage =
         TestStage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
-    let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    let outcome = stage.outcome(default_request(&stage));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     let outcome = service_error(GeminiStep::drop_connection(), Surface::Json);
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     let step = GeminiStep::text("The answer ").and_text("is 4.").drop_midway();
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     assert_eq!(outcome.text, "The answer ", "received text is kept: {}", shown(&outcome));
 }
 
@@ -339,7 +352,7 @@ fn answer_without_text_is_an_empty_response() {
         (GeminiStep::empty().finish("MAX_TOKENS"), stream, FailureKind::Empty),
     ] {
         let outcome = service_error(step, surface);
-        told(&outcome, Verdict::Empty, kind, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Empty, kind, Phase::Response, 0);
         assert!(
             outcome.text.is_empty() && outcome.usage.tokens.total.is_some_and(|t| t > 0),
             "{}",
@@ -353,7 +366,7 @@ fn interrupted_answer_is_not_an_empty_response() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(GeminiStep::text("The answer").finish(None), surface);
-        told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
         assert!(outcome.text.starts_with("The answer"), "{}", shown(&outcome));
     }
 }
@@ -377,7 +390,7 @@ fn loop_is_a_failure_despite_reported_success() {
     let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(step.clone(), surface);
-        told(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
         assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
     }
 }
@@ -392,8 +405,8 @@ fn turn_limit_of_the_agent_is_reported_as_a_limit() {
         stage.settings(
             r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
         );
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
         assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(&outcome));
     }
 }
@@ -403,11 +416,11 @@ fn prompt_over_the_context_window_is_reported_as_unsent() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let mut request = ask(&stage).surface(surface);
+        let mut request = default_request(&stage).surface(surface);
         request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
         let outcome = stage.outcome(request);
         assert_eq!(stage.model.requests_to_main().len(), 0, "{}", shown(&outcome));
-        told(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
     }
 }
 
@@ -416,7 +429,7 @@ fn invalid_user_settings_are_named() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     stage.settings("{ \"security\": ");
-    let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
+    let outcome = stage.outcome(default_request(&stage));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
     assert!(outcome.stderr_tail.contains("settings.json"), "{}", shown(&outcome));
 }

@@ -24,7 +24,7 @@ async fn run(pool: &Pool, request: RunRequest) -> Outcome {
 }
 
 #[track_caller]
-fn said(outcome: &Outcome, text: &str) {
+fn assert_text(outcome: &Outcome, text: &str) {
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, text), "{}", shown(outcome));
 }
 
@@ -50,13 +50,16 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
-    said(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
+    assert_text(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
+    assert_text(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
     let clock =
         Tool::new("tell_time", "Tells the time", json!({"type": "object"}), |_, _| async { Ok("noon") });
     let options = RunOptions::new().tools(ToolHost::new().tool(clock));
-    said(&pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await, "hello");
-    said(&run(&pool, stage.request("Without one.")).await, "hello");
+    assert_text(
+        &pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await,
+        "hello",
+    );
+    assert_text(&run(&pool, stage.request("Without one.")).await, "hello");
     assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     let asked = stage.model.requests_to_main();
     let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
@@ -69,7 +72,7 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     // A run that names no model does not get the one that a process was started with.
     let mut unnamed = stage.request("Any model.");
     unnamed.model = None;
-    said(&run(&pool, unnamed).await, "hello");
+    assert_text(&run(&pool, unnamed).await, "hello");
     let asked = stage.model.requests_to_main();
     assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
     assert_eq!(pool.status().started, 2, "{:?}", pool.status());
@@ -77,7 +80,7 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     // Rules and variables apply to a whole process, so runs with different ones get another process.
     let without_shell = run(&pool, stage.request("No shell.").deny("Bash")).await;
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
-    said(&run(&pool, stage.request("A shell again.")).await, "hello");
+    assert_text(&run(&pool, stage.request("A shell again.")).await, "hello");
     assert_eq!(pool.status().started, 3);
     let asked = stage.model.requests_to_main();
     let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
@@ -103,15 +106,15 @@ async fn pooled_runs_do_not_share_permissions_or_variables() {
     ]);
     let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, stage.request("write one")).await, "wrote");
+    assert_text(&run(&pool, stage.request("write one")).await, "wrote");
     let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
     assert_eq!(denied.verdict, Verdict::DoneWithDenials, "{}", shown(&denied));
     assert!(stage.read("one.txt").is_some() && stage.read("two.txt").is_none());
     for colour in ["red", "blue"] {
-        said(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
+        assert_text(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
         assert_eq!(stage.read("colour.txt"), Some(format!("colour={colour}\n")));
     }
-    said(&run(&pool, stage.request("tell")).await, "told");
+    assert_text(&run(&pool, stage.request("tell")).await, "told");
     assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
     pool.close().await;
 }
@@ -130,9 +133,9 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
     let stage = stage.env("MARK_OF_THE_TEST", Some(mark.strip_prefix("MARK_OF_THE_TEST=").unwrap()));
     let request = |prompt: &str| stage.request(prompt).pass_env("MARK_OF_THE_TEST");
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, request("warm up")).await, "hello");
+    assert_text(&run(&pool, request("warm up")).await, "hello");
     let before = survivors(&mark);
-    said(&run(&pool, request("leave")).await, "left");
+    assert_text(&run(&pool, request("leave")).await, "left");
     assert_eq!(survivors(&mark), before, "only the agent and its supervisor are still alive");
     let (one, two) = (pool.clone(), pool.clone());
     let (first, second) = (request("first"), request("second"));
@@ -141,7 +144,7 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
         tokio::spawn(async move { run(&two, second).await }),
     ];
     for each in both {
-        said(&each.await.unwrap(), "hello");
+        assert_text(&each.await.unwrap(), "hello");
     }
     assert_eq!(pool.status().started, 2, "runs with a shell have separate processes");
     pool.close().await;
@@ -164,7 +167,7 @@ async fn runs_without_a_shell_share_one_process() {
         let mut runs = tokio::task::JoinSet::new();
         for word in words {
             let (pool, request) = (pool.clone(), kind(stage.request(&format!("Say {word}."))));
-            runs.spawn(async move { said(&run(&pool, request).await, word) });
+            runs.spawn(async move { assert_text(&run(&pool, request).await, word) });
         }
         runs.join_all().await;
         assert!(
@@ -189,13 +192,13 @@ async fn workspace_may_be_removed_and_sessions_are_kept_in_the_user_store() {
     let pool = pool_of(&stage, |_| {});
     let other = stage.outside().join("other");
     fs::create_dir(&other).unwrap();
-    said(&run(&pool, stage.request("there").working_dir(&other)).await, "ok");
+    assert_text(&run(&pool, stage.request("there").working_dir(&other)).await, "ok");
     assert!(fs::read_to_string(other.join("where.txt")).unwrap().ends_with("/other\n"));
     fs::remove_dir_all(&other).unwrap();
     let mut sessions = Vec::new();
     for prompt in ["here", "and here"] {
         let outcome = run(&pool, stage.request(prompt)).await;
-        said(&outcome, "ok");
+        assert_text(&outcome, "ok");
         sessions.push(outcome.session_id.unwrap());
     }
     assert_eq!(pool.status().started, 1);

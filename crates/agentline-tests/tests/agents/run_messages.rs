@@ -29,13 +29,13 @@ fn script() -> Script {
 }
 
 /// A run as reported live and as saved.
-struct Told {
+struct ComparedRun {
     live: Vec<Message<'static>>,
     completed: RunMessages,
     outcome: Outcome,
 }
 
-fn tell(stage: &TestStage, request: RunRequest) -> Told {
+fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRun {
     let agentline = stage.agentline();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -52,7 +52,11 @@ fn tell(stage: &TestStage, request: RunRequest) -> Told {
             }
         }
         let outcome = last.unwrap();
-        Told { live: live.into_messages(), completed: completer.complete(transcript, &outcome), outcome }
+        ComparedRun {
+            live: live.into_messages(),
+            completed: completer.complete(transcript, &outcome),
+            outcome,
+        }
     })
 }
 
@@ -61,7 +65,7 @@ fn blocks<'a>(messages: &'a [Message<'static>]) -> impl Iterator<Item = &'a Bloc
 }
 
 /// Returns the messages in order, without thinking and arguments, which not every surface reports.
-fn deeds(messages: &[Message<'static>]) -> Vec<String> {
+fn actions(messages: &[Message<'static>]) -> Vec<String> {
     let told = blocks(messages).filter_map(|block| match block {
         Block::Text { text } => Some(format!("says {text}")),
         Block::ToolUse { name, .. } => Some(format!("calls {name}")),
@@ -73,14 +77,14 @@ fn deeds(messages: &[Message<'static>]) -> Vec<String> {
 }
 
 /// Returns whether the arguments of a tool contain this.
-fn asked(messages: &[Message<'static>], tool: &str, part: &str) -> bool {
+fn has_call(messages: &[Message<'static>], tool: &str, part: &str) -> bool {
     blocks(messages).any(|block| match block {
         Block::ToolUse { name, input, .. } => name == tool && input.get().contains(part),
         _ => false,
     })
 }
 
-fn gave_back(messages: &[Message<'static>], tool: &str) -> Option<String> {
+fn result_of(messages: &[Message<'static>], tool: &str) -> Option<String> {
     let id = blocks(messages).find_map(|block| match block {
         Block::ToolUse { id, name, .. } if name == tool => Some(id.clone()),
         _ => None,
@@ -98,13 +102,13 @@ type Fact = (&'static str, fn(&[Message<'static>]) -> bool);
 /// What messages can contain, and how to detect it.
 const FACTS: [Fact; 12] = [
     ("the text of every turn", |m| {
-        ["says I write.", "says All done."].iter().all(|s| deeds(m).iter().any(|d| d == s))
+        ["says I write.", "says All done."].iter().all(|s| actions(m).iter().any(|d| d == s))
     }),
-    ("all arguments of a call", |m| asked(m, "Write", "world")),
-    ("the shell command", |m| asked(m, "Bash", "cat hello.txt")),
-    ("what a command printed", |m| gave_back(m, "Bash").is_some_and(|text| text.contains("world"))),
+    ("all arguments of a call", |m| has_call(m, "Write", "world")),
+    ("the shell command", |m| has_call(m, "Bash", "cat hello.txt")),
+    ("what a command printed", |m| result_of(m, "Bash").is_some_and(|text| text.contains("world"))),
     ("the result that the model received", |m| {
-        gave_back(m, "Write").is_some_and(|text| text.contains("Successfully"))
+        result_of(m, "Write").is_some_and(|text| text.contains("Successfully"))
     }),
     ("thinking", |m| {
         blocks(m).any(|b| matches!(b, Block::Thinking { thinking, .. } if thinking.contains("write it")))
@@ -126,16 +130,16 @@ fn messages_are_completed_from_the_session() {
     needs_real_gemini!();
     let told = SURFACES.map(|surface| {
         let stage = TestStage::new(script());
-        let told = tell(&stage, stage.request("Write it").surface(surface));
+        let told = run_and_read(&stage, stage.request("Write it").surface(surface));
         assert_eq!(told.completed.source, MessageSource::Session, "{surface}: {:?}", told.completed.warning);
         assert!(told.completed.warning.is_none());
-        assert_eq!(deeds(&told.live), deeds(&told.completed.messages), "{surface}: live and saved");
+        assert_eq!(actions(&told.live), actions(&told.completed.messages), "{surface}: live and saved");
         told
     });
     for other in &told[1..] {
         assert_eq!(
-            deeds(&told[0].completed.messages),
-            deeds(&other.completed.messages),
+            actions(&told[0].completed.messages),
+            actions(&other.completed.messages),
             "{:?}",
             other.outcome.surface
         );
@@ -183,13 +187,13 @@ fn resumed_run_has_only_its_own_messages() {
         GeminiStep::text("First."),
         GeminiStep::text(format!("Second, {FAKE_KEY}.")),
     ]));
-    let first = tell(&stage, stage.request("One").surface(Surface::StreamJson));
-    assert_eq!(deeds(&first.completed.messages), ["says First."]);
+    let first = run_and_read(&stage, stage.request("One").surface(Surface::StreamJson));
+    assert_eq!(actions(&first.completed.messages), ["says First."]);
     let mut request = stage.request("Two").surface(Surface::StreamJson);
     request.resume = first.outcome.session_id;
-    let second = tell(&stage, request);
+    let second = run_and_read(&stage, request);
     assert_eq!(second.completed.source, MessageSource::Session, "{:?}", second.completed.warning);
-    assert_eq!(deeds(&second.completed.messages), ["says Second, [redacted]."]);
+    assert_eq!(actions(&second.completed.messages), ["says Second, [redacted]."]);
     let text = serde_json::to_string(&second.completed.messages).unwrap();
     assert!(!text.contains(FAKE_KEY), "{text}");
 }
@@ -204,8 +208,8 @@ fn denied_call_is_in_the_messages() {
             GeminiStep::text("I may not."),
         ]));
         let request = stage.request("Write it").surface(surface).permission_mode(PermissionMode::Default);
-        let told = tell(&stage, request);
-        let calls = deeds(&told.completed.messages);
+        let told = run_and_read(&stage, request);
+        let calls = actions(&told.completed.messages);
         assert!(
             calls.iter().any(|action| action.starts_with("calls Write")),
             "{surface}: {calls:?} {:?}",

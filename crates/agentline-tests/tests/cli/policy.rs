@@ -62,7 +62,7 @@ fn invalid_uses_are_reported_by_name() {
 }
 
 /// Creates a user whose agent requests permission over ACP.
-fn asked() -> User {
+fn user_of_acp_agent() -> User {
     User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"))
 }
 
@@ -70,7 +70,7 @@ const PROMPT: &str = "ask run touch made.txt\nask write_file hello.txt hi\nsay D
 
 #[test]
 fn permission_requests_are_denied_without_a_terminal() {
-    let user = asked();
+    let user = user_of_acp_agent();
     let done = user.agentline(&["run", "--permission-mode", "prompt", "-o", "json", PROMPT]);
     let outcome = done.json();
     assert_eq!((done.code, &outcome["text"]), (5, &Value::from("Done.")), "{}{}", done.out, done.err);
@@ -81,7 +81,7 @@ fn permission_requests_are_denied_without_a_terminal() {
 
 /// Runs the program on a terminal and types each answer when its prompt appears. Returns `None` if there is no
 /// `script`.
-fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
+fn run_with_answers(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
     let mut script = user.on_a_terminal(100, args)?;
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -106,9 +106,9 @@ fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
 
 #[test]
 fn permission_is_requested_on_a_terminal() {
-    let user = asked();
+    let user = user_of_acp_agent();
     let args = ["--color", "never", "run", "--permission-mode", "prompt", PROMPT];
-    let Some(done) = typed(&user, &args, &["d", "y", "n"]) else { return };
+    let Some(done) = run_with_answers(&user, &args, &["d", "y", "n"]) else { return };
     for line in
         ["the agent wants to use Bash", "    touch made.txt", "  command   touch made.txt", "    + hi"]
     {
@@ -125,10 +125,10 @@ fn permission_is_requested_on_a_terminal() {
 
 #[test]
 fn always_skips_the_next_prompt_and_rules_skip_the_first() {
-    let user = asked();
+    let user = user_of_acp_agent();
     let prompt = "ask run touch a.txt\nask run touch b.txt\nask run mkdir c\nsay Done.";
     let args = ["run", "--permission-mode", "prompt", "--allow", "Bash(mkdir *)", prompt];
-    let Some(done) = typed(&user, &args, &["a"]) else { return };
+    let Some(done) = run_with_answers(&user, &args, &["a"]) else { return };
     assert_eq!(done.out.matches("d(etails): ").count(), 1, "{}", done.out);
     assert!(["a.txt", "b.txt", "c"].iter().all(|name| user.path(name).exists()), "{}", done.out);
     assert_eq!(done.code, 0, "{}", done.out);

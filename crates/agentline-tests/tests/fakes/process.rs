@@ -29,17 +29,17 @@ fn supervised() -> Supervisor {
 }
 
 /// Ignores signals and starts a background job, one in its own session that also ignores signals, and a daemon.
-const UNRULY: &str = r#"
+const MISBEHAVING: &str = r#"
     trap '' TERM INT HUP
     sleep $TAG &
     setsid sh -c 'trap "" TERM HUP; sleep $TAG; sleep $TAG' &
     (setsid sleep $TAG &)
 "#;
 /// The background job, the session's shell and its sleep, the daemon, and the root.
-const UNRULY_COUNT: usize = 5;
+const MISBEHAVING_COUNT: usize = 5;
 
 /// A daemon that has left its parent, its session and its environment.
-const FORGETFUL: &str = "(env -i setsid sleep $TAG &)\n";
+const HIDDEN_DAEMON: &str = "(env -i setsid sleep $TAG &)\n";
 
 /// Reads everything until the exit, for at most [`LONG`].
 async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
@@ -59,10 +59,10 @@ async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
 }
 
 /// Runs the misbehaving script to its own end and asserts that nothing remains.
-async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
+async fn assert_clean_exit(supervisor: Supervisor, hide: &str, code: i32) {
     let case = ProcessCase::new();
-    let count = UNRULY_COUNT + usize::from(!hide.is_empty());
-    let script = format!("{UNRULY}{hide}\nread go; echo bye; exit {code}");
+    let count = MISBEHAVING_COUNT + usize::from(!hide.is_empty());
+    let script = format!("{MISBEHAVING}{hide}\nread go; echo bye; exit {code}");
     let mut process = case.start(&script, supervisor);
     case.await_processes(count);
     process.write(b"go\n".to_vec());
@@ -75,17 +75,17 @@ async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
 
 #[tokio::test]
 async fn success_and_failure_leave_no_processes() {
-    ends_by_itself(supervised(), FORGETFUL, 0).await;
-    ends_by_itself(supervised(), FORGETFUL, 173).await;
-    ends_by_itself(Supervisor::None, "", 0).await;
-    ends_by_itself(Supervisor::None, "", 41).await;
+    assert_clean_exit(supervised(), HIDDEN_DAEMON, 0).await;
+    assert_clean_exit(supervised(), HIDDEN_DAEMON, 173).await;
+    assert_clean_exit(Supervisor::None, "", 0).await;
+    assert_clean_exit(Supervisor::None, "", 41).await;
 }
 
 /// Kills the misbehaving script while it runs and asserts that nothing remains.
-async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
+async fn assert_clean_kill(supervisor: Supervisor, hide: &str) -> Duration {
     let case = ProcessCase::new();
-    let mut process = case.start(&format!("{UNRULY}{hide}\necho up; wait; sleep $TAG"), supervisor);
-    case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
+    let mut process = case.start(&format!("{MISBEHAVING}{hide}\necho up; wait; sleep $TAG"), supervisor);
+    case.await_processes(MISBEHAVING_COUNT + usize::from(!hide.is_empty()));
     // The last of them may exist before the script has reported it.
     let mut said = Vec::new();
     while said != b"up\n" {
@@ -102,8 +102,8 @@ async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
 
 #[tokio::test]
 async fn killing_the_agent_leaves_no_processes() {
-    let with = is_killed(supervised(), FORGETFUL).await;
-    let without = is_killed(Supervisor::None, "").await;
+    let with = assert_clean_kill(supervised(), HIDDEN_DAEMON).await;
+    let without = assert_clean_kill(Supervisor::None, "").await;
     println!("kill to exit: {with:?} with a supervisor, {without:?} without");
 }
 
@@ -126,10 +126,10 @@ async fn fork_loop_is_killed() {
 
 #[tokio::test]
 async fn dropping_the_process_leaves_no_processes() {
-    for (supervisor, hide) in [(supervised(), FORGETFUL), (Supervisor::None, "")] {
+    for (supervisor, hide) in [(supervised(), HIDDEN_DAEMON), (Supervisor::None, "")] {
         let case = ProcessCase::new();
-        let process = case.start(&format!("{UNRULY}{hide}\nwait; sleep $TAG"), supervisor.clone());
-        case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
+        let process = case.start(&format!("{MISBEHAVING}{hide}\nwait; sleep $TAG"), supervisor.clone());
+        case.await_processes(MISBEHAVING_COUNT + usize::from(!hide.is_empty()));
         let from = Instant::now();
         drop(process);
         println!("drop ({supervisor:?}): {:?}", from.elapsed());
@@ -172,8 +172,8 @@ async fn agent_can_be_interrupted_if_the_host_ignores_interrupts() {
 }
 
 /// Starts a separate host program with a misbehaving agent, and waits until it is ready.
-fn unruly_host(case: &ProcessCase, how: &str) -> Child {
-    let script = format!("{UNRULY}{FORGETFUL}\necho ready; wait; sleep $TAG");
+fn misbehaving_host(case: &ProcessCase, how: &str) -> Child {
+    let script = format!("{MISBEHAVING}{HIDDEN_DAEMON}\necho ready; wait; sleep $TAG");
     let mut host = Command::new(HOST)
         .args([&case.mark, how, "/bin/sh", "-c", &script])
         .env("TAG", &case.tag)
@@ -191,9 +191,9 @@ fn unruly_host(case: &ProcessCase, how: &str) -> Child {
 fn killing_the_host_leaves_no_processes() {
     for signal in ["KILL", "TERM", "INT", "HUP"] {
         let case = ProcessCase::new();
-        let mut host = unruly_host(&case, "wait");
+        let mut host = misbehaving_host(&case, "wait");
         // The host's own command line has no tag, and it has no mark.
-        case.await_processes(UNRULY_COUNT + 1);
+        case.await_processes(MISBEHAVING_COUNT + 1);
         let killed = Command::new("kill").args([&format!("-{signal}"), &host.id().to_string()]).status();
         assert!(killed.unwrap().success());
         assert!(host.wait().unwrap().signal().is_some());
@@ -204,7 +204,7 @@ fn killing_the_host_leaves_no_processes() {
 #[test]
 fn panic_of_the_host_leaves_no_processes() {
     let case = ProcessCase::new();
-    let mut host = unruly_host(&case, "panic");
+    let mut host = misbehaving_host(&case, "panic");
     assert_eq!(host.wait().unwrap().code(), Some(101));
     case.assert_no_survivors();
 }
@@ -222,8 +222,8 @@ fn supervisor_of(process: &Process) -> i32 {
 async fn killing_the_supervisor_is_reported_and_leaves_no_processes() {
     for (signal, expected) in [("TERM", ProcessExit::Signal(9)), ("KILL", ProcessExit::Lost)] {
         let case = ProcessCase::new();
-        let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
-        case.await_processes(UNRULY_COUNT);
+        let mut process = case.start(&format!("{MISBEHAVING}\nwait; sleep $TAG"), supervised());
+        case.await_processes(MISBEHAVING_COUNT);
         let supervisor = supervisor_of(&process).to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &supervisor]).status().unwrap().success());
         let (exit, ..) = finish(&mut process).await;
@@ -476,11 +476,11 @@ async fn nested_run_ends_with_the_outer_run() {
     let (outer, inner) = (ProcessCase::new(), ProcessCase::new());
     let mut spawn = outer.spawn("", supervised());
     spawn.program = HOST.into();
-    let script = format!("{UNRULY}{FORGETFUL}echo ready; wait; sleep $TAG");
+    let script = format!("{MISBEHAVING}{HIDDEN_DAEMON}echo ready; wait; sleep $TAG");
     spawn.args = [&inner.mark, "wait", "/bin/sh", "-c", &script].map(Into::into).to_vec();
     spawn.env.insert("TAG".into(), inner.tag.clone().into());
     let mut process = Process::spawn(spawn).unwrap();
-    inner.await_processes(UNRULY_COUNT + 1);
+    inner.await_processes(MISBEHAVING_COUNT + 1);
     process.signal(Signal::KillTree);
     assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(9));
     inner.assert_no_survivors();

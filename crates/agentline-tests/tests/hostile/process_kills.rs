@@ -187,7 +187,7 @@ fn kill_all_three(case: &ProcessCase, mut host: Child) {
 }
 
 /// The host program, in a location where every user can start it.
-fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
+fn world_readable_host(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("host");
     fs::copy(HOST, &program).unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -221,7 +221,7 @@ fn unprivileged_user_can_request_a_namespace() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = host_for_everybody(folder.path());
+    let program = world_readable_host(folder.path());
     let case = ProcessCase::new();
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY);

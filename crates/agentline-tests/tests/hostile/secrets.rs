@@ -140,7 +140,7 @@ fn shown(mut command: Command) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
 }
 
-fn says(text: &str) -> serde_json::Value {
+fn message(text: &str) -> serde_json::Value {
     json!({"type": "message", "role": "assistant", "content": text, "delta": true})
 }
 
@@ -156,19 +156,19 @@ fn calls(id: &str, given: &str, gives: &str) -> [serde_json::Value; 2] {
 fn hostile_run() -> Vec<serde_json::Value> {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
     for (i, (encoded, _)) in [KEY, PASSWORD].into_iter().flat_map(encodings).enumerate() {
-        lines.push(says(&format!("One is {encoded} and\n")));
+        lines.push(message(&format!("One is {encoded} and\n")));
         lines.extend(calls(&format!("c{i}"), &format!("echo {encoded}"), &format!("{encoded}\n")));
     }
     for (i, secret) in [KEY, PASSWORD, UNKNOWN].into_iter().enumerate() {
         for cut in [9, 14, secret.len() - 7] {
-            lines.push(says(&format!("It begins {}", &secret[..cut])));
+            lines.push(message(&format!("It begins {}", &secret[..cut])));
             lines.extend(calls(&format!("s{i}-{cut}"), "true", ""));
-            lines.push(says(&format!("{} was the rest.\n", &secret[cut..])));
-            lines.extend([says(&secret[..cut]), says(&secret[cut..]), says(" in two pieces.\n")]);
+            lines.push(message(&format!("{} was the rest.\n", &secret[cut..])));
+            lines.extend([message(&secret[..cut]), message(&secret[cut..]), message(" in two pieces.\n")]);
         }
     }
     lines.extend(calls("u", &format!("export TOKEN={UNKNOWN}"), UNKNOWN));
-    lines.push(says(&format!("The end stays. {KEY}")));
+    lines.push(message(&format!("The end stays. {KEY}")));
     lines.push(json!({"type": "result", "status": "success"}));
     lines
 }
@@ -228,7 +228,7 @@ fn ordinary_text_is_unchanged() {
         3f786850e387550fdab836ed7e6dc881de23001b, gemini-2.5-pro, %41, \\u0041 and 100%";
     let pieces: Vec<String> = words.chars().map(String::from).collect();
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
-    lines.extend(pieces.iter().map(|piece| says(piece)));
+    lines.extend(pieces.iter().map(|piece| message(piece)));
     lines.push(json!({"type": "result", "status": "success"}));
     let user = User::new(&lines);
     let done = user.command(&["run", "go", "--surface", "stream-json"]).output().expect("it runs");
@@ -238,9 +238,9 @@ fn ordinary_text_is_unchanged() {
 #[test]
 fn backslash_flood_does_not_delay_a_run() {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
-    lines.push(says(&"\\".repeat(400_000)));
+    lines.push(message(&"\\".repeat(400_000)));
     lines.extend(calls("c", &"\\".repeat(400_000), &"%\\u".repeat(100_000)));
-    lines.push(says("The end."));
+    lines.push(message("The end."));
     lines.push(json!({"type": "result", "status": "success"}));
     let user = User::new(&lines);
     let tape = user.path("tape");

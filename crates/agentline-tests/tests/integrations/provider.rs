@@ -20,13 +20,13 @@ use std::{
 const INSTALL: &str = "Gemini CLI not found. Install from: https://github.com/google-gemini/gemini-cli\nInstall with: npm i -g @google/gemini-cli (Node.js 20 or newer)";
 
 /// A separate home, workspace and agent. They are removed with the test.
-struct Desk {
+struct ProviderSetup {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     program: PathBuf,
 }
 
-impl Desk {
+impl ProviderSetup {
     /// Creates an agent with this fault.
     fn fault(name: &str, args: Value) -> Self {
         let mut desk = Self::with_program(Path::new(env!("CARGO_BIN_EXE_fake-gemini")));
@@ -133,7 +133,7 @@ fn worked(id: &str) -> String {
 
 #[test]
 fn row_63_cli_not_found_names_the_install_url() {
-    let mut desk = Desk::with_program(Path::new("/nonexistent/gemini"));
+    let mut desk = ProviderSetup::with_program(Path::new("/nonexistent/gemini"));
     desk.env.insert("PATH".into(), "/nonexistent".into());
     let provider = desk.provider(json!({}));
     for error in [
@@ -144,7 +144,7 @@ fn row_63_cli_not_found_names_the_install_url() {
         assert!(error.message.starts_with(INSTALL), "{}", error.message);
         assert!(error.message.contains("/nonexistent/gemini"), "{}", error.message);
     }
-    Desk::script("").provider(json!({})).validate().expect("the program is available");
+    ProviderSetup::script("").provider(json!({})).validate().expect("the program is available");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn row_64_exit_codes_are_distinguished_and_stderr_is_kept() {
         (130, ErrorKind::Cancelled, "Gemini CLI failed (exit 130): ", "Operation cancelled."),
         (173, ErrorKind::RateLimited, "Gemini CLI was rate limited: ", "HTTP status 429"),
     ] {
-        let error = Desk::fault("exit_code", json!({"code": code})).error();
+        let error = ProviderSetup::fault("exit_code", json!({"code": code})).error();
         assert_eq!(error.kind, kind, "{code}: {error}");
         assert!(error.message.starts_with(start) && error.message.contains(stderr), "{code}: {error}");
         assert_eq!(error.outcome.expect("a run").agent_exit_code, Some(code));
@@ -168,13 +168,13 @@ fn row_64_exit_codes_are_distinguished_and_stderr_is_kept() {
 
 #[test]
 fn row_65_invalid_json_line_does_not_end_the_run() {
-    let result = Desk::events(&[INIT, "echo 'not json'", ANSWER, DONE]).ok();
+    let result = ProviderSetup::events(&[INIT, "echo 'not json'", ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
 }
 
 #[test]
 fn row_66_missing_sign_in_explains_how_to_sign_in() {
-    let error = Desk::fault("exit_code", json!({"code": 41})).error();
+    let error = ProviderSetup::fault("exit_code", json!({"code": 41})).error();
     assert_eq!(error.kind, ErrorKind::Authentication);
     assert_eq!(
         error.message,
@@ -184,14 +184,15 @@ fn row_66_missing_sign_in_explains_how_to_sign_in() {
 
 #[test]
 fn row_67_words_such_as_login_and_author_are_not_auth_errors() {
-    let error = Desk::script("echo 'the author used a login shell' >&2; exit 1").error();
+    let error = ProviderSetup::script("echo 'the author used a login shell' >&2; exit 1").error();
     assert_eq!(error.kind, ErrorKind::Failed);
     assert_eq!(error.message, "Gemini CLI failed (exit 1): the author used a login shell");
 }
 
 #[test]
 fn row_68_a_timeout_is_an_error_and_ends_everything() {
-    let desk = Desk::fault("stubborn_with_children", json!({"pid_file": "/dev/null", "stubborn": true}));
+    let desk =
+        ProviderSetup::fault("stubborn_with_children", json!({"pid_file": "/dev/null", "stubborn": true}));
     let begun = Instant::now();
     let error = desk.generate(json!({"timeout": 2})).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
@@ -202,21 +203,21 @@ fn row_68_a_timeout_is_an_error_and_ends_everything() {
 
 #[test]
 fn row_69_an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
-    let result = Desk::fault("empty_answer", json!({})).ok();
+    let result = ProviderSetup::fault("empty_answer", json!({})).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"","files":{}}"#);
     assert_eq!(result.outcome.verdict, Verdict::Empty);
     // The real agent ends like this if its model returns nothing.
-    assert_eq!(Desk::fault("error_exit_0", json!({})).ok().response, "");
+    assert_eq!(ProviderSetup::fault("error_exit_0", json!({})).ok().response, "");
     let blocked =
         r#"{"type":"error","severity":"error","message":"The response was blocked due to safety."}"#;
-    let error = Desk::events(&[INIT, blocked, FAILED, "exit 1"]).error();
+    let error = ProviderSetup::events(&[INIT, blocked, FAILED, "exit 1"]).error();
     assert_eq!(error.kind, ErrorKind::Blocked);
     assert!(error.message.starts_with("Gemini CLI gave no answer: "), "{error}");
 }
 
 #[test]
 fn row_70_exit_code_127_is_not_found_with_the_right_package() {
-    let error = Desk::fault("exit_code", json!({"code": 127})).error();
+    let error = ProviderSetup::fault("exit_code", json!({"code": 127})).error();
     assert_eq!(error.kind, ErrorKind::NotFound);
     assert_eq!(
         error.message,
@@ -226,13 +227,16 @@ fn row_70_exit_code_127_is_not_found_with_the_right_package() {
 
 #[test]
 fn row_71_other_exits_are_reported_with_code_and_stderr() {
-    assert_eq!(Desk::script("echo boom >&2; exit 3").error().message, "Gemini CLI failed (exit 3): boom");
-    let silent = Desk::script("exit 0").error();
+    assert_eq!(
+        ProviderSetup::script("echo boom >&2; exit 3").error().message,
+        "Gemini CLI failed (exit 3): boom"
+    );
+    let silent = ProviderSetup::script("exit 0").error();
     assert!(
         silent.message.starts_with("Gemini CLI failed (exit 0): the agent ended without its final word"),
         "{silent}"
     );
-    let killed = Desk::fault("killed_sigkill", json!({})).error();
+    let killed = ProviderSetup::fault("killed_sigkill", json!({})).error();
     assert!(killed.message.starts_with("Gemini CLI failed: "), "{killed}");
     assert_eq!(killed.outcome.expect("a run").text, "I was about to ");
 }
@@ -241,7 +245,7 @@ fn row_71_other_exits_are_reported_with_code_and_stderr() {
 
 #[test]
 fn mixed_message_and_tool_use() {
-    let desk = Desk::fault("ok", json!({}));
+    let desk = ProviderSetup::fault("ok", json!({}));
     let result = desk.ok();
     assert_eq!(
         serde_json::to_string(&result).unwrap(),
@@ -253,7 +257,7 @@ fn mixed_message_and_tool_use() {
 
 #[test]
 fn multiple_write_file() {
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         &uses("write_file", "1", "a.txt"),
         &uses("write_file", "2", "sub/b.txt"),
@@ -270,7 +274,7 @@ fn multiple_write_file() {
 
 #[test]
 fn multiple_replace() {
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         &uses("replace", "1", "a.txt"),
         "echo new > a.txt",
@@ -294,10 +298,10 @@ fn multiple_replace() {
 fn failed_tool_calls_not_tracked() {
     let failed =
         r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"unknown","message":"no"}}"#;
-    let desk = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
+    let desk = ProviderSetup::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
     assert_eq!(files(&desk.ok()), [""; 0]);
     // The call failed, but the file exists: its source is unknown, and the caller is told.
-    let result = Desk::fault("failed_but_wrote", json!({})).ok();
+    let result = ProviderSetup::fault("failed_but_wrote", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_unknown"),
@@ -307,13 +311,13 @@ fn failed_tool_calls_not_tracked() {
 
 #[test]
 fn unwritten_or_deleted_files_are_not_listed() {
-    let result = Desk::fault("success_lie", json!({})).ok();
+    let result = ProviderSetup::fault("success_lie", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_missing"),
         ["a tool said that it wrote these files, which are not there: hello.txt"]
     );
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         r#"{"type":"tool_use","tool_name":"run_shell_command","tool_id":"1","parameters":{"command":"rm old.txt; echo x > new.txt"}}"#,
         "rm old.txt; echo x > new.txt",
@@ -327,7 +331,7 @@ fn unwritten_or_deleted_files_are_not_listed() {
 
 #[test]
 fn malformed_lines() {
-    let result = Desk::fault("garbage_between", json!({})).ok();
+    let result = ProviderSetup::fault("garbage_between", json!({})).ok();
     assert_eq!(result.response, "I will write it.All done. 4");
     assert_eq!(files(&result), ["hello.txt"]);
     let warnings = warned(&result, "malformed_lines");
@@ -339,7 +343,7 @@ fn malformed_lines() {
 
 #[test]
 fn timeout() {
-    let desk = Desk::fault("hang_mid_text", json!({}));
+    let desk = ProviderSetup::fault("hang_mid_text", json!({}));
     let begun = Instant::now();
     let error = desk.generate(json!({"timeout": 4.5})).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
@@ -356,9 +360,9 @@ fn timeout() {
 #[test]
 fn auth_errors() {
     for desk in [
-        Desk::fault("exit_code", json!({"code": 41})),
-        Desk::fault("exit_code_with_result", json!({"code": 145})),
-        Desk::script("echo 'Please set an Auth method in your settings.json' >&2; exit 1"),
+        ProviderSetup::fault("exit_code", json!({"code": 41})),
+        ProviderSetup::fault("exit_code_with_result", json!({"code": 145})),
+        ProviderSetup::script("echo 'Please set an Auth method in your settings.json' >&2; exit 1"),
     ] {
         let error = desk.error();
         assert_eq!(error.kind, ErrorKind::Authentication, "{error}");
@@ -377,7 +381,7 @@ fn cancelled_reported_as_success() {
     let find_session = r#"id=0f0f0f0f-1111-4111-8111-111111111111
 chats="$GEMINI_CLI_HOME/.gemini/tmp/ws/chats"; mkdir -p "$chats"; pwd -P > "$chats/../.project_root"
 start=$(printf %s "$id" | cut -c1-8)"#;
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         find_session,
         r#"printf '{"type":"init","session_id":"%s","model":"auto"}\n' "$id""#,
         &uses("write_file", "1", "a.txt"),
@@ -398,29 +402,29 @@ fn error_event() {
         format!(r#"{{"type":"error","severity":"{severity}","message":"{message}"}}"#)
     };
     // A warning is reported and ends nothing.
-    let result = Desk::events(&[INIT, &event("warning", "something odd"), ANSWER, DONE]).ok();
+    let result = ProviderSetup::events(&[INIT, &event("warning", "something odd"), ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
     assert_eq!(warned(&result, "agent"), ["something odd"]);
     // An error that stopped the agent is a failure, although its result says success.
-    let error = Desk::fault("loop_warning", json!({})).error();
+    let error = ProviderSetup::fault("loop_warning", json!({})).error();
     assert!(error.message.contains("Loop detected"), "{error}");
-    let error = Desk::events(&[INIT, &event("error", "it broke"), FAILED, "exit 1"]).error();
+    let error = ProviderSetup::events(&[INIT, &event("error", "it broke"), FAILED, "exit 1"]).error();
     assert_eq!(error.message, "Gemini CLI failed (exit 1): it broke");
 }
 
 #[test]
 fn unknown_event() {
-    assert_eq!(Desk::fault("unknown_events", json!({})).ok().response, "with All done. 4");
+    assert_eq!(ProviderSetup::fault("unknown_events", json!({})).ok().response, "with All done. 4");
 }
 
 #[test]
 fn utf8_split_across_reads() {
-    assert_eq!(Desk::fault("split_character", json!({})).ok().response, "🦀 é 漢");
+    assert_eq!(ProviderSetup::fault("split_character", json!({})).ok().response, "🦀 é 漢");
 }
 
 #[test]
 fn crlf() {
-    assert_eq!(Desk::fault("crlf", json!({})).ok().response, "All done. 4");
+    assert_eq!(ProviderSetup::fault("crlf", json!({})).ok().response, "All done. 4");
 }
 
 // Features beyond the specification.
@@ -428,7 +432,8 @@ fn crlf() {
 #[test]
 fn denied_tools_are_reported_with_the_answer() {
     let refused = r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"tool_not_registered","message":"Tool \"write_file\" not found."}}"#;
-    let result = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), refused, ANSWER, DONE]).ok();
+    let result =
+        ProviderSetup::events(&[INIT, &uses("write_file", "1", "a.txt"), refused, ANSWER, DONE]).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"All done. 4","files":{}}"#);
     assert_eq!(result.denied()[0].tool, "Write");
     assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials);
@@ -436,21 +441,22 @@ fn denied_tools_are_reported_with_the_answer() {
 
 #[test]
 fn configuration_warnings_are_in_every_result() {
-    let result = Desk::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
+    let result = ProviderSetup::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
     assert_eq!(warned(&result, "unknown_key").len(), 1);
 }
 
 #[test]
 fn configured_limits_are_enforced() {
-    let error =
-        Desk::fault("many_tools", json!({"count": 50})).generate(json!({"max_tool_calls": 3})).unwrap_err();
+    let error = ProviderSetup::fault("many_tools", json!({"count": 50}))
+        .generate(json!({"max_tool_calls": 3}))
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::LimitReached);
     assert!(error.message.starts_with("Gemini CLI reached a limit: "), "{error}");
 }
 
 #[test]
 fn environment_is_passed_completely_unless_a_list_restricts_it() {
-    let mut desk = Desk::events(&[
+    let mut desk = ProviderSetup::events(&[
         INIT,
         r#"printf '{"type":"message","role":"assistant","content":"%s","delta":true}\n' "$ODD_VARIABLE""#,
         ANSWER,
@@ -463,7 +469,7 @@ fn environment_is_passed_completely_unless_a_list_restricts_it() {
 
 #[test]
 fn invalid_call_starts_nothing() {
-    let desk = Desk::script("touch started");
+    let desk = ProviderSetup::script("touch started");
     let provider = desk.provider(json!({}));
     let refused = |prompt: &str, context: &CallContext| provider.generate(prompt, context, None).unwrap_err();
     let error = refused(" ", &CallContext::default());
@@ -477,7 +483,7 @@ fn invalid_call_starts_nothing() {
 
 #[test]
 fn call_works_with_and_without_a_runtime() {
-    let desk = Desk::events(&[INIT, ANSWER, DONE]);
+    let desk = ProviderSetup::events(&[INIT, ANSWER, DONE]);
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -489,7 +495,7 @@ fn call_works_with_and_without_a_runtime() {
 
 #[test]
 fn dropping_a_call_ends_the_agent() {
-    let desk = Desk::fault("hang_with_children", json!({"pid_file": "/dev/null"}));
+    let desk = ProviderSetup::fault("hang_with_children", json!({"pid_file": "/dev/null"}));
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

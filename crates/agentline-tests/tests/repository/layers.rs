@@ -51,7 +51,7 @@ const ABOUT_ONE_AGENT: &[&str] = &[
     "agentline-cli/src/args.rs",
 ];
 /// Files that handle every agent, so they must not name one.
-const IMPARTIAL: &[&str] = &[
+const AGENT_NEUTRAL: &[&str] = &[
     "agentline-core/src/verdict.rs",
     "agentline-core/src/run.rs",
     "agentline-core/src/connection.rs",
@@ -152,14 +152,14 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-fn core_has_no_outside_world(file: &Source) -> Vec<String> {
+fn core_uses_no_io(file: &Source) -> Vec<String> {
     if !file.path.starts_with("agentline-core/src/") || !file.ships() {
         return Vec::new();
     }
     file.find(OUTSIDE_WORLD).collect()
 }
 
-fn core_depends_on_little(file: &Source) -> Vec<String> {
+fn core_has_few_dependencies(file: &Source) -> Vec<String> {
     if file.path != "agentline-core/Cargo.toml" {
         return Vec::new();
     }
@@ -182,7 +182,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn facts_of_an_agent_stand_in_its_folder(file: &Source) -> Vec<String> {
+fn agent_facts_stay_in_their_directory(file: &Source) -> Vec<String> {
     let at_home =
         file.path.starts_with("agentline-core/src/agents/") || file.path.starts_with("agentline-mock/");
     if at_home || ABOUT_ONE_AGENT.contains(&&*file.path) || !file.ships() {
@@ -191,7 +191,7 @@ fn facts_of_an_agent_stand_in_its_folder(file: &Source) -> Vec<String> {
     file.find(AGENT_WORDS).collect()
 }
 
-fn one_place_lists_the_agents(file: &Source) -> Vec<String> {
+fn agents_are_listed_in_one_place(file: &Source) -> Vec<String> {
     let the_place = file.path == "agentline-core/src/agents.rs";
     if the_place || file.path.starts_with("agentline-core/src/agents/") || !file.ships() {
         return Vec::new();
@@ -201,8 +201,8 @@ fn one_place_lists_the_agents(file: &Source) -> Vec<String> {
         .collect()
 }
 
-fn judges_name_nobody(file: &Source) -> Vec<String> {
-    if !IMPARTIAL.contains(&&*file.path) {
+fn shared_code_names_no_agent(file: &Source) -> Vec<String> {
+    if !AGENT_NEUTRAL.contains(&&*file.path) {
         return Vec::new();
     }
     let shipped = file.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_lowercase();
@@ -213,7 +213,7 @@ fn judges_name_nobody(file: &Source) -> Vec<String> {
         .collect()
 }
 
-fn only_the_command_line_parses_a_command_line(file: &Source) -> Vec<String> {
+fn only_the_cli_parses_arguments(file: &Source) -> Vec<String> {
     if file.path.starts_with("agentline-cli/") {
         return Vec::new();
     }
@@ -226,14 +226,14 @@ fn only_the_command_line_parses_a_command_line(file: &Source) -> Vec<String> {
     if file.ships() { file.find(&["clap"]).collect() } else { Vec::new() }
 }
 
-fn nobody_prints_by_macro(file: &Source) -> Vec<String> {
+fn no_print_macros(file: &Source) -> Vec<String> {
     if !file.ships() {
         return Vec::new();
     }
     file.find(&["print!", "println!", "eprint!", "eprintln!", "dbg!"]).collect()
 }
 
-fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
+fn unsafe_code_is_limited_to_few_files(file: &Source) -> Vec<String> {
     if !file.is_rust() || UNSAFE.contains(&&*file.path) {
         return Vec::new();
     }
@@ -247,7 +247,7 @@ fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
     .collect()
 }
 
-fn every_file_says_what_it_tells(file: &Source) -> Vec<String> {
+fn every_file_has_a_header(file: &Source) -> Vec<String> {
     let beginning = if file.is_script() { "// " } else { "//! " };
     let text = match file.text.split_once('\n') {
         Some((first, rest)) if first.starts_with("#!") && file.is_script() => rest,
@@ -268,7 +268,7 @@ fn no_file_is_too_long(file: &Source) -> Vec<String> {
 }
 
 /// Packages in other languages have no dependencies.
-fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
+fn integrations_have_no_dependencies(file: &Source) -> Vec<String> {
     let is_manifest = file.path.starts_with("integrations/") && file.path.ends_with("package.json");
     if !is_manifest || !file.text.contains("\"dependencies\"") {
         return Vec::new();
@@ -276,7 +276,7 @@ fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
     vec![format!("{}: has dependencies", file.path)]
 }
 
-fn no_path_of_a_machine(file: &Source) -> Vec<String> {
+fn no_machine_paths(file: &Source) -> Vec<String> {
     // Assembled here so that this file passes its own rule.
     let paths = [["/wo", "rk/"], ["/ro", "ot/"], ["/tmp/ag", "ents/"]].map(|parts| parts.concat());
     // `/demo/work/` is a path below another one and not a path of a machine.
@@ -313,7 +313,7 @@ type Sample = (&'static str, &'static str);
 const RULES: &[(&str, Rule, Sample, Sample)] = &[
     (
         "the core has no files, processes, clock or runtime",
-        core_has_no_outside_world,
+        core_uses_no_io,
         ("agentline-core/src/a.rs", "//! A.\nuse std::fs;\n"),
         (
             "agentline-core/src/a.rs",
@@ -321,8 +321,8 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "the core depends on little",
-        core_depends_on_little,
+        "the core has few dependencies",
+        core_has_few_dependencies,
         ("agentline-core/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
         (
             "agentline-core/Cargo.toml",
@@ -330,20 +330,20 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "a fact of an agent stands in its folder",
-        facts_of_an_agent_stand_in_its_folder,
+        "facts about an agent stay in its directory",
+        agent_facts_stay_in_their_directory,
         ("agentline/src/run.rs", "//! A.\nlet tool = \"write_file\";\n"),
         ("agentline/src/run.rs", "//! A.\n/// Such as `write_file`.\nfn overwrite_files() {}\n"),
     ),
     (
-        "one place lists the agents",
-        one_place_lists_the_agents,
+        "agents are listed in one place",
+        agents_are_listed_in_one_place,
         ("agentline/src/run.rs", "//! A.\nuse agentline_core::agents::gemini;\n"),
         ("agentline/src/run.rs", "//! A.\nlet agent = agents::find(name)?;\n"),
     ),
     (
-        "judges name nobody",
-        judges_name_nobody,
+        "shared code names no agent",
+        shared_code_names_no_agent,
         ("agentline-core/src/verdict.rs", "//! A.\n// As Gemini does.\n"),
         (
             "agentline-core/src/verdict.rs",
@@ -351,26 +351,26 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "only the command line parses a command line",
-        only_the_command_line_parses_a_command_line,
+        "only the command-line tool parses arguments",
+        only_the_cli_parses_arguments,
         ("agentline/Cargo.toml", "[dependencies]\nclap_complete = '4'\n"),
         ("agentline-cli/Cargo.toml", "[dependencies]\nclap = '4'\n"),
     ),
     (
-        "nobody prints by macro",
-        nobody_prints_by_macro,
+        "no print macros",
+        no_print_macros,
         ("agentline/src/a.rs", "//! A.\neprintln!(\"x\");\n"),
         ("agentline/src/a.rs", "//! A.\n/// println!(\"x\")\nwriteln!(out, \"x\");\n"),
     ),
     (
-        "unsafe code stands in few files",
-        unsafe_code_stands_in_few_files,
+        "unsafe code is limited to few files",
+        unsafe_code_is_limited_to_few_files,
         ("agentline/src/a.rs", "//! A.\nunsafe { f() }\n"),
         ("agentline/src/process/linux.rs", "//! A.\nunsafe { f() }\n"),
     ),
     (
-        "every file says what it tells",
-        every_file_says_what_it_tells,
+        "every file has a header",
+        every_file_has_a_header,
         ("agentline/src/a.rs", "use a;\n"),
         ("agentline/src/a.rs", "//! Tells a.\n"),
     ),
@@ -381,20 +381,20 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ("agentline/src/a.rs", "//! Short.\n"),
     ),
     (
-        "integrations depend on nothing",
-        integrations_depend_on_nothing,
+        "integrations have no dependencies",
+        integrations_have_no_dependencies,
         ("integrations/a/package.json", "{\"dependencies\": {\"b\": \"1\"}}"),
         ("integrations/a/package.json", "{\"name\": \"a\"}"),
     ),
     (
-        "scripts say what they tell",
-        every_file_says_what_it_tells,
+        "scripts have a header",
+        every_file_has_a_header,
         ("integrations/a/b.mjs", "#!/usr/bin/env node\nimport a;\n"),
         ("integrations/a/b.mjs", "#!/usr/bin/env node\n// Tells a.\n"),
     ),
     (
-        "no path of a machine",
-        no_path_of_a_machine,
+        "no machine paths",
+        no_machine_paths,
         ("docs/a.md", concat!("cd /wo", "rk/here\n")),
         ("docs/a.md", concat!("cd /demo/wo", "rk/here\n")),
     ),
@@ -421,7 +421,7 @@ fn every_rule_rejects_its_bad_sample() {
 fn repository_follows_every_rule() {
     let files = repository();
     assert!(files.len() > 100, "only {} files were found", files.len());
-    for must in IMPARTIAL.iter().chain(UNSAFE) {
+    for must in AGENT_NEUTRAL.iter().chain(UNSAFE) {
         assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but does not exist");
     }
     let broken: Vec<String> = RULES

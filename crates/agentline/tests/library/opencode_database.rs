@@ -69,10 +69,10 @@ fn fill(writer: &Connection, session: &str, messages: usize, text: &str) {
     let sql = "INSERT INTO session (id, project_id, directory, title, version, cost, tokens_input, tokens_cache_read, model,
         time_created, time_updated) VALUES (?1, 'global', '/ws', 'Title ' || ?1, '1.18.33', 0.5, 10, 5, ?2, 1000, 2000)";
     writer.execute(sql, [session, model]).unwrap();
-    say(writer, session, 0..messages, text);
+    insert_messages(writer, session, 0..messages, text);
 }
 
-fn say(writer: &Connection, session: &str, messages: std::ops::Range<usize>, text: &str) {
+fn insert_messages(writer: &Connection, session: &str, messages: std::ops::Range<usize>, text: &str) {
     writer.execute_batch("BEGIN").unwrap();
     for i in messages {
         let at = (1000 + i).to_string();
@@ -166,7 +166,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
     let database = Database::open(&stage.path()).unwrap();
     let count = || database.load("ses_a").unwrap().unwrap().entries.len();
     let stamp = database.stamp();
-    say(&writer, "ses_a", 5..8, "two");
+    insert_messages(&writer, "ses_a", 5..8, "two");
     assert_eq!(count(), 8);
     assert_ne!(database.stamp(), stamp);
     writer.execute_batch("BEGIN; DELETE FROM message;").unwrap();
@@ -174,12 +174,12 @@ fn written_data_is_seen_while_the_writer_is_active() {
     writer.execute_batch("ROLLBACK").unwrap();
     writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert_eq!(count(), 8);
-    say(&writer, "ses_a", 8..9, "three");
+    insert_messages(&writer, "ses_a", 8..9, "three");
     assert_eq!(count(), 9);
     drop(writer);
     assert_eq!(count(), 9);
     let writer = stage.writer();
-    say(&writer, "ses_a", 9..30, "four");
+    insert_messages(&writer, "ses_a", 9..30, "four");
     assert_eq!(count(), 30);
 }
 

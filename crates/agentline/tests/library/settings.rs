@@ -249,7 +249,7 @@ mod unix {
     fn unreadable_file_is_reported_with_a_hint() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_SETTINGS";
         if let Some(root) = std::env::var_os(INSIDE) {
-            return read_as_ordinary_user(Path::new(&root));
+            return read_as_unprivileged_user(Path::new(&root));
         }
         let machine = Machine::new();
         machine.write("home/project/agentline.toml", "model = 'm'");
@@ -259,7 +259,7 @@ mod unix {
         fs::set_permissions(machine.path("home/project/agentline.toml"), fs::Permissions::from_mode(0o000))
             .unwrap();
         if fs::read(machine.path("home/project/agentline.toml")).is_err() {
-            return read_as_ordinary_user(&machine.path(""));
+            return read_as_unprivileged_user(&machine.path(""));
         }
         // This user may not be able to read the build directory either.
         let copy = machine.path("test");
@@ -274,7 +274,7 @@ mod unix {
         assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
     }
 
-    fn read_as_ordinary_user(root: &Path) {
+    fn read_as_unprivileged_user(root: &Path) {
         let file = root.join("home/project/agentline.toml");
         let layers = find_layers(&root.join("home/project"), Some(&root.join("home")), []);
         assert_eq!(

@@ -523,7 +523,7 @@ mod unix {
     fn unreadable_entries_are_skipped_and_counted() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_WORKSPACE";
         if let Some(root) = std::env::var_os(INSIDE) {
-            look_as_ordinary_user(Path::new(&root));
+            scan_as_unprivileged_user(Path::new(&root));
             return;
         }
         let workspace = Workspace::new(&[("open/file", "x"), ("closed/file", "x"), ("unreadable", "x")]);
@@ -533,7 +533,7 @@ mod unix {
         fs::set_permissions(workspace.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(workspace.path("unreadable"), fs::Permissions::from_mode(0o000)).unwrap();
         if fs::read_dir(workspace.path("closed")).is_err() {
-            look_as_ordinary_user(&workspace.root);
+            scan_as_unprivileged_user(&workspace.root);
         } else {
             // This user may not be able to read the build directory either.
             let copy = workspace.temp.path().join("test");
@@ -550,7 +550,7 @@ mod unix {
         fs::set_permissions(workspace.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn look_as_ordinary_user(root: &Path) {
+    fn scan_as_unprivileged_user(root: &Path) {
         sleep(Duration::from_millis(250));
         let take = || Snapshot::take(root, &SnapshotOptions::default());
         let before = take();

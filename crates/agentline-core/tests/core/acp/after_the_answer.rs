@@ -291,7 +291,7 @@ fn cancel_ends_the_quiet_period_and_keeps_the_answer() {
 }
 
 /// Returns a cancelled run whose agent has confirmed the cancellation.
-fn stopped(change: impl FnOnce(&mut TurnSpec)) -> AcpHarness {
+fn cancelled_run(change: impl FnOnce(&mut TurnSpec)) -> AcpHarness {
     let mut harness = AcpHarness::unknown();
     let mut order = order();
     order.clocks.quiet = 500;
@@ -307,7 +307,7 @@ fn stopped(change: impl FnOnce(&mut TurnSpec)) -> AcpHarness {
 
 #[test]
 fn text_after_cancel_belongs_to_the_cancelled_run() {
-    let mut harness = stopped(|_| ());
+    let mut harness = cancelled_run(|_| ());
     harness.player.wait(400);
     harness.text("s", "late");
     harness.player.wait(499);
@@ -319,7 +319,7 @@ fn text_after_cancel_belongs_to_the_cancelled_run() {
         (Verdict::Cancelled, "early late")
     );
     // After a cancellation, the limit for an agent that keeps sending text is shorter than after an answer.
-    let mut harness = stopped(|order| order.clocks.rung = 1000);
+    let mut harness = cancelled_run(|order| order.clocks.rung = 1000);
     for _ in 0..3 {
         harness.player.wait(300);
         harness.text("s", "on ");
@@ -330,7 +330,7 @@ fn text_after_cancel_belongs_to_the_cancelled_run() {
 
 #[test]
 fn cancel_without_reuse_of_the_session_does_not_wait() {
-    let harness = stopped(|order| order.ends_session = true);
+    let harness = cancelled_run(|order| order.ends_session = true);
     assert_eq!(harness.player.outcome().duration_ms, 10);
     let mut harness = AcpHarness::unknown();
     let mut order = order();
@@ -345,7 +345,7 @@ fn cancel_without_reuse_of_the_session_does_not_wait() {
 
 #[test]
 fn text_before_the_next_prompt_is_dropped_and_counted() {
-    let mut harness = stopped(|_| ());
+    let mut harness = cancelled_run(|_| ());
     harness.player.wait(500);
     harness.text("s", "stray");
     let mut next = order();

@@ -80,7 +80,7 @@ fn requests_without_a_run_are_still_answered() {
     assert!(harness.asked().is_empty());
 }
 
-fn told(replay: &Replay) -> String {
+fn run_outputs(replay: &Replay) -> String {
     let run_of = |o: &ConnectionOutput| !matches!(o, ConnectionOutput::Frame(_));
     format!("{:?}", replay.harness.player.out.iter().filter(|o| run_of(o)).collect::<Vec<_>>())
 }
@@ -107,11 +107,11 @@ fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
 #[test]
 fn any_split_of_the_bytes_gives_the_same_result() {
     for recording in recorded::all() {
-        let wanted = told(&recording.play());
+        let wanted = run_outputs(&recording.play());
         for seed in 0..3 {
             let mut dice = Dice::new(seed + 40);
             let replay = recording.play_with(Some(Box::new(move |line| cut(&line, &mut dice))));
-            assert!(told(&replay) == wanted, "{} with seed {seed}", recording.name);
+            assert!(run_outputs(&replay) == wanted, "{} with seed {seed}", recording.name);
         }
     }
 }
@@ -119,7 +119,7 @@ fn any_split_of_the_bytes_gives_the_same_result() {
 #[test]
 fn same_conversation_gives_the_same_result() {
     for recording in recorded::all() {
-        assert!(told(&recording.play()) == told(&recording.play()), "{}", recording.name);
+        assert!(run_outputs(&recording.play()) == run_outputs(&recording.play()), "{}", recording.name);
     }
 }
 
@@ -215,7 +215,7 @@ fn tape_round_trips_and_replays_identically() {
         let lines = replay.harness.player.tape.clone().expect("a tape was recorded");
         let player = replayed(&recording, &lines);
         let again = Replay::of(player, replay.runs);
-        assert!(told(&replay) == told(&again), "{}", recording.name);
+        assert!(run_outputs(&replay) == run_outputs(&again), "{}", recording.name);
     }
 }
 

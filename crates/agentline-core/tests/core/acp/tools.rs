@@ -36,7 +36,12 @@ fn finish(harness: &mut AcpHarness, id: &Value) {
     harness.player.check();
 }
 
-fn ask(harness: &mut AcpHarness, id: &Value, call: &Value, options: &Value) -> PermissionRequest {
+fn request_permission(
+    harness: &mut AcpHarness,
+    id: &Value,
+    call: &Value,
+    options: &Value,
+) -> PermissionRequest {
     harness.frames();
     let params = json!({"sessionId": "s", "toolCall": call, "options": options});
     harness
@@ -47,7 +52,7 @@ fn ask(harness: &mut AcpHarness, id: &Value, call: &Value, options: &Value) -> P
     }
 }
 
-fn rule(harness: &mut AcpHarness, allow: bool) -> Value {
+fn answer_permission(harness: &mut AcpHarness, allow: bool) -> Value {
     let (ask, _) = harness.asked().pop().expect("a request is sent");
     let ruling =
         if allow { PermissionDecision::allow("test") } else { PermissionDecision::deny("test", "said_no") };
@@ -168,8 +173,8 @@ fn options_are_chosen_by_kind_not_by_position_or_id() {
         for (allow, wanted) in [(true, &yes), (false, &no)] {
             let (mut harness, id) = AcpHarness::going();
             let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "touch a", "kind": "execute"});
-            ask(&mut harness, &json!("q"), &call, &options);
-            assert_eq!(rule(&mut harness, allow), *wanted, "{options}");
+            request_permission(&mut harness, &json!("q"), &call, &options);
+            assert_eq!(answer_permission(&mut harness, allow), *wanted, "{options}");
             let open = allow && *wanted != cancelled;
             finish(&mut harness, &id);
             harness.player.wait(1000);
@@ -184,35 +189,38 @@ fn permission_request_contains_the_tool_details() {
     let (mut harness, _) = AcpHarness::going();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let shell = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "rm -rf x", "kind": "execute"});
-    let asked = ask(&mut harness, &json!(1), &shell, &options);
+    let asked = request_permission(&mut harness, &json!(1), &shell, &options);
     assert_eq!(
         (&*asked.tool, asked.kind, asked.command.as_deref()),
         ("Bash", ToolKind::Shell, Some("rm -rf x"))
     );
-    rule(&mut harness, true);
+    answer_permission(&mut harness, true);
 
     let mcp = json!({"toolCallId": "mcp_my-tiny_echo__mcp_my-tiny_echo_1_0", "title": "echo (my-tiny MCP Server)", "kind": "other"});
-    let asked = ask(&mut harness, &json!(2), &mcp, &options);
+    let asked = request_permission(&mut harness, &json!(2), &mcp, &options);
     assert_eq!((asked.kind, asked.server.as_deref()), (ToolKind::Mcp, Some("my-tiny")));
-    rule(&mut harness, true);
+    answer_permission(&mut harness, true);
 
     let edit = json!({"toolCallId": "replace__replace_1_0", "title": "a: b => c", "kind": "edit",
         "locations": [{"path": "/ws/a"}], "content": [{"type": "diff", "path": "/ws/a", "oldText": "b", "newText": "c"}]});
-    let asked = ask(&mut harness, &json!(3), &edit, &options);
+    let asked = request_permission(&mut harness, &json!(3), &edit, &options);
     assert_eq!((asked.paths, asked.diffs[0].old.as_deref()), (vec!["/ws/a".to_owned()], Some("b")));
 
     let (mut harness, _) = going_unknown();
     let words =
         json!({"toolCallId": "c", "kind": "execute", "title": "t", "rawInput": {"command": ["git", "push"]}});
-    assert_eq!(ask(&mut harness, &json!(4), &words, &options).command.as_deref(), Some("git push"));
+    assert_eq!(
+        request_permission(&mut harness, &json!(4), &words, &options).command.as_deref(),
+        Some("git push")
+    );
 }
 
 #[test]
 fn agent_that_reports_a_refusal_closes_the_tool_itself() {
     let (mut harness, id) = going_unknown();
     let call = json!({"toolCallId": "c", "title": "t", "kind": "edit"});
-    ask(&mut harness, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
-    assert_eq!(rule(&mut harness, false)["optionId"], "n");
+    request_permission(&mut harness, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
+    assert_eq!(answer_permission(&mut harness, false)["optionId"], "n");
     let count = |harness: &AcpHarness| {
         harness.player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count()
     };
@@ -221,8 +229,8 @@ fn agent_that_reports_a_refusal_closes_the_tool_itself() {
     harness.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
     // The second call gets no further updates.
     let call = json!({"toolCallId": "d", "title": "t", "kind": "edit"});
-    ask(&mut harness, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
-    rule(&mut harness, false);
+    request_permission(&mut harness, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
+    answer_permission(&mut harness, false);
     finish(&mut harness, &id);
     let statuses: Vec<_> = harness
         .player

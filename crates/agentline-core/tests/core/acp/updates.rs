@@ -5,7 +5,7 @@ use agentline_core::{Event, ToolStatus, Verdict};
 use serde_json::{Value, json};
 
 /// Returns the events of one update in a run that then succeeds.
-fn told(update: &Value) -> Vec<Value> {
+fn events_of(update: &Value) -> Vec<Value> {
     let (mut harness, id) = AcpHarness::going();
     harness.update("s", update);
     let events: Vec<Value> =
@@ -18,7 +18,7 @@ fn told(update: &Value) -> Vec<Value> {
 }
 
 fn chunk(kind: &str, content: &Value) -> Vec<Value> {
-    told(&json!({"sessionUpdate": kind, "content": content, "messageId": "m"}))
+    events_of(&json!({"sessionUpdate": kind, "content": content, "messageId": "m"}))
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn tool_call_and_tool_call_update() {
 fn plan() {
     let entries = json!([{"content": "a", "priority": "high", "status": "pending"}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "plan", "entries": entries})),
+        events_of(&json!({"sessionUpdate": "plan", "entries": entries})),
         [json!({"type": "plan", "entries": entries})]
     );
 }
@@ -111,7 +111,7 @@ fn plan() {
 fn available_commands_update() {
     let commands = json!([{"name": "help", "description": "d"}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})),
+        events_of(&json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})),
         [json!({"type": "commands", "commands": commands})]
     );
 }
@@ -119,7 +119,7 @@ fn available_commands_update() {
 #[test]
 fn current_mode_update() {
     assert_eq!(
-        told(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"})),
+        events_of(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"})),
         [json!({"type": "mode", "mode": "plan"})]
     );
 }
@@ -128,14 +128,14 @@ fn current_mode_update() {
 fn config_option_update() {
     let options = json!([{"id": "model", "category": "model", "currentValue": "a", "options": []}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "config_option_update", "configOptions": options})),
+        events_of(&json!({"sessionUpdate": "config_option_update", "configOptions": options})),
         [json!({"type": "config_option", "options": options})]
     );
 }
 
 #[test]
 fn session_info_update() {
-    let events = told(&json!({"sessionUpdate": "session_info_update", "title": "A title"}));
+    let events = events_of(&json!({"sessionUpdate": "session_info_update", "title": "A title"}));
     assert_eq!(
         (&events[0]["type"], &events[0]["info"]["title"]),
         (&json!("session_info"), &json!("A title"))
@@ -148,7 +148,7 @@ fn usage_update() {
         let cost = json!({"amount": cost, "currency": "USD"});
         json!({"sessionUpdate": "usage_update", "used": 53, "size": 1000, "cost": cost})
     };
-    let events = told(&update(0.5));
+    let events = events_of(&update(0.5));
     assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
     // The fill level of the context window is not the usage.
     let (mut harness, id) = AcpHarness::going();
@@ -163,7 +163,7 @@ fn usage_update() {
 #[test]
 fn unknown_updates_are_kept() {
     for update in [json!({"sessionUpdate": "brand_new", "x": [1]}), json!({"x": 1}), json!(7), json!(null)] {
-        assert_eq!(told(&update), [json!({"type": "agent", "raw": update})], "{update}");
+        assert_eq!(events_of(&update), [json!({"type": "agent", "raw": update})], "{update}");
     }
 }
 

@@ -30,7 +30,7 @@ fn truncated_file_yields_every_record_before_the_cut() {
             let start = &file.text[..cut];
             let session = load("gemini", file.form, start);
             if file.form == SessionFormat::Whole {
-                whole_messages_are_there(&file, start, &session);
+                check_complete_messages(&file, start, &session);
                 continue;
             }
             let whole = start.matches('\n').count();
@@ -63,7 +63,7 @@ fn truncated_file_yields_every_record_before_the_cut() {
 }
 
 /// Checks that every message before the cut is present and that the damage is reported.
-fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
+fn check_complete_messages(file: &Saved, start: &str, session: &SavedSession) {
     let wanted = start.matches("\n    },").count() + start.matches("\n    }\n").count();
     let entries = session.entries.len();
     assert!(entries == wanted || entries == wanted + 1, "{}: {entries} of {wanted}", file.name);

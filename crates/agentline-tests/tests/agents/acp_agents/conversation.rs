@@ -1,7 +1,9 @@
 //! Tests conversations: files and commands under canonical names, a failing command, a denial, a cancel during a turn
 //! and a rejected key. The agent continues after each.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
+use crate::acp_agents::harness::{
+    CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage, tokens, until,
+};
 use agentline::{
     ChangeSource, Event, FileChangeKind, PermissionMode as Mode, Record, Session, ToolStatus, Verdict,
 };
@@ -10,7 +12,7 @@ use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
 
 /// The differences between the agents.
-struct Own {
+struct Expected {
     /// The tokens of a run with three model requests.
     three: [Option<u64>; 5],
     /// The tokens of a run with one model request.
@@ -22,53 +24,53 @@ struct Own {
     refused: (&'static [&'static str], Verdict),
 }
 
-const fn told(tokens: [u64; 5]) -> [Option<u64>; 5] {
+const fn reported(tokens: [u64; 5]) -> [Option<u64>; 5] {
     [Some(tokens[0]), Some(tokens[1]), Some(tokens[2]), Some(tokens[3]), Some(tokens[4])]
 }
 
 #[tokio::test]
 async fn claude() {
-    let own = Own {
+    let own = Expected {
         // Reasoning is not reported separately.
-        three: told([300, 90, 60, 0, 390]),
-        one: told([100, 30, 20, 0, 130]),
+        three: reported([300, 90, 60, 0, 390]),
+        one: reported([100, 30, 20, 0, 130]),
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         // The model is told and continues.
         refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
-    talk(CLAUDE, own).await;
+    converse(CLAUDE, own).await;
 }
 
 #[tokio::test]
 async fn codex() {
-    let own = Own {
-        three: told([300, 75, 60, 15, 390]),
-        one: told([100, 25, 20, 5, 130]),
+    let own = Expected {
+        three: reported([300, 75, 60, 15, 390]),
+        one: reported([100, 25, 20, 5, 130]),
         warnings: &[],
         // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         // The turn ends as cancelled.
         refused: (&["Write mode -"], Verdict::Failed),
     };
-    talk(CODEX, own).await;
+    converse(CODEX, own).await;
 }
 
 #[tokio::test]
 async fn opencode() {
-    let own = Own {
+    let own = Expected {
         // Only the last request is reported, which is not the usage of the run.
         three: [None; 5],
-        one: told([100, 25, 20, 5, 130]),
+        one: reported([100, 25, 20, 5, 130]),
         warnings: &["usage_unknown"],
         costs: |cost| cost == Some(0.0),
         // The turn ends without text.
         refused: (&["Write mode -"], Verdict::Empty),
     };
-    talk(OPENCODE, own).await;
+    converse(OPENCODE, own).await;
 }
 
-async fn talk(player: Player, own: Own) {
+async fn converse(player: Player, own: Expected) {
     let stage = stage!(
         player,
         vec![
@@ -92,14 +94,14 @@ async fn talk(player: Player, own: Own) {
         ]
     );
     let session = stage.agentline().session(stage.request(Mode::Default)).await.unwrap();
-    works(&stage, &session, &own).await;
+    check_tools(&stage, &session, &own).await;
 
-    let told = say(&session, stage.request(Mode::Auto), "failing task").await;
+    let told = send_prompt(&session, stage.request(Mode::Auto), "failing task").await;
     assert_eq!(told.ends(), [ToolStatus::Error], "{}", told.shown());
     assert!(told.results()[0].contains("out"), "{}", told.shown());
     assert_eq!((told.outcome.verdict, told.outcome.text.as_str()), (Verdict::Done, "It failed."));
 
-    let told = say(&session, stage.request(Mode::Default), "forbidden task").await;
+    let told = send_prompt(&session, stage.request(Mode::Default), "forbidden task").await;
     let (denied, verdict) = own.refused;
     assert_eq!(told.denied(), denied, "{}", told.shown());
     assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
@@ -108,21 +110,21 @@ async fn talk(player: Player, own: Own) {
         assert!(error.message.ends_with("a tool was refused"), "{}", told.shown());
         assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("--allow")), "{}", told.shown());
     }
-    goes_on(&stage, &session, &own).await;
+    check_next_prompt(&stage, &session, &own).await;
 
     let asked = stage.stage.model.turns().len();
-    stops(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
-    goes_on(&stage, &session, &own).await;
+    check_cancel(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
+    check_next_prompt(&stage, &session, &own).await;
     // Codex reports a command only after it has run for a while.
     let runs = |tools: usize| tools > 0 && stage.read("begun").is_some();
-    let told = stops(&stage, &session, "endless command", runs).await;
+    let told = check_cancel(&stage, &session, "endless command", runs).await;
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
-    goes_on(&stage, &session, &own).await;
+    check_next_prompt(&stage, &session, &own).await;
 
-    let told = say(&session, stage.request(Mode::Default), "bad key").await;
+    let told = send_prompt(&session, stage.request(Mode::Default), "bad key").await;
     assert_eq!(told.outcome.verdict, Verdict::NotAuthenticated, "{}", told.shown());
     assert!(told.outcome.error.as_ref().unwrap().hint.is_some(), "{}", told.shown());
-    goes_on(&stage, &session, &own).await;
+    check_next_prompt(&stage, &session, &own).await;
     // All prompts used one conversation.
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("first task") && said.contains("say fine"), "{said}");
@@ -133,8 +135,8 @@ async fn talk(player: Player, own: Own) {
 }
 
 /// Writes one file with a tool and another with a command.
-async fn works(stage: &Played, session: &Session, own: &Own) {
-    let told = say(session, stage.request(Mode::Auto), "first task").await;
+async fn check_tools(stage: &Played, session: &Session, own: &Expected) {
+    let told = send_prompt(session, stage.request(Mode::Auto), "first task").await;
     let outcome = &told.outcome;
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "It is done."), "{}", told.shown());
     let files: Vec<_> =
@@ -162,7 +164,7 @@ async fn works(stage: &Played, session: &Session, own: &Own) {
 }
 
 /// Starts an endless turn and cancels it during its work, which the number of its calls may show.
-async fn stops(
+async fn check_cancel(
     stage: &Played,
     session: &Session,
     prompt: &str,
@@ -191,8 +193,8 @@ async fn stops(
 }
 
 /// Checks that the next prompt is answered normally and counts only its own usage.
-async fn goes_on(stage: &Played, session: &Session, own: &Own) {
-    let told = say(session, stage.request(Mode::Default), "say fine").await;
+async fn check_next_prompt(stage: &Played, session: &Session, own: &Expected) {
+    let told = send_prompt(session, stage.request(Mode::Default), "say fine").await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "{}", told.shown());
     // An adapter that learns late what a cancelled turn used counts that for the next turn. Only its update after the

@@ -148,7 +148,7 @@ impl Played {
 }
 
 /// Sends a prompt in a conversation and reads the run to its end.
-pub(crate) async fn say(session: &Session, mut request: RunRequest, prompt: &str) -> RunRecord {
+pub(crate) async fn send_prompt(session: &Session, mut request: RunRequest, prompt: &str) -> RunRecord {
     request.prompt = prompt.into();
     RunRecord::of(session.prompt_with(request).await.expect("a valid request")).await
 }

@@ -1,6 +1,6 @@
 //! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage};
 use agentline::{
     McpServer, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, RunRequest, ToolStatus,
 };
@@ -58,7 +58,7 @@ async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     });
     let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
-    let told = say(&session, request, "commands task").await;
+    let told = send_prompt(&session, request, "commands task").await;
     session.close().await;
     assert_eq!(told.ends().len(), COMMANDS.len(), "{}", told.shown());
     let asked = asked.lock().unwrap();

@@ -1,7 +1,7 @@
 //! Tests conversations: several prompts in one session, each with its own timeouts and limits, cancelled at any point
 //! and continued.
 
-use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
     Event, FailureKind, FileChangeKind, Permission, PermissionHandler, PermissionMode as Mode, Phase, Pool,
     PoolOptions, Run, RunOptions, Session, ToolStatus, Verdict,
@@ -21,7 +21,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Cancels a run and waits for its outcome.
-async fn stop(run: Run) -> RunRecord {
+async fn cancel(run: Run) -> RunRecord {
     let begun = Instant::now();
     run.cancel();
     let told = RunRecord::of(run).await;
@@ -31,7 +31,7 @@ async fn stop(run: Run) -> RunRecord {
 }
 
 /// Checks that the session answers the next prompt normally.
-async fn goes_on(session: &Session, after: &str) {
+async fn check_next_prompt(session: &Session, after: &str) {
     let told =
         RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a valid request")).await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
@@ -73,16 +73,16 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
                 }
             }
         }
-        let told = stop(run).await;
+        let told = cancel(run).await;
         assert_eq!(told.outcome.text, text, "{prompt}: {}", told.shown());
-        goes_on(&session, prompt).await;
+        check_next_prompt(&session, prompt).await;
     }
 
     let mut request = in_mode(&stage, Mode::Auto);
     request.prompt = "tool".into();
     let run = session.prompt_with(request).await.unwrap();
     until("the command", || stage.read("pid").is_some_and(|pid| pid.ends_with('\n'))).await;
-    let told = stop(run).await;
+    let told = cancel(run).await;
     // The CLI reports a command that it killed as completed.
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
     #[cfg(target_os = "linux")]
@@ -93,13 +93,13 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
         })
         .await;
     }
-    goes_on(&session, "tool").await;
+    check_next_prompt(&session, "tool").await;
 
     let run = session.prompt("asks").await.unwrap();
     tokio::time::timeout(Duration::from_secs(60), is_asked.recv()).await.unwrap();
-    let told = stop(run).await;
+    let told = cancel(run).await;
     assert!(stage.read("asked").is_none(), "{}", told.shown());
-    goes_on(&session, "asks").await;
+    check_next_prompt(&session, "asks").await;
     session.close().await;
 }
 
@@ -135,38 +135,39 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
         let t = told.outcome.usage.tokens;
         [t.input, t.output, t.cached, t.thoughts, t.total].map(|n| n.unwrap_or(0))
     };
-    let told = say(&session, limited(), "one").await;
+    let told = send_prompt(&session, limited(), "one").await;
     assert_eq!(spent(&told), [1001, 11, 501, 1, 1013], "{}", told.shown());
-    let told = say(&session, limited(), "two").await;
+    let told = send_prompt(&session, limited(), "two").await;
     assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
 
     // A limit applies to one prompt, regardless of earlier ones.
     for _ in 0..2 {
-        let told = say(&session, limited(), "more").await;
+        let told = send_prompt(&session, limited(), "more").await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     }
 
-    let told = say(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
+    let told = send_prompt(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::TimeoutRun, Phase::Budget), "{}", told.shown());
-    let told = say(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
+    let told =
+        send_prompt(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", told.shown());
 
     let mut request = stage.request("");
     request.deadline = Some(now() + 1.5);
     let begun = Instant::now();
-    let told = say(&session, request, "hang").await;
+    let told = send_prompt(&session, request, "hang").await;
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 
     let before = stage.model.requests_to_main().len();
     let mut request = stage.request("");
     request.deadline = Some(now() - 1.0);
-    let told = say(&session, request, "one").await;
+    let told = send_prompt(&session, request, "one").await;
     assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
     assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
-    let told = say(&session, stage.request(""), "one").await;
+    let told = send_prompt(&session, stage.request(""), "one").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;
 }

@@ -1,6 +1,6 @@
 //! Tests that the agent reads and writes files through agentline, within the workspace.
 
-use crate::acp_gemini::harness::{RunRecord, calling, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage, write};
 use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn client_file_access_is_limited_to_the_workspace() {
     let session = stage.agentline().session(request()).await.unwrap();
 
     // Gemini CLI requests the file first, and creates none if it is told that the file does not exist.
-    let told = say(&session, request(), "new").await;
+    let told = send_prompt(&session, request(), "new").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
@@ -34,7 +34,7 @@ async fn client_file_access_is_limited_to_the_workspace() {
         told.shown()
     );
 
-    let told = say(&session, request(), "edit").await;
+    let told = send_prompt(&session, request(), "edit").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
@@ -44,12 +44,12 @@ async fn client_file_access_is_limited_to_the_workspace() {
         told.shown()
     );
 
-    let told = say(&session, request(), "escape").await;
+    let told = send_prompt(&session, request(), "escape").await;
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert_eq!(told.denied(), ["Write outside_workspace -"], "{}", told.shown());
 
-    let told = say(&session, request().deny("Write(refused.txt)"), "refused").await;
+    let told = send_prompt(&session, request().deny("Write(refused.txt)"), "refused").await;
     assert_eq!(told.denied(), ["Write rule Write(refused.txt)"], "{}", told.shown());
     assert!(stage.read("refused.txt").is_none() && rows(&told).is_empty());
     session.close().await;

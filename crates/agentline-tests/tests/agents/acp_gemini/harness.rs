@@ -32,7 +32,7 @@ pub(crate) fn in_mode(stage: &TestStage, mode: PermissionMode) -> RunRequest {
 }
 
 /// Sends a prompt in a conversation and reads the run to its end.
-pub(crate) async fn say(session: &Session, request: RunRequest, prompt: &str) -> RunRecord {
+pub(crate) async fn send_prompt(session: &Session, request: RunRequest, prompt: &str) -> RunRecord {
     let mut request = request;
     request.prompt = prompt.into();
     RunRecord::of(session.prompt_with(request).await.expect("a valid request")).await

@@ -1,6 +1,6 @@
 //! Checks with the real program the behaviour that the adapter's documentation leaves open.
 
-use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage};
 use agentline::{Event, FailureKind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
@@ -20,13 +20,13 @@ async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     ]);
     use ModelValidation::{Strict, Warn};
     let session = stage.agentline().session(for_model(&stage, "gemini-2.5-pro", Strict)).await.unwrap();
-    let told = say(&session, for_model(&stage, "gemini-2.5-pro", Strict), "listed").await;
+    let told = send_prompt(&session, for_model(&stage, "gemini-2.5-pro", Strict), "listed").await;
     assert_eq!((told.outcome.verdict, told.warnings()), (Verdict::Done, vec![]), "{}", told.shown());
     assert_eq!(told.outcome.model.as_deref(), Some("gemini-2.5-pro"));
 
     // The agent accepts any text as a model, and runs models that it does not list. It is therefore a warning with the
     // list.
-    let told = say(&session, for_model(&stage, "gemini-2.5-prp", Warn), "misspelt").await;
+    let told = send_prompt(&session, for_model(&stage, "gemini-2.5-prp", Warn), "misspelt").await;
     assert_eq!(
         (told.outcome.verdict, told.warnings()),
         (Verdict::Done, vec!["unknown_model"]),
@@ -41,12 +41,12 @@ async fn invalid_models_are_accepted_and_ids_are_plain_names() {
     assert_eq!(stage.model.requests_to_main().pop().unwrap().model, "gemini-2.5-prp");
 
     // A model that the service does not know fails at the prompt.
-    let told = say(&session, for_model(&stage, "nonsense", Warn), "unknown").await;
+    let told = send_prompt(&session, for_model(&stage, "nonsense", Warn), "unknown").await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
 
     let before = stage.model.requests_to_main().len();
-    let told = say(&session, for_model(&stage, "gemini-2.5-prp", Strict), "strict").await;
+    let told = send_prompt(&session, for_model(&stage, "gemini-2.5-prp", Strict), "strict").await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, Phase::Request), "{}", told.shown());
     assert!(error.hint.as_ref().unwrap().contains("gemini-2.5-pro"), "{error:?}");
@@ -66,7 +66,7 @@ async fn modes_and_stop_reasons() {
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let in_agents_mode = |id: &str| in_mode(&stage, Mode::Default).mode_id(id);
     for id in ["default", "autoEdit", "yolo", "plan"] {
-        let told = say(&session, in_agents_mode(id), "go").await;
+        let told = send_prompt(&session, in_agents_mode(id), "go").await;
         assert_eq!(
             (told.outcome.verdict, told.outcome.text.as_str()),
             (Verdict::Done, "ok"),
@@ -84,18 +84,18 @@ async fn modes_and_stop_reasons() {
         assert_eq!(modes, [id], "{}", told.shown());
     }
     // This spelling is valid for headless runs, but it is not an ACP mode.
-    let told = say(&session, in_agents_mode("auto_edit"), "go").await;
+    let told = send_prompt(&session, in_agents_mode("auto_edit"), "go").await;
     let warning = told.outcome.warnings.iter().find(|w| w.code == "mode_not_set");
     let message = &warning.unwrap_or_else(|| panic!("{}", told.shown())).message;
     assert!(message.contains("default, autoEdit, yolo, plan"), "{message}");
 
     for (prompt, verdict) in [("empty", Verdict::Empty), ("blocked", Verdict::Empty)] {
-        let told = say(&session, in_mode(&stage, Mode::Default), prompt).await;
+        let told = send_prompt(&session, in_mode(&stage, Mode::Default), prompt).await;
         // The agent ends such a turn like any other.
         let found = (told.outcome.verdict, told.outcome.stop_reason.as_deref());
         assert_eq!(found, (verdict, Some("end_turn")), "{prompt}: {}", told.shown());
     }
-    let told = say(&session, in_mode(&stage, Mode::Default), "cut").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "cut").await;
     assert_eq!(told.outcome.stop_reason.as_deref(), Some("end_turn"), "{}", told.shown());
     session.close().await;
 }
@@ -151,7 +151,7 @@ async fn no_update_follows_the_answer() {
     // Updates between two prompts are counted and reported by the second.
     for prompt in ["talk", "work", "broken", "hang", "talk"] {
         let request = request().timeout(Duration::from_secs(if prompt == "hang" { 1 } else { 60 }));
-        let told = say(&session, request, prompt).await;
+        let told = send_prompt(&session, request, prompt).await;
         assert!(!told.warnings().contains(&"late_update"), "before {prompt}: {}", told.shown());
         tokio::time::sleep(WATCHED).await;
     }

@@ -1,7 +1,7 @@
 //! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
 //! by kind.
 
-use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, Phase, RunOptions,
     Surface, ToolStatus, Verdict,
@@ -39,36 +39,36 @@ async fn each_mode_decides_as_documented() {
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let is_there = |path: &str| stage.workspace().join(path).exists();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "default.txt").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "default.txt").await;
     assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
     assert_eq!(told.denied(), ["Write mode -"], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
 
     // The agent is told not to ask, so there is nothing to decide.
-    let told = say(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
     assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt"));
 
     // A permission for one prompt does not apply to the next.
-    let told = say(&session, in_mode(&stage, Mode::Default), "again.txt").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "again.txt").await;
     assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
     assert!(!is_there("again.txt"));
 
     for (mode, path) in [(Mode::Deny, "deny.txt"), (Mode::Prompt, "prompt.txt")] {
-        let told = say(&session, in_mode(&stage, mode), path).await;
+        let told = send_prompt(&session, in_mode(&stage, mode), path).await;
         assert_eq!(told.decisions(), ["Write deny mode mode -"], "{mode:?} {}", told.shown());
         assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{mode:?}");
         assert!(!is_there(path));
     }
 
     // In its plan mode, the agent refuses by itself.
-    let told = say(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
     assert_eq!(told.ends(), [ToolStatus::Denied], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("plan.txt"));
-    let told = say(&session, in_mode(&stage, Mode::Plan), "a plan").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "a plan").await;
     let plans = stage.home().join(".gemini/tmp");
     assert!(
         told.outcome.files.iter().all(|file| Path::new(&file.path).starts_with(&plans)),
@@ -77,7 +77,7 @@ async fn each_mode_decides_as_documented() {
     );
     assert!(!is_there("plan.md") && !is_there("plans") && !is_there("planned"), "{}", told.shown());
 
-    let told = say(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
     assert_eq!(
         told.decisions(),
         ["Write allow mode accept-edits -", "Bash deny mode mode -"],
@@ -87,7 +87,7 @@ async fn each_mode_decides_as_documented() {
     assert!(is_there("edits.txt") && !is_there("touched-by-edits"));
 
     // The answer is `allow_once` each time: after `allow_always`, there would be no request for the second call.
-    let told = say(&session, in_mode(&stage, Mode::Auto), "auto").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "auto").await;
     assert_eq!(
         told.decisions(),
         ["Write allow mode auto -", "Write allow mode auto -", "Bash allow mode auto -"],
@@ -109,7 +109,7 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     let request =
         in_mode(&stage, Mode::Default).allow("Write(src/**)").allow("Bash(touch *)").deny("Bash(rm *)");
     let session = stage.agentline().session(request.clone()).await.unwrap();
-    let told = say(&session, request, "rules").await;
+    let told = send_prompt(&session, request, "rules").await;
     assert_eq!(
         told.decisions(),
         [
@@ -125,7 +125,7 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     assert_eq!(stage.read("src/a.txt").as_deref(), Some("new\n"));
     assert!(stage.read("ok").is_some() && stage.read("other.txt").is_none());
 
-    let told = say(&session, in_mode(&stage, Mode::Auto), "outside").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "outside").await;
     assert_eq!(told.ends().len(), 1, "{}", told.shown());
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
 
@@ -136,7 +136,7 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
     // This process does not offer plan mode, and continuing in a more permissive mode would be worse than failing.
-    let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "rules").await;
     assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request), "{}", told.shown());
@@ -183,7 +183,7 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
         .await
         .unwrap();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "edit").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "edit").await;
     assert_eq!(told.decisions(), ["Edit allow callback - -"], "{}", told.shown());
     assert_eq!(stage.read("a.txt").as_deref(), Some("new text\n"));
     let ask = asked.lock().unwrap().remove(0);
@@ -191,7 +191,7 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
     assert_eq!((diff.old.as_deref(), diff.new.as_str()), (Some("old text\n"), "new text\n"), "{ask:?}");
     assert!(ask.paths[0].ends_with("a.txt"), "{ask:?}");
 
-    let told = say(&session, in_mode(&stage, Mode::Prompt), "commands").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Prompt), "commands").await;
     assert_eq!(
         told.decisions(),
         ["Bash allow callback - -", "Bash deny callback not that -"],
@@ -205,7 +205,7 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
 
     // A deny rule needs no answer. An ask rule goes to the permission handler with its name.
     let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
-    let told = say(&session, request, "secret").await;
+    let told = send_prompt(&session, request, "secret").await;
     assert_eq!(
         told.decisions(),
         ["Write deny rule rule Write(secret/**)", "Write allow callback - Write(src/**)"],
@@ -215,12 +215,12 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
     assert_eq!(asked.lock().unwrap().drain(..).count(), 1);
     assert!(stage.read("secret/key.txt").is_none() && stage.read("src/ask.txt").is_some());
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "panic").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "panic").await;
     assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
 
     // The agent is not idle while a request is pending.
     let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
-    let told = say(&session, request, "slow").await;
+    let told = send_prompt(&session, request, "slow").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(stage.read("slow").is_some());
     session.close().await;

@@ -1,6 +1,6 @@
 //! Tests that a stored session can be continued over ACP and is never damaged by it.
 
-use crate::acp_gemini::harness::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
@@ -84,7 +84,7 @@ async fn resumed_session_is_complete_after_two_normal_starts() {
     ]);
     let session = stage.agentline().session(in_mode(&stage, Mode::Default)).await.unwrap();
     let id = session.id().to_owned();
-    let told = say(&session, in_mode(&stage, Mode::Default), "remember the number 4711").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "remember the number 4711").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;
     begun_in(&stage, &id, "2026-01-01T00-00");
@@ -125,7 +125,7 @@ async fn session_is_not_resumed_while_that_would_overwrite_it() {
     let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let session = stage.agentline().session(stage.request("")).await.unwrap();
     let id = session.id().to_owned();
-    let _ = say(&session, stage.request(""), "hello").await;
+    let _ = send_prompt(&session, stage.request(""), "hello").await;
     session.close().await;
     // In the minute of its file, the agent would overwrite it; this minute is far away.
     begun_in(&stage, &id, "2099-01-01T00-00");

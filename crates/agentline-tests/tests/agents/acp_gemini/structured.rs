@@ -1,6 +1,6 @@
 //! Tests structured answers: submitted through the tool, corrected if they are invalid, or read from the text.
 
-use crate::acp_gemini::harness::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{
     FailureKind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
     tools::schemars::JsonSchema,
@@ -72,11 +72,11 @@ async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
     let options = RunOptions::new().schema(schema);
     let session = stage.agentline().session_with(request(), options).await.unwrap();
     for (prompt, expected) in [("first", json!([2, 3, 5])), ("second", json!([7]))] {
-        let told = say(&session, request(), prompt).await;
+        let told = send_prompt(&session, request(), prompt).await;
         assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, expected), "{}", told.shown());
     }
     // A value submitted for an earlier prompt is not the answer to this one.
-    let told = say(&session, request(), "third").await;
+    let told = send_prompt(&session, request(), "third").await;
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
     assert!(told.outcome.output.is_none(), "{}", told.shown());
     session.close().await;

@@ -1,6 +1,6 @@
 //! Tests functions of the host program as tools of the agent, and MCP servers behind the relay.
 
-use crate::acp_gemini::harness::{RunRecord, calling, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage};
 use agentline::{
     FailureKind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
     tools::{CallDecision, Tool, ToolHost},
@@ -68,7 +68,7 @@ async fn agent_calls_functions_of_the_program() {
     let options = RunOptions::new().tools(host(&called));
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Plan), options).await.unwrap();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "all").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "all").await;
     let offered = stage.model.requests_to_main()[0].offered_tools();
     for name in all {
         assert!(offered.contains(&format!("mcp_shop_{name}")), "{name} is not in {offered:?}");
@@ -94,7 +94,7 @@ async fn agent_calls_functions_of_the_program() {
 
     for (mode, prompt) in [(Mode::Deny, "strict"), (Mode::Plan, "plan")] {
         called.lock().unwrap().clear();
-        let told = say(&session, in_mode(&stage, mode), prompt).await;
+        let told = send_prompt(&session, in_mode(&stage, mode), prompt).await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{mode:?} {}", told.shown());
         assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", told.shown());
     }
@@ -130,16 +130,20 @@ async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     // The agent itself sends nothing to the server when a turn is cancelled.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
 
-    let told = say(&session, request(), "foreign").await;
+    let told = send_prompt(&session, request(), "foreign").await;
     assert_eq!(told.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    let told = say(&session, request().allow("mcp__tiny"), "foreign").await;
+    let told = send_prompt(&session, request().allow("mcp__tiny"), "foreign").await;
     assert_eq!(told.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", told.shown());
     assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", told.shown());
     assert!(!told.warnings().contains(&"mcp_server"), "{}", told.shown());
     // A session keeps the servers that it was opened with.
-    let told =
-        say(&session, in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)), "foreign").await;
+    let told = send_prompt(
+        &session,
+        in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)),
+        "foreign",
+    )
+    .await;
     assert!(told.warnings().contains(&"mcp_server"), "{}", told.shown());
     session.close().await;
 }

@@ -218,7 +218,7 @@ impl Row {
                 let run = session.prompt(request.prompt).await.expect("a valid prompt");
                 let played = self.watch(run, &asked, began).await;
                 self.want.ends(&played.outcome, &what);
-                self.want.says(&played.outcome, &what);
+                self.want.assert_text(&played.outcome, &what);
                 let began = Instant::now();
                 let next = Played::of(session.prompt(AFTERWARDS).await.expect("a valid prompt"), began).await;
                 match self.afterwards {
@@ -250,7 +250,7 @@ impl Row {
             assert_eq!(played.outcome.verdict, Verdict::Done, "{what}: {:?}", played.outcome.error);
         } else {
             self.want.ends(&played.outcome, &what);
-            self.want.says(&played.outcome, &what);
+            self.want.assert_text(&played.outcome, &what);
         }
         assert_eq!(pool.status().retried, u64::from(again), "{what}: begun again");
         if again || matches!(self.afterwards, Afterwards::GoesOn | Afterwards::Gone) {
@@ -381,7 +381,7 @@ impl Want {
     fn compare(&self, played: &Played, what: &str) {
         let outcome = &played.outcome;
         self.ends(outcome, what);
-        self.says(outcome, what);
+        self.assert_text(outcome, what);
         let files: Vec<_> =
             outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
         assert_eq!(files, self.files, "{what}: files");
@@ -407,7 +407,7 @@ impl Want {
         );
     }
 
-    fn says(&self, outcome: &Outcome, what: &str) {
+    fn assert_text(&self, outcome: &Outcome, what: &str) {
         if let Some(text) = self.text {
             assert_eq!(outcome.text, text, "{what}: the text");
         }

@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Sends a request, and returns the whole response as JSON.
-    pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&self, id: u64, method: &str, params: Value) -> Value {
         let (status, body) =
             self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         assert_eq!(status, 200, "{body}");
@@ -80,19 +80,19 @@ impl Client {
 
     pub(crate) async fn initialize(&self) -> Value {
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        self.ask(0, "initialize", params).await["result"].clone()
+        self.request(0, "initialize", params).await["result"].clone()
     }
 
     /// Returns the names of the tools.
     pub(crate) async fn list(&self) -> Vec<String> {
-        let answer = self.ask(1, "tools/list", json!({})).await;
+        let answer = self.request(1, "tools/list", json!({})).await;
         let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Calls a tool, and returns whether it failed and its text.
     pub(crate) async fn call(&self, name: &str, args: Value) -> (bool, String) {
-        let answer = self.ask(2, "tools/call", json!({"name": name, "arguments": args})).await;
+        let answer = self.request(2, "tools/call", json!({"name": name, "arguments": args})).await;
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
         (result["isError"] == true, text.to_owned())

@@ -45,7 +45,7 @@ fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (Runni
 
 /// The state of a tool that never answers.
 #[derive(Clone, Default)]
-struct Fate {
+struct CallState {
     began: Arc<AtomicBool>,
     dropped: Arc<AtomicBool>,
     /// A task of the tool has observed the cancellation.
@@ -61,7 +61,7 @@ impl Drop for Flag {
     }
 }
 
-impl Fate {
+impl CallState {
     fn endless(&self, timeout: Duration) -> Tool {
         let fate = self.clone();
         let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
@@ -97,11 +97,12 @@ async fn tools_are_listed_called_and_reported() {
     assert_eq!(hello["serverInfo"]["name"], "agentline");
     assert_eq!(hello["protocolVersion"], "2025-06-18");
     client.notify("notifications/initialized", json!({})).await;
-    let answer = client.ask(1, "tools/list", json!({})).await;
+    let answer = client.request(1, "tools/list", json!({})).await;
     let tool = &answer["result"]["tools"][0];
     assert_eq!((&tool["name"], &tool["description"]), (&json!("add"), &json!("Adds two numbers")));
     assert_eq!(tool["inputSchema"]["required"], json!(["a", "b"]));
-    let answer = client.ask(7, "tools/call", json!({"name": "add", "arguments": {"a": 19, "b": 23}})).await;
+    let answer =
+        client.request(7, "tools/call", json!({"name": "add", "arguments": {"a": 19, "b": 23}})).await;
     assert_eq!(answer["result"]["structuredContent"], json!({"sum": 42}));
     assert_eq!(answer["result"]["content"][0]["text"], r#"{"sum":42}"#);
     assert_eq!(
@@ -118,7 +119,7 @@ async fn tools_are_listed_called_and_reported() {
 async fn every_kind_of_error_is_a_result_with_a_message() {
     let failing = any("failing", || Err("the disk is full"));
     let panicking = any("panicking", || panic!("oh no"));
-    let fate = Fate::default();
+    let fate = CallState::default();
     let endless = fate.endless(Duration::from_millis(200));
     let (mut serving, client) = serve([add(), failing, panicking, endless]);
     let cases = [
@@ -171,14 +172,14 @@ async fn tool_can_return_an_exact_result() {
         Ok(ToolOutput::error("half of it").structured(json!({"done": 1})))
     });
     let (_serving, client) = serve([exact]);
-    let answer = client.ask(1, "tools/call", json!({"name": "exact"})).await;
+    let answer = client.request(1, "tools/call", json!({"name": "exact"})).await;
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(answer["result"]["structuredContent"], json!({"done": 1}));
 }
 
 #[tokio::test]
 async fn a_cancelled_request_ends_its_tool() {
-    let fate = Fate::default();
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
     let waiting = tokio::spawn({
@@ -199,7 +200,7 @@ async fn a_cancelled_request_ends_its_tool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_connection_ends_its_tool() {
-    let fate = Fate::default();
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let connection = client.send(&call).await;
@@ -212,7 +213,7 @@ async fn closed_connection_ends_its_tool() {
 
 #[tokio::test]
 async fn abandoned_calls_can_be_stopped() {
-    let fate = Fate::default();
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG), add()]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let _waiting = client.send(&call).await;

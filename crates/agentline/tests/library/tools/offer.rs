@@ -67,7 +67,7 @@ async fn valid_value_is_accepted_and_the_last_one_wins() {
     });
     let mut serving = named(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
     let client = Client::of(&serving, "agentline");
-    let answer = client.ask(1, "tools/list", json!({})).await;
+    let answer = client.request(1, "tools/list", json!({})).await;
     assert_eq!(answer["result"]["tools"][1]["inputSchema"], schema);
     let refused = client.call("structured_output", json!({"n": "one"})).await;
     assert_eq!(refused, (true, "`n` must be an integer".into()));

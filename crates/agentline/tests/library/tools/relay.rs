@@ -73,12 +73,12 @@ async fn server_is_started_once_and_relayed_unchanged() {
         folder.path().canonicalize().unwrap().to_str().unwrap()
     );
     // Unknown messages also pass, results and errors alike.
-    assert_eq!(client.ask(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
+    assert_eq!(client.request(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
     assert_eq!(
-        client.ask(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
+        client.request(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
         json!({"x": [1.5, null]})
     );
-    assert_eq!(client.ask(6, "tiny/other", json!({})).await["error"]["data"], json!({"tiny": true}));
+    assert_eq!(client.request(6, "tiny/other", json!({})).await["error"]["data"], json!({"tiny": true}));
     // A second client of the same run, such as a part of the agent, gets the same server.
     assert_eq!(client.initialize().await, hello);
     assert_eq!(starts(&log).len(), 1);
@@ -191,7 +191,7 @@ async fn dead_server_is_reported_and_has_no_tools() {
         let client = Client::of(&serving, name);
         assert_eq!(client.initialize().await["serverInfo"]["name"], name);
         assert_eq!(client.list().await, Vec::<String>::new());
-        assert_eq!(client.ask(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
+        assert_eq!(client.request(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
         let (is_error, text) = client.call("shout", json!({})).await;
         assert!(is_error && text.contains(&format!("the MCP server `{name}` does not work")), "{text}");
     }
