@@ -120,7 +120,7 @@ pub(crate) struct Spent {
     pub(crate) waits: f64,
 }
 
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(crate) fn spent() -> Spent {
     // SAFETY: the struct is plain data that the call fills in.
     let usage = unsafe {

@@ -1,6 +1,6 @@
 //! Tests agents of other vendors with the real programs and scripted models. Each file covers one topic.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod command_line;
 mod configured;

@@ -1,6 +1,6 @@
 //! Reads the sessions of a real OpenCode while it writes them and afterwards: from its database, and from its export.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, ToolStatus,

@@ -1,7 +1,7 @@
 //! Compares one run of the real Gemini CLI as reported by each surface and by its session. A table in the documentation
 //! lists what each cannot report, and is checked here.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Block, Completer, Content, Event, Message, MessageSource, Original, Outcome, PermissionMode, Role,

@@ -1,6 +1,6 @@
 //! Tests saved sessions in homes with the agents' layout: captures of real runs, and a generated store of all four
 //! agents.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     SavedSession,

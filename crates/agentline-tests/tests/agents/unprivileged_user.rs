@@ -1,6 +1,6 @@
 //! Tests the whole program with the real Gemini CLI as an unprivileged user. Root can read and write everything and
 //! uses other settings files, so tests as root would not find some bugs in the handling of a user's home.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{needs_real_gemini, real_gemini, survivors};

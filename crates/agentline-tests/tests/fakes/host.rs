@@ -1,5 +1,5 @@
 //! Tests `agentline host` with a fake agent, as a program in another language would use it.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod admission;
 mod backpressure;

@@ -1,5 +1,5 @@
 //! Tests `agentline pool` and `run --warm` on the command line, with a fake agent.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_tests::FakeStage;
 use serde_json::{Value, json};

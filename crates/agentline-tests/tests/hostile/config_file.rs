@@ -1,5 +1,5 @@
 //! Checks that a workspace's agentline.toml widens nothing until the user trusts the directory.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod readers;
 mod real_agent;

@@ -2,7 +2,7 @@
 //! what must not outlast a timeout.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod config_file;
 mod gemini_workspace;

@@ -1,6 +1,6 @@
 //! Tests the four functions of an agent-CLI SDK with the real Gemini CLI and a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agentline, Content, Event, PermissionMode, Role,

@@ -1,6 +1,6 @@
 //! Tests the promptfoo provider in the real promptfoo, with the real Gemini CLI and a scripted model: whole evaluations
 //! and their JSON.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, needs_real_gemini};

@@ -1,7 +1,7 @@
 //! Tests the workflow provider with misbehaving agents: every row of its errors, and the cases that its specification
 //! names. `provider_real.rs` tests it with the real agent.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agentline, Provider, ProviderError, ProviderResult, Verdict,

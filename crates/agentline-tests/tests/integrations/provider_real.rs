@@ -1,6 +1,6 @@
 //! Tests the workflow provider with the real Gemini CLI and a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Provider, ProviderError, ProviderResult, Verdict,

@@ -1,6 +1,6 @@
 //! Tests the Python package as its users get it: installed by pip, type-checked, and tested by pytest with a fake agent
 //! and with the real Gemini CLI and a scripted model. The tests themselves are in `integrations/python/tests`.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};

@@ -1,6 +1,6 @@
 //! Tests the package for Node.js: its own tests with a fake agent and with the real Gemini CLI, using the built
 //! program, and the compiler on its types and on the values of those runs.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{

@@ -1,5 +1,5 @@
 //! Tests that runs in the same workspace at the same time detect each other.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

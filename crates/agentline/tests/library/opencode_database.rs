@@ -1,6 +1,6 @@
 //! Tests reading OpenCode's database in every possible state, without ever changing it.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::sessions::sqlite::Database;
 use agentline::{EntryPart, ToolStatus};

@@ -1,5 +1,5 @@
 //! Tests settings on a real disk: which files are found, and how unreadable ones are reported.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use agentline::settings::{find_layers, workspace_file};
 use agentline_core::{Config, Problems};

@@ -1,5 +1,5 @@
 //! Tests the changes that two snapshots of a workspace report.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 /// Returns the processor time of all exited children and their descendants in seconds. From the first call on, orphans
 /// become children.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(super) fn cpu() -> f64 {
     // SAFETY: the first call changes a flag of this process; the struct is plain data that the second fills in.
     let usage = unsafe {
@@ -16,7 +16,7 @@ pub(super) fn cpu() -> f64 {
 }
 
 /// Waits until no child remains.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(super) fn reap() {
     // SAFETY: no status is requested; the call fails when there are no more children.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}

@@ -69,7 +69,7 @@ impl Row {
     }
 
     /// Plays the row and compares the result.
-    #[expect(clippy::print_stdout, reason = "a test says how long each fault took")]
+    #[expect(clippy::print_stdout, reason = "a test prints the duration of each fault")]
     pub(crate) async fn play(&self, surface: Surface) {
         let stage = Stage::new();
         let request = (self.tune)(stage.request(surface, self.fault, &self.args));

@@ -88,7 +88,7 @@ fn consumer_blocking_the_only_thread_loses_nothing() {
 }
 
 /// Runs the command-line program with a fault and returns its peak memory in bytes.
-#[expect(clippy::print_stdout, reason = "a test says what it measured")]
+#[expect(clippy::print_stdout, reason = "a test prints its measurements")]
 fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
     let stage = Stage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
