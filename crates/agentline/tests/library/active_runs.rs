@@ -108,7 +108,7 @@ fn run_of_another_process_counts_until_it_exits() {
 
 fn start_other(folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "other_process"])
+        .args(["--exact", "active_runs::other_process"])
         .env("AGENTLINE_TEST_ACTIVE_RUN", folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

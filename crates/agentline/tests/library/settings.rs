@@ -268,7 +268,7 @@ mod unix {
         let mut command = Command::new(&copy);
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         command.current_dir(machine.path("")).env(INSIDE, machine.path(""));
-        command.args(["--exact", "unix::unreadable_file_is_reported_with_a_hint", "--nocapture"]);
+        command.args(["--exact", "settings::unix::unreadable_file_is_reported_with_a_hint", "--nocapture"]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{output:?}");

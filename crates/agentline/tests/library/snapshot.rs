@@ -542,7 +542,11 @@ mod unix {
             let mut command = Command::new(&copy);
             std::os::unix::process::CommandExt::uid(&mut command, 65534);
             command.current_dir(workspace.temp.path()).env(INSIDE, &workspace.root);
-            command.args(["--exact", "unix::unreadable_entries_are_skipped_and_counted", "--nocapture"]);
+            command.args([
+                "--exact",
+                "snapshot::unix::unreadable_entries_are_skipped_and_counted",
+                "--nocapture",
+            ]);
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && said.contains("1 passed"), "{output:?}");

@@ -44,7 +44,7 @@ fn as_user(name: &str, test: fn(&Path)) {
     set(&program, 0o755);
     let mut command = Command::new(&program);
     command
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &format!("unprivileged_user::{name}"), "--nocapture"])
         .env_clear()
         .env(ROOM, &own)
         .env("TMPDIR", &own)
