@@ -39,6 +39,11 @@ pub trait Agent: Sync + Send {
         Ok(Surface::Acp)
     }
 
+    /// Returns the surface for conversations and warm processes, if the agent has one.
+    fn live_surface(&self) -> Option<Surface> {
+        self.info().surfaces.iter().copied().find(|surface| surface.is_live())
+    }
+
     /// Checks a request for this agent, before anything is looked up or started.
     fn check(&self, request: &crate::RunRequest, surface: Surface) -> Vec<Problem>;
 

@@ -45,6 +45,15 @@ impl Surface {
         }
     }
 
+    /// Returns whether an agent on this surface stays alive between prompts and asks the host while it works.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        match self {
+            Self::Json | Self::StreamJson => false,
+            Self::Acp => true,
+        }
+    }
+
     /// Parses a name; `stream_json` is accepted too.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {

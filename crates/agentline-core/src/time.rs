@@ -1,32 +1,25 @@
 //! Parses and formats points in time, as seconds or milliseconds since 1970. The core has no clock.
 
 use crate::Millis;
+use jiff::{
+    SignedDuration,
+    civil::{DateTime, datetime},
+    fmt::temporal::DateTimeParser,
+};
+
+const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
+/// Where the seconds begin in RFC 3339. The parser also accepts forms of ISO 8601 without them.
+const SECONDS: usize = "2026-11-15T13:00".len();
+const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 /// Parses RFC 3339, such as `2026-11-15T13:00:00Z` or `2026-11-15 14:00:00.5+01:00`, as seconds since 1970.
 pub(crate) fn rfc3339(text: &str) -> Option<f64> {
-    let (date, rest) = (text.get(..10)?, text.get(10..)?);
-    let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let zone = rest.find(['Z', 'z', '+', '-'])?;
-    let (time, zone) = rest.split_at(zone);
-    let [hour, minute, second] = <[&str; 3]>::try_from(time.split(':').collect::<Vec<_>>()).ok()?;
-    let second: f64 =
-        second.bytes().all(|b| b.is_ascii_digit() || b == b'.').then(|| second.parse().ok())??;
-    let (hour, minute) = (two_digits(hour)?, two_digits(minute)?);
-    if hour > 23 || minute > 59 || second >= 61.0 {
-        return None;
-    }
-    let offset = match zone {
-        "Z" | "z" => 0,
-        zone => {
-            let (hours, minutes) = zone[1..].split_once(':')?;
-            let minutes = two_digits(hours)? * 60 + two_digits(minutes)?;
-            if zone.starts_with('-') { -minutes } else { minutes }
-        }
-    };
-    let minutes = days(date)? * 24 * 60 + hour * 60 + minute - offset;
-    #[expect(clippy::cast_precision_loss, reason = "a date of four digits is far below what a double holds")]
-    let whole = (minutes * 60) as f64;
-    Some(whole + second)
+    let pieces = DateTimeParser::new().parse_pieces(text).ok()?;
+    let has_seconds = text.as_bytes().get(SECONDS) == Some(&b':');
+    let local = pieces.date().to_datetime(pieces.time().filter(|_| has_seconds)?);
+    // A `Timestamp` would not cover the last day of the year 9999.
+    let offset = SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into());
+    Some((local.duration_since(EPOCH) - offset).as_secs_f64())
 }
 
 /// Parses RFC 3339 as milliseconds since 1970.
@@ -38,60 +31,20 @@ pub(crate) fn millis(text: &str) -> Option<Millis> {
 /// Parses a minute in UTC, such as `2026-11-15T13-05`, as milliseconds since 1970.
 pub(crate) fn minute(text: &str) -> Option<Millis> {
     let (date, time) = text.split_once('T')?;
-    let (hour, minute) = time.split_once('-')?;
-    let minutes = days(date)? * 24 * 60 + two_digits(hour)? * 60 + two_digits(minute)?;
-    Millis::try_from(minutes * 60_000).ok()
+    millis(&format!("{date}T{}:00Z", time.replace('-', ":")))
 }
 
 /// Formats the minute of a time in milliseconds since 1970, in UTC, as [`minute`] parses it.
 pub(crate) fn as_minute(at: Millis) -> String {
-    let minutes = at / 60_000;
-    let day = i64::try_from(minutes / (24 * 60)).unwrap_or(i64::MAX >> 1);
-    format!("{}T{:02}-{:02}", date(day), minutes / 60 % 24, minutes % 60)
+    let since = SignedDuration::from_millis(i64::try_from(at).unwrap_or(i64::MAX));
+    EPOCH.saturating_add(since).strftime("%Y-%m-%dT%H-%M").to_string()
 }
 
-/// Formats a number of days since 1970 as a date, such as `2026-11-15`.
+/// Formats a number of days since 1970 as a date, such as `2026-11-15`. Later days than those of the year 9999 are
+/// formatted as its last.
 pub(crate) fn date(day: i64) -> String {
-    // Years are counted from March of the year 0, so that a leap day is the last day of its year.
-    let days = day + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// Returns the number of days from 1970 to a date of the form `2026-11-15`.
-fn days(date: &str) -> Option<i64> {
-    let [year, month, day] = <[&str; 3]>::try_from(date.split('-').collect::<Vec<_>>()).ok()?;
-    if year.len() != 4 {
-        return None;
-    }
-    let (year, month, day) = (digits(year)?, two_digits(month)?, two_digits(day)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let february = if leap { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    let before = year - 1;
-    let of_years = 365 * before + before / 4 - before / 100 + before / 400;
-    let of_months: i64 = lengths.iter().take(usize::try_from(month).ok()? - 1).sum();
-    // There are 719,162 days before 1970.
-    Some(of_years + of_months + day - 1 - 719_162)
-}
-
-fn two_digits(text: &str) -> Option<i64> {
-    if text.len() == 2 { digits(text) } else { None }
-}
-
-fn digits(text: &str) -> Option<i64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    let since = SignedDuration::from_secs(day.saturating_mul(SECONDS_PER_DAY));
+    EPOCH.date().saturating_add(since).to_string()
 }
 
 #[cfg(test)]
@@ -104,6 +57,7 @@ mod tests {
         assert_eq!(rfc3339("2026-11-15T13:16:49Z"), Some(1_794_748_609.0));
         assert_eq!(rfc3339("2026-11-15 14:16:49.25+01:00"), Some(1_794_748_609.25));
         assert_eq!(rfc3339("2024-02-29t23:59:59-00:30"), Some(1_709_252_999.0));
+        assert_eq!(rfc3339("9999-12-31T23:59:59Z"), Some(253_402_300_799.0));
         for wrong in ["", "2026-11-15", "2026-11-15T13:16Z", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z"] {
             assert_eq!(rfc3339(wrong), None, "{wrong}");
         }
@@ -119,8 +73,9 @@ mod tests {
         assert_eq!((date(0), date(-1)), ("1970-01-01".into(), "1969-12-31".into()));
         assert_eq!((date(20_772), date(11_016)), ("2026-11-15".into(), "2000-02-29".into()));
         for day in (0..80_000).step_by(13) {
-            assert_eq!(days(&date(day)), Some(day));
+            assert_eq!(millis(&format!("{}T00:00:00Z", date(day))), u64::try_from(day * 86_400_000).ok());
         }
+        assert_eq!(date(i64::MAX), "9999-12-31");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod host_program;
 #[cfg(target_os = "linux")]
 pub mod kills;
 mod npm;
+mod os;
 #[cfg(target_os = "linux")]
 mod process_case;
 #[cfg(target_os = "linux")]
@@ -18,7 +19,6 @@ mod python;
 mod real;
 pub mod scanners;
 pub mod session_store;
-mod signals;
 mod stage;
 mod told;
 mod typescript;
@@ -33,13 +33,13 @@ pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
+pub use os::{cpu_time, ignore_interrupts, restore_signals};
 #[cfg(target_os = "linux")]
 pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
 pub use real::{real_gemini, skipped};
-pub use signals::{ignore_interrupts, restore_signals};
 pub use stage::{MODEL, TestStage};
 pub use told::RunRecord;
 pub use typescript::TypeScript;

@@ -1,38 +1,19 @@
 //! The entry point of the library: describes the caller's machine and starts runs.
 
 use crate::{
-    cache::{self, CacheMemory, Lookup},
+    detect::{Detection, HostEnv, cache::DetectCache},
     error::Error,
+    fs::space::RemainingSpace,
     process::{Isolation, Supervisor},
-    resolve::{
-        detect::{Detection, HostEnv},
-        not_ready_in_time, not_started, preparation_time, stopped_before,
-    },
-    run::{
-        Launched, Run,
-        active_run::CompletionTiming,
-        channel::{Wakeup, link},
-        live_process::ProcessHandle,
-        options::RunOptions,
-        typed::{Typed, TypedError, run_typed},
-    },
+    workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
-use agentline_core::{
-    Agent, Millis, PriceTable, Problem, Problems, Redactor, RunRequest, agents::AgentRegistry,
-};
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use agentline_core::{Agent, PriceTable, Problem, Problems, agents::AgentRegistry};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Starts runs of agents on this machine. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Agentline {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +25,7 @@ pub(crate) struct Inner {
     pub(crate) supervisor: Supervisor,
     pub(crate) isolation: Isolation,
     /// Caches that are shared between runs.
-    pub(crate) memory: Arc<CacheMemory>,
+    pub(crate) memory: Arc<SharedCaches>,
 }
 
 impl Agentline {
@@ -139,119 +120,6 @@ impl Agentline {
         self.inner.detect(agent)
     }
 
-    /// Starts a run.
-    ///
-    /// Once the request is accepted, all failures are reported by the outcome of the run.
-    ///
-    /// # Errors
-    /// Fails if the request is invalid or the run cannot be prepared. No process is started in that case.
-    pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
-        self.run_with(request, RunOptions::default()).await
-    }
-
-    /// Starts a run with the caller's tools, permission callback, schema and completion check.
-    ///
-    /// # Errors
-    /// Fails like [`run`](Self::run).
-    pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
-        request.needs_live |= options.needs_live();
-        let notices = std::mem::take(&mut request.notices);
-        let run = match self.look_up(&request, &options).await {
-            Some(Lookup::Hit(run)) => *run,
-            Some(Lookup::Miss(recorder)) => recorder.keep(self.make(request, options).await?),
-            Some(Lookup::Unclear) | None => self.make(request, options).await?,
-        };
-        Ok(run.with_notices(notices))
-    }
-
-    /// Looks up the run in the cache; `None` if the request does not use the cache.
-    pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Lookup> {
-        if !request.cache.on {
-            return None;
-        }
-        let mut request = request.clone();
-        request.needs_live |= options.needs_live();
-        Some(cache::look(self, request, options).await)
-    }
-
-    /// Starts the run without consulting the cache.
-    pub(crate) async fn make(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
-        let begun = Instant::now();
-        request.needs_live |= options.needs_live();
-        let asked = request.clone();
-        let prepared =
-            self.blocking_within(preparation_time(&asked), move |inner| inner.make_ready(request, &options));
-        let mut ready = match prepared.await {
-            None => return Ok(Run::over(not_ready_in_time(&asked))),
-            Some(ready) => match ready? {
-                Ok(ready) => *ready,
-                Err(outcome) => return Ok(Run::over(*outcome)),
-            },
-        };
-        ready.prepared_run.order.clocks.spent =
-            Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        let wait = match ready.must_wait() {
-            Ok(wait) => wait,
-            Err(outcome) => return Ok(Run::over(*outcome)),
-        };
-        let (who, agent) = (ready.prepared_run.order.who.clone(), ready.start.agent);
-        if wait.is_zero() {
-            return Ok(match ProcessHandle::start(&self.inner, ready.start, &who.run_id, begun) {
-                // The handle is dropped after this call, so no other run can share the process.
-                Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
-                Err(error) => Run::over(not_started(&who, agent, &error)),
-            });
-        }
-        // Return the run before the wait is over, so that the caller can cancel it.
-        let wakeup = Wakeup::default();
-        let (driven, held) = link(Wakeup::clone(&wakeup));
-        let redactor = Redactor::new(&ready.start.launch.secrets);
-        let launched = Launched::of(&ready.start.launch, &redactor);
-        let run = Run::new(who.run_id.clone(), held, launched).redacted(redactor);
-        let inner = Arc::clone(&self.inner);
-        tokio::spawn(async move {
-            let stopped = tokio::select! {
-                () = tokio::time::sleep(wait) => None,
-                signal = driven.stopped(&wakeup) => Some(signal),
-            };
-            if let Some(signal) = stopped {
-                drop(ready);
-                return driven.finish(stopped_before(&who, signal));
-            }
-            match ProcessHandle::start_by(wakeup, &inner, ready.start, &who.run_id, begun) {
-                Ok(live) => live.take(ready.prepared_run.board(driven, CompletionTiming::WhenGone)),
-                Err(error) => driven.finish(not_started(&who, agent, &error)),
-            }
-        });
-        Ok(run)
-    }
-
-    /// Runs a prompt whose answer is a value of type `T`, and waits for the value.
-    ///
-    /// # Errors
-    /// Fails if there is no such value. The error has the reason, and the outcome if there is one.
-    pub async fn run_typed<T: DeserializeOwned + JsonSchema>(
-        &self,
-        request: RunRequest,
-    ) -> Result<Typed<T>, TypedError> {
-        self.run_typed_with(request, RunOptions::new()).await
-    }
-
-    /// Runs a prompt like [`run_typed`](Self::run_typed), with the caller's options.
-    ///
-    /// # Errors
-    /// Fails like [`run_typed`](Self::run_typed).
-    pub async fn run_typed_with<T: DeserializeOwned + JsonSchema>(
-        &self,
-        request: RunRequest,
-        options: RunOptions,
-    ) -> Result<Typed<T>, TypedError> {
-        run_typed(|schema| async move {
-            Ok(self.run_with(request, options.schema(schema)).await?.outcome().await)
-        })
-        .await
-    }
-
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
@@ -277,4 +145,13 @@ impl Agentline {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
+}
+
+/// What a process caches between runs: detections, file digests, free space and snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCaches {
+    pub(crate) finds: DetectCache,
+    pub(crate) files: PrintMemo,
+    pub(crate) room: RemainingSpace,
+    pub(crate) snapshots: SnapshotMemo,
 }

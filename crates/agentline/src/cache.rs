@@ -12,20 +12,17 @@
 
 mod entry;
 mod key;
-mod location;
 mod recorder;
 mod restore;
 mod store;
 
-pub use crate::cache::location::cache_dir;
+pub use crate::fs::cache_dir::cache_dir;
 pub(crate) use recorder::Recorder;
 pub use store::CacheStats;
 
 use crate::{
     agentline::{Agentline, Inner},
-    resolve::detect_cache::DetectCache,
     run::{Run, options::RunOptions},
-    workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
 use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record, RunRequest};
 use entry::CacheEntry;
@@ -35,13 +32,13 @@ use std::{
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
-use store::{CacheStore, RemainingSpace};
+use store::CacheStore;
 
 /// A cache directory.
 ///
 /// ```no_run
-/// use agentline::{Agentline, CacheWish, cache::Cache};
-/// let cache = Cache::of(&Agentline::from_env()?, &CacheWish::on());
+/// use agentline::{Agentline, CachePolicy, cache::Cache};
+/// let cache = Cache::of(&Agentline::from_env()?, &CachePolicy::on());
 /// println!("{} outcomes in {}", cache.stats().entries, cache.folder().display());
 /// cache.clear()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -85,15 +82,6 @@ fn store(inner: &Inner, wish: &CachePolicy) -> CacheStore {
         .as_ref()
         .map_or_else(|| inner.here.cache.join("outcomes"), |path| inner.here.cwd.join(path));
     CacheStore::new(folder, wish.max_mb)
-}
-
-/// What a process caches between runs: detections, file digests, free space and snapshots.
-#[derive(Debug, Default)]
-pub(crate) struct CacheMemory {
-    finds: DetectCache,
-    files: PrintMemo,
-    room: RemainingSpace,
-    pub(crate) snapshots: SnapshotMemo,
 }
 
 /// The result of a cache lookup.

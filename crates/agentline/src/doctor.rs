@@ -6,9 +6,9 @@ pub use render::render;
 
 use crate::{
     agentline::Agentline,
+    detect::{Detection, HostEnv, detect, detect_elsewhere},
     fs::disk_fs::DiskFs,
     install::{Node, find_node},
-    resolve::detect::{Detection, HostEnv, detect, detect_elsewhere},
 };
 use agentline_core::{
     Agent, Problem, Program, SignIn, Surface, Trust, Version, agents::AgentRegistry, detect::CheckedPath,

@@ -7,7 +7,7 @@ mod npm;
 
 pub use npm::{Node, find_node};
 
-use crate::{fs::disk_fs::DiskFs, resolve::detect::HostEnv};
+use crate::{detect::HostEnv, fs::disk_fs::DiskFs};
 use agentline_core::{Agent, AgentInfo, FileSystem, Program, detect::program_in};
 use std::{
     fmt, fs,

@@ -2,9 +2,11 @@
 //! whether the run succeeded.
 
 mod agentline;
+mod api;
 pub mod blocking;
 pub mod cache;
 mod compat;
+pub mod detect;
 pub mod doctor;
 mod error;
 mod fs;
@@ -16,6 +18,7 @@ mod resolve;
 mod run;
 pub mod schema;
 pub mod sessions;
+pub mod settings;
 pub mod tools;
 mod workspace;
 
@@ -25,7 +28,7 @@ pub use crate::compat::{agent_cli, provider};
 pub use crate::fs::disk_fs;
 #[cfg(unix)]
 pub use crate::host::daemon;
-pub use crate::resolve::{attachments, detect, settings};
+pub use crate::resolve::attachments;
 pub use crate::run::messages::{Completer, MessageSource, RunMessages};
 pub use crate::run::options::RunOptions;
 pub use crate::run::requests::{HandledRequest, Permission, PermissionHandler, RequestHandler};

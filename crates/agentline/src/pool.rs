@@ -16,15 +16,16 @@ use crate::pool::state::PoolState;
 use crate::{
     agentline::Agentline,
     cache::{self, Lookup},
+    detect::cache::DetectCache,
     error::Error,
-    resolve::{detect_cache::DetectCache, not_ready_in_time, preparation_time},
+    resolve::{StartFailure, not_ready_in_time, preparation_time},
     run::{
         Run,
         channel::{Wakeup, link},
         options::RunOptions,
     },
 };
-use agentline_core::{RunRequest, Surface};
+use agentline_core::RunRequest;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -186,10 +187,11 @@ impl Pool {
         request: &RunRequest,
         options: &RunOptions,
     ) -> Option<Lookup> {
-        if !request.cache.on || !serves(request) {
+        let Some(warm) = Some(request).filter(|request| request.cache.on).and_then(|r| warm(agentline, r))
+        else {
             return agentline.look_up(request, options).await;
-        }
-        match cache::look(agentline, warm(request.clone()), options).await {
+        };
+        match cache::look(agentline, warm, options).await {
             // A request that a warm agent cannot serve runs on another surface, whose outcome may be cached.
             Lookup::Unclear => agentline.look_up(request, options).await,
             looked => Some(looked),
@@ -203,27 +205,25 @@ impl Pool {
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        if !serves(&request) {
-            return agentline.make(request, options).await;
-        }
-        let (asked, given) = (warm(request.clone()), options.clone());
+        let Some(asked) = warm(agentline, &request) else { return agentline.make(request, options).await };
+        let given = options.clone();
         let (known, lanes) = (Arc::clone(&self.known), Arc::clone(&self.lanes));
         let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
             let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(wanted.map(|wanted| run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted))))
+            Ok(run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted)))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
-            Ok(Ok(begun)) => begun,
-            Ok(Err(outcome)) => return Ok(Run::over(*outcome)),
+            Ok(begun) => begun,
+            Err(StartFailure::Over(outcome)) => return Ok(Run::over(*outcome)),
             // A request that a live agent cannot serve may work on another surface. If not, that attempt reports the
             // problems.
-            Err(Error::Usage(_)) if request.surface.is_none() => {
+            Err(StartFailure::Error(Error::Usage(_))) if request.surface.is_none() => {
                 return agentline.make(request, options).await;
             }
-            Err(error) => return Err(error),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         let wakeup = Wakeup::default();
         let (driven, held) = link(Wakeup::clone(&wakeup));
@@ -262,10 +262,7 @@ impl Pool {
         request: RunRequest,
         runs: usize,
     ) -> Result<usize, Error> {
-        if !serves(&request) {
-            return Ok(0);
-        }
-        let mut request = warm(request);
+        let Some(mut request) = warm(agentline, &request) else { return Ok(0) };
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
@@ -274,8 +271,12 @@ impl Pool {
             .blocking(move |inner| {
                 key::prepare(inner, &known.finds, &known.launches, request, &RunOptions::default())
             })
-            .await?;
-        let Ok(wanted) = prepared else { return Ok(0) };
+            .await;
+        let wanted = match prepared {
+            Ok(wanted) => wanted,
+            Err(StartFailure::Over(_)) => return Ok(0),
+            Err(StartFailure::Error(error)) => return Err(error),
+        };
         Ok(run_task::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
     }
 
@@ -292,17 +293,21 @@ impl Pool {
     }
 }
 
-/// Returns whether a warm agent can serve this request.
-pub(crate) fn serves(request: &RunRequest) -> bool {
-    let live = matches!(request.surface, None | Some(Surface::Acp));
-    live && request.resume.is_none()
+/// Returns the request for a warm agent, or `None` if no warm agent can serve it.
+pub(crate) fn warm(agentline: &Agentline, request: &RunRequest) -> Option<RunRequest> {
+    let is_plain = request.resume.is_none()
         && request.session_id.is_none()
         && request.record.is_none()
-        && request.sandbox == agentline_core::Sandbox::Off
-}
-
-fn warm(mut request: RunRequest) -> RunRequest {
-    request.surface = Some(Surface::Acp);
+        && request.sandbox == agentline_core::Sandbox::Off;
+    if !is_plain {
+        return None;
+    }
+    let surface = match request.surface {
+        Some(surface) => Some(surface).filter(|surface| surface.is_live()),
+        None => agentline.registry().find(&request.agent).ok()?.live_surface(),
+    };
+    let mut request = request.clone();
+    request.surface = Some(surface?);
     request.needs_live = true;
-    request
+    Some(request)
 }

@@ -1,52 +1,32 @@
-//! Prepares a run: checks the request, finds the agent, and builds the process to start and everything the run needs.
+//! Resolves a request: checks it, finds the agent and the workspace, and builds the launch.
 
 pub mod attachments;
-pub mod detect;
-pub(crate) mod detect_cache;
-pub(crate) mod from_config;
 pub(crate) mod integrity;
 pub(crate) mod materialize;
-pub mod settings;
 
 use crate::{
     agentline::Inner,
+    detect::{Detection, cache::DetectCache, detect, detect_elsewhere},
     error::Error,
     fs::{
         caching_fs::CachingFs,
         disk_fs::DiskFs,
-        private_dir::{self, PRIVATE, PrivateDir, WORKSPACE},
+        private_dir::{PrivateDir, WORKSPACE},
     },
-    process::{Process, Spawn, SpawnError, StdoutMode, temp_dir::ProcessTemp},
-    resolve::{
-        detect::{Detection, detect, detect_elsewhere},
-        integrity::Integrity,
-    },
-    run::{
-        abandoned_session::AbandonedSession,
-        active_run::{ActiveRun, CompletionTiming, Submission},
-        channel::{RunSender, Wakeup},
-        live_process::SpawnedProcess,
-        options::RunOptions,
-        services::{RunServices, ServedTools, ToolServer},
-        session_follower::{AgentHome, Follower},
-        tape_file::TapeFile,
-    },
-    workspace::WorkspaceBefore,
+    process::SpawnError,
 };
 use agentline_core::{
-    Agent, Connection, Failure, FailureKind, Launch, LaunchContext, NewFile, Notice, Outcome, Plan, Problem,
-    Problems, Program, PromptText, Redactor, RunInfo, RunRequest, SessionTarget, Surface, TAPE_SCHEMA,
-    TapeHeader, Timeouts, Trust, TurnSpec, Verdict,
+    Agent, Failure, FailureKind, Launch, LaunchContext, Outcome, Plan, Problem, Problems, Program, RunInfo,
+    RunRequest, Trust, Verdict,
 };
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::sync::mpsc::UnboundedReceiver;
 
-/// How long an unused live agent may take for each step of its shutdown, in milliseconds.
-const CLOSING_RUNG: u64 = 2_000;
+/// A placeholder for the private directory of a process that may not exist yet.
+pub(crate) const NO_DIRECTORY: &str = "/agentline-private";
 
 /// A placeholder for the session id of a launch that is not carried out.
 pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
@@ -62,101 +42,6 @@ pub(crate) struct ResolvedRun {
     pub(crate) temporary: Option<Arc<PrivateDir>>,
 }
 
-/// A process that is ready to start.
-pub(crate) struct PreparedProcess {
-    pub(crate) agent: &'static dyn Agent,
-    pub(crate) launch: Launch,
-    pub(crate) private: PrivateDir,
-    /// The initial state of the files that the agent's safety depends on.
-    pub(crate) integrity: Integrity,
-    /// A workspace that is removed with the process.
-    pub(crate) workspace: Option<Arc<PrivateDir>>,
-    pub(crate) tape: Option<TapeFile>,
-    pub(crate) max_line: usize,
-}
-
-/// A run that is ready to be submitted to a process.
-pub(crate) struct PreparedRun {
-    pub(crate) order: TurnSpec,
-    notices: Vec<Notice>,
-    follower: Follower,
-    before: Option<WorkspaceBefore>,
-    pub(crate) services: RunServices,
-    /// A workspace that is removed with the run.
-    pub(crate) workspace: Option<Arc<PrivateDir>>,
-    /// Secrets to redact in addition to those of the process.
-    pub(crate) secrets: Vec<String>,
-}
-
-impl PreparedRun {
-    /// Sets the prompt text, for a launch that does not contain it.
-    pub(crate) fn say(&mut self, words: &PromptText) {
-        self.order.prompt.clone_from(&words.text);
-        self.notices.splice(0..0, words.warnings.iter().cloned());
-    }
-
-    /// Turns the run into a submission for a process.
-    pub(crate) fn board(self, link: RunSender, tell: CompletionTiming) -> Submission {
-        let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
-        keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
-        let sides = self.services.sides.as_ref();
-        keep.extend(sides.map(|sides| Box::new(sides.calls()) as _));
-        let active_run = ActiveRun {
-            link,
-            notices: self.notices,
-            follower: self.follower,
-            before: self.before,
-            answers: self.services.answers,
-            sides: sides.map(ToolServer::listen),
-            closing: self.services.sides.clone().filter(|_| self.services.serves_alone),
-            secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().chain(self.secrets).collect(),
-            tell,
-            keep,
-            processes: None,
-            started: false,
-            only_opens: self.order.only_open,
-            pending: Vec::new(),
-        };
-        Submission { order: self.order, active_run }
-    }
-}
-
-pub(crate) struct Ready {
-    pub(crate) start: PreparedProcess,
-    pub(crate) prepared_run: PreparedRun,
-}
-
-impl Ready {
-    /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
-    pub(crate) fn must_wait(&mut self) -> Result<Duration, StartFailure> {
-        let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
-        let wait = time_until(Duration::from_millis(when).as_secs_f64());
-        let clocks = &self.prepared_run.order.clocks;
-        let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
-        if wait > left {
-            let message = format!(
-                "the session cannot be opened for another {} s without harm to it",
-                wait.as_secs() + 1
-            );
-            let failure = Failure::new(FailureKind::TimeoutRun, message)
-                .hint("give the run more time, try again later, or use the surface `stream-json`");
-            return Err(Box::new(Outcome::not_begun(
-                &self.prepared_run.order.who,
-                Verdict::TimedOut,
-                failure,
-            )));
-        }
-        if !wait.is_zero() {
-            let message = format!(
-                "waited {} s before the session was opened: the agent would have spoiled one that is so young",
-                wait.as_secs() + 1
-            );
-            self.prepared_run.notices.push(Notice::new("waited_for_session", message));
-        }
-        Ok(wait)
-    }
-}
-
 /// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
@@ -164,8 +49,26 @@ pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
-/// The outcome of a valid request whose run could not start.
-pub(crate) type StartFailure = Box<Outcome>;
+/// Why a run could not be prepared.
+#[derive(Debug)]
+pub(crate) enum StartFailure {
+    /// The request is valid, and this is the outcome of its run.
+    Over(Box<Outcome>),
+    /// The request is invalid, or the machine failed.
+    Error(Error),
+}
+
+impl StartFailure {
+    fn over(who: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
+        Self::Over(Box::new(Outcome::not_begun(who, verdict, failure)))
+    }
+}
+
+impl<E: Into<Error>> From<E> for StartFailure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
 
 impl Inner {
     pub(crate) fn detect(&self, agent: &dyn Agent) -> Detection {
@@ -174,65 +77,13 @@ impl Inner {
         detect(agent, &here)
     }
 
-    /// Checks the request, finds the agent and prepares the process and the run. Blocks.
-    pub(crate) fn make_ready(
-        &self,
-        request: RunRequest,
-        options: &RunOptions,
-    ) -> Result<Result<Box<Ready>, StartFailure>, Error> {
-        let mut asked = match self.ask(request)? {
-            Ok(asked) => asked,
-            Err(outcome) => return Ok(Err(outcome)),
-        };
-        let options = &self.with_schema(&mut asked, options)?;
-        // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
-        let mut served = None;
-        if asked.plan.surface != Surface::Acp {
-            served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
-        }
-        let mut secrets = Vec::new();
-        if let Some(serving) = &served {
-            // The agent does not receive the secrets of relayed servers, but their output may contain them.
-            secrets = self.launch(&asked, &self.temp_dir(), NO_SESSION)?.secrets;
-            asked.plan.request.mcp_servers = serving.servers().clone();
-        }
-        let ready = self.start(&asked, secrets).and_then(|start| {
-            if asked.plan.surface == Surface::Acp {
-                served = self.serve(&asked, options, &start.launch.servers)?;
-            }
-            let home = AgentHome::new(start.launch.agent_home.clone());
-            let prepared_run =
-                self.prepared_run(&asked, &start.launch, &home, options, ServedTools::Now(served))?;
-            Ok(Box::new(Ready { start, prepared_run }))
-        });
-        match ready {
-            Ok(ready) => Ok(Ok(ready)),
-            Err(Error::Usage(problems)) => Err(Error::Usage(problems)),
-            Err(error) => Ok(Err(Box::new(self.not_prepared(&asked.who, &error)))),
-        }
-    }
-
-    /// Prepares a run for a process that is already running with this agent home. Blocks.
-    pub(crate) fn prepare_run(
-        &self,
-        request: RunRequest,
-        agent_home: &Arc<AgentHome>,
-        options: &RunOptions,
-        sides: Option<ToolServer>,
-    ) -> Result<Result<Box<PreparedRun>, StartFailure>, Error> {
-        let mut asked = match self.ask(request)? {
-            Ok(asked) => asked,
-            Err(outcome) => return Ok(Err(outcome)),
-        };
-        // A value is submitted with the tool that the session was opened with, otherwise as text.
-        let served = ServedTools::Already { sides, hands_in: options.schema.is_some() };
-        let options = self.with_schema(&mut asked, options)?;
-        let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
-        Ok(Ok(Box::new(self.prepared_run(&asked, &launch, agent_home, &options, served)?)))
+    /// Returns where the agent's program is, from a cache if possible.
+    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &'static dyn Agent) -> Arc<Detection> {
+        finds.detect(&self.here, self.programs.get(agent.info().id), agent)
     }
 
     /// Checks the request and finds the agent. Blocks.
-    pub(crate) fn ask(&self, request: RunRequest) -> Result<Result<ResolvedRun, StartFailure>, Error> {
+    pub(crate) fn ask(&self, request: RunRequest) -> Result<ResolvedRun, StartFailure> {
         self.ask_with(request, |agent| Arc::new(self.detect(agent)))
     }
 
@@ -241,7 +92,7 @@ impl Inner {
         &self,
         request: RunRequest,
         detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
-    ) -> Result<Result<ResolvedRun, StartFailure>, Error> {
+    ) -> Result<ResolvedRun, StartFailure> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
         let plan = Plan::of(request, agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
@@ -257,17 +108,17 @@ impl Inner {
         let mut who = self.who(agent, &plan, &cwd);
         who.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::TimedOut, late))));
+            return Err(StartFailure::over(&who, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
             let failure = not_installed(agent, &detection.problems);
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::NotInstalled, failure))));
+            return Err(StartFailure::over(&who, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));
         if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
-            return Ok(Err(Box::new(Outcome::not_begun(&who, Verdict::Failed, refused))));
+            return Err(StartFailure::over(&who, Verdict::Failed, refused));
         }
-        Ok(Ok(ResolvedRun { agent, plan, program, cwd, who, temporary }))
+        Ok(ResolvedRun { agent, plan, program, cwd, who, temporary })
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
@@ -310,156 +161,6 @@ impl Inner {
         context
     }
 
-    /// Prepares a process that also redacts these secrets. Blocks.
-    fn start(&self, asked: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
-        let temp_dir = self.temp_dir();
-        let private = PrivateDir::create(&temp_dir, PRIVATE)
-            .map_err(Error::io("make a private directory in", &temp_dir))?;
-        let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
-        launch.secrets.extend(secrets);
-        let tape = self.tape(asked, &launch)?;
-        materialize::carry_out(&launch)?;
-        let integrity =
-            Integrity::of(&launch).map_err(Error::io("look at what was written to", private.path()))?;
-        let max_line = asked.plan.request.max_line_bytes;
-        Ok(PreparedProcess {
-            agent: asked.agent,
-            launch,
-            private,
-            integrity,
-            workspace: None,
-            tape,
-            max_line,
-        })
-    }
-
-    /// Prepares a process that outlives the workspaces of its runs. Blocks.
-    pub(crate) fn start_shared(&self, asked: &ResolvedRun) -> Result<PreparedProcess, Error> {
-        let mut start = self.start(asked, Vec::new())?;
-        // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
-        let here = asked.cwd.to_string_lossy();
-        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
-        if start.launch.files.iter().any(names_it) {
-            // The agent's rules name the workspace and are checked against the directory that it was started in.
-            return Ok(start);
-        }
-        // An agent cannot start programs once its own working directory is removed. It also stores data for every
-        // directory that it was ever started in, so this is always the same one.
-        let cwd = self.here.cache.join("pool");
-        private_dir::create_dir_all(&cwd).map_err(Error::io("make the folder", &cwd))?;
-        start.launch.cwd = cwd.canonicalize().map_err(Error::io("find the folder", &cwd))?;
-        Ok(start)
-    }
-
-    /// Prepares a run for a process with this agent home. Blocks.
-    pub(crate) fn prepared_run(
-        &self,
-        asked: &ResolvedRun,
-        launch: &Launch,
-        agent_home: &Arc<AgentHome>,
-        options: &RunOptions,
-        served: ServedTools,
-    ) -> Result<PreparedRun, Error> {
-        agent_home.clean_sessions(asked.agent, &asked.cwd);
-        let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
-        if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
-            follower.remember(session);
-        }
-        let snapshots = &self.memory.snapshots;
-        // The scan leaves most of the time to the agent.
-        let scan = time_of(&asked.plan.request) / 4;
-        let before = WorkspaceBefore::look(
-            snapshots,
-            &asked.cwd,
-            &self.active_runs(),
-            &self.temp_dir(),
-            &launch.folders,
-            scan,
-        );
-        let mut order = self.order(asked, launch);
-        if let ServedTools::Now(Some(serving)) = &served
-            && asked.plan.surface == Surface::Acp
-        {
-            order.servers.clone_from(serving.servers());
-        }
-        let services = self.services(asked, options, served, &mut order)?;
-        let workspace = asked.temporary.clone();
-        Ok(PreparedRun {
-            order,
-            notices: launch.warnings.clone(),
-            follower,
-            before: Some(before),
-            services,
-            workspace,
-            secrets: Vec::new(),
-        })
-    }
-
-    /// Prepares the opening of a session that has no run yet. Blocks.
-    pub(crate) fn opening_run(
-        &self,
-        asked: &ResolvedRun,
-        launch: &Launch,
-        agent_home: &Arc<AgentHome>,
-    ) -> PreparedRun {
-        let mut order = self.order(asked, launch);
-        order.only_open = true;
-        order.settle = false;
-        PreparedRun {
-            order,
-            notices: Vec::new(),
-            follower: Follower::new(asked.agent, agent_home, &asked.cwd),
-            before: None,
-            services: RunServices::none(),
-            workspace: None,
-            secrets: Vec::new(),
-        }
-    }
-
-    /// Starts the process.
-    pub(crate) fn go_live(
-        &self,
-        start: PreparedProcess,
-        mark: &str,
-        submission: UnboundedReceiver<Submission>,
-        wakeup: Wakeup,
-        begun: Instant,
-    ) -> Result<SpawnedProcess, SpawnError> {
-        let PreparedProcess { agent, launch, private, integrity, workspace, tape, max_line } = start;
-        let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
-        let process = Process::spawn(self.spawn(&launch, mark).removing_on_host_death(made))?;
-        let mut clocks = Timeouts::default();
-        clocks.rung = CLOSING_RUNG;
-        let connection = Connection::new(agent.dialogue(&launch.talk), clocks)
-            .with_redactor(Redactor::new(&launch.secrets));
-        let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
-        let abandoned = launch.abandoned.map(|session| AbandonedSession {
-            agent,
-            home: launch.agent_home,
-            cwd: launch.cwd,
-            session,
-        });
-        Ok(SpawnedProcess {
-            process,
-            temp,
-            abandoned,
-            connection,
-            secrets: launch.secrets,
-            tape,
-            max_line,
-            begun,
-            private: (private, workspace),
-            integrity: Arc::new(integrity),
-            copy_back: launch.copy_back,
-            submission,
-            wakeup,
-            state: tokio::sync::watch::Sender::default(),
-            gone: crate::run::active_run::ProcessGone::default(),
-            lives_on: launch.talk.surface == Surface::Acp,
-        })
-    }
-
     /// Creates a temporary workspace if the request asks for one and names no directory.
     fn temporary_workspace(&self, request: &RunRequest) -> Result<Option<Arc<PrivateDir>>, Error> {
         if !request.temporary_workspace || request.working_dir.is_some() {
@@ -485,7 +186,7 @@ impl Inner {
         self.here.cache.join("runs")
     }
 
-    fn temp_dir(&self) -> PathBuf {
+    pub(crate) fn temp_dir(&self) -> PathBuf {
         self.here.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
     }
 
@@ -501,81 +202,6 @@ impl Inner {
         who.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
         who
     }
-
-    fn order(&self, asked: &ResolvedRun, launch: &Launch) -> TurnSpec {
-        let request = &asked.plan.request;
-        let mut order = TurnSpec::default();
-        order.prompt.clone_from(&launch.stdin);
-        order.session = match (&launch.session_id, &request.resume) {
-            (Some(id), Some(_)) => SessionTarget::Load(id.clone()),
-            (Some(id), None) => SessionTarget::Named(id.clone()),
-            (None, _) => SessionTarget::New,
-        };
-        order.who = asked.who.clone();
-        order.clocks = clocks(request, launch);
-        order.limits = request.limits;
-        order.extract_json = request.extract_json;
-        order.settle = true;
-        order.follow = true;
-        order.prices = Arc::clone(&self.prices);
-        order.proof.clone_from(&launch.proof);
-        order.must_ignore.clone_from(&launch.must_ignore);
-        order.mode.clone_from(&launch.mode);
-        order.model.clone_from(&launch.model);
-        order.servers.clone_from(&launch.servers);
-        order.meta.clone_from(&launch.meta);
-        order.session_cwd.clone_from(&launch.session_cwd);
-        order
-    }
-
-    fn tape(&self, asked: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
-        let Some(path) = &asked.plan.request.record else { return Ok(None) };
-        let path = self.here.cwd.join(path);
-        let mut header = TapeHeader::default();
-        header.schema = TAPE_SCHEMA.to_owned();
-        header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = asked.agent.info().id.to_owned();
-        header.agent_version = asked.program.version;
-        header.surface = Some(asked.plan.surface);
-        header.talk = Some(launch.talk.clone());
-        header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
-            .chain(launch.arguments().cloned())
-            .collect();
-        header.cwd = launch.cwd.to_string_lossy().into_owned();
-        header.variables = launch.env.keys().cloned().collect();
-        header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let tape = TapeFile::create(&path, &header, Redactor::new(&launch.secrets)).map_err(|why| {
-            let problem = Problem::new("record", format!("`{}` cannot be written: {why}", path.display()));
-            Problems::from(problem.hint("name a file in a folder that is there and that you may write to"))
-        })?;
-        Ok(Some(tape))
-    }
-
-    fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
-        let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
-        if launch.talk.surface == Surface::Acp {
-            // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
-            // file.
-            spawn.stdout = StdoutMode::Pipe;
-        }
-        spawn.args = launch.arguments().map(Into::into).collect();
-        spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
-        (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
-        spawn
-    }
-}
-
-fn clocks(request: &RunRequest, launch: &Launch) -> Timeouts {
-    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
-    let mut clocks = Timeouts::default();
-    clocks.startup = ms(request.startup_timeout);
-    clocks.idle = ms(request.idle_timeout);
-    clocks.idle_tool = ms(request.tool_timeout);
-    clocks.run = ms(request.timeout);
-    clocks.patience = ms(request.retry_patience);
-    clocks.quiet = launch.quiet;
-    clocks.deadline = request.deadline.map(|when| ms(time_until(when)));
-    clocks
 }
 
 /// Returns the current time in seconds since 1970.

@@ -8,6 +8,7 @@ pub(crate) mod driver;
 pub(crate) mod live_process;
 pub(crate) mod messages;
 pub(crate) mod options;
+pub(crate) mod prepare;
 pub(crate) mod requests;
 pub(crate) mod services;
 pub(crate) mod session;

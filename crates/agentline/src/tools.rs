@@ -5,7 +5,7 @@
 //! with a token of this run. Dropping the [`RunningTools`] stops calls in progress.
 //!
 //! ```
-//! use agentline::tools::{Offer, Tool, ToolHost};
+//! use agentline::tools::{ToolOffer, Tool, ToolHost};
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //!
@@ -23,7 +23,7 @@
 //!     }
 //!     Ok(sum.numbers.iter().sum::<f64>())
 //! }));
-//! let mut serving = host.serve(Offer::new())?;
+//! let mut serving = host.serve(ToolOffer::new())?;
 //! assert!(serving.servers().contains_key("agentline"));
 //! # Ok(())
 //! # }

@@ -1,5 +1,6 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
+pub(crate) mod config_file;
 pub mod files;
 pub mod snapshot;
 pub mod trust;

@@ -2,4 +2,5 @@
 
 mod dependencies;
 mod layers;
+mod modules;
 mod scanners;

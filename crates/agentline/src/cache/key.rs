@@ -11,8 +11,7 @@ use crate::{
         digest::{Digester, hex},
         regular_file::read_regular,
     },
-    pool::key::PRIVATE,
-    resolve::{NO_SESSION, ResolvedRun},
+    resolve::{NO_DIRECTORY, NO_SESSION, ResolvedRun},
     run::{Launched, options::RunOptions},
     workspace::snapshot::prints::FilePrints,
 };
@@ -96,10 +95,10 @@ pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions)
     if let Some(reason) = why_not(&request, options, wish.impure) {
         return KeyResult::Not { reason: reason.into(), warn: false };
     }
-    let asked = match inner.ask_with(request, |agent| inner.memory.finds.detect(inner, agent)) {
-        Ok(Ok(asked)) => asked,
+    let asked = match inner.ask_with(request, |agent| inner.detect_cached(&inner.memory.finds, agent)) {
+        Ok(asked) => asked,
         // The run fails before it starts.
-        Ok(Err(_)) | Err(_) => return KeyResult::Unclear,
+        Err(_) => return KeyResult::Unclear,
     };
     match with_launch(inner, asked, options, wish.impure) {
         Ok(answer) => answer,
@@ -137,7 +136,7 @@ fn with_launch(
     impure: bool,
 ) -> Result<KeyResult, Error> {
     let options = inner.with_schema(&mut asked, options)?;
-    let launch = inner.launch(&asked, Path::new(PRIVATE), NO_SESSION)?;
+    let launch = inner.launch(&asked, Path::new(NO_DIRECTORY), NO_SESSION)?;
     if !launch.servers.is_empty() && !impure {
         return Ok(KeyResult::Not { reason: "it has MCP servers".into(), warn: false });
     }

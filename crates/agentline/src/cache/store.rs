@@ -4,12 +4,12 @@
 use super::entry::CacheEntry;
 use crate::fs::private_dir;
 use crate::fs::regular_file::read_regular;
+use crate::fs::space::RemainingSpace;
 use serde::Serialize;
 use std::{
-    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::PoisonError,
     time::{Duration, SystemTime},
 };
 
@@ -44,12 +44,6 @@ pub struct CacheStats {
     pub bytes: u64,
     /// The maximum size in bytes.
     pub max_bytes: u64,
-}
-
-/// How many bytes may be written to each directory before its size is measured again.
-#[derive(Debug, Default)]
-pub(super) struct RemainingSpace {
-    left: Mutex<HashMap<PathBuf, u64>>,
 }
 
 struct Found {

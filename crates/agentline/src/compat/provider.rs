@@ -5,11 +5,11 @@
 //! tables.
 //!
 //! ```no_run
-//! use agentline::{Agentline, Provider, provider::Context};
+//! use agentline::{Agentline, Provider, provider::CallContext};
 //! let config = serde_json::json!({"model": "gemini-2.5-pro", "timeout": 300});
 //! let provider = Provider::new(Agentline::from_env()?, config.as_object().cloned().unwrap_or_default())?;
 //! provider.validate()?;
-//! let context = Context::default().project_root("/srv/project");
+//! let context = CallContext::default().project_root("/srv/project");
 //! let result = provider.generate("Write the missing tests.", &context, None)?;
 //! println!("{}", serde_json::to_string(&result)?); // {"response":"…","files":{"tests/sum.rs":null}}
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,7 +53,7 @@ impl Provider {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
         let given = Layer::map("configuration", config).home(agentline.here().home.clone());
-        let mut config = crate::resolve::settings::build(&[Layer::map("provider", defaults), given])?;
+        let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.equip(&config);

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use super::{DoctorReport, doctor, render};
-use crate::resolve::detect::HostEnv;
+use crate::detect::HostEnv;
 use std::{
     collections::BTreeMap,
     fs,

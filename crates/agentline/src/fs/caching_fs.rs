@@ -1,11 +1,9 @@
 //! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
 
-use crate::{
-    fs::{
-        disk_fs::DiskFs,
-        fingerprint::{Fingerprint, Observation, ObservedContent},
-    },
-    workspace::snapshot::stamp::FileStamp,
+use crate::fs::{
+    disk_fs::DiskFs,
+    fingerprint::{Fingerprint, Observation, ObservedContent},
+    stamp::FileStamp,
 };
 use agentline_core::FileSystem;
 use std::{

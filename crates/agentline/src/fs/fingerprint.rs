@@ -2,7 +2,7 @@
 //!
 //! Checking for changes is cheaper than reading everything again.
 
-use crate::{fs::disk_fs::DiskFs, workspace::snapshot::stamp::FileStamp};
+use crate::fs::{disk_fs::DiskFs, stamp::FileStamp};
 use agentline_core::FileSystem as _;
 use std::{
     collections::{BTreeMap, BTreeSet},

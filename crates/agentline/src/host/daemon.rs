@@ -13,7 +13,7 @@ pub use crate::host::daemon::client::{Client, NoDaemon};
 pub use crate::host::daemon::messages::DaemonStatus;
 pub use crate::host::daemon::server::{DaemonOptions, serve};
 
-use crate::resolve::detect::HostEnv;
+use crate::detect::HostEnv;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 

@@ -13,7 +13,7 @@ use crate::{
     agentline::Agentline,
     cache::Lookup,
     fs::private_dir::{self, ATTACHMENTS, PrivateDir},
-    resolve::{settings::Settings, stopped_before, time_until},
+    resolve::{stopped_before, time_until},
     run::{
         Run,
         completion::{CheckResult, CompletionCheck},
@@ -22,6 +22,7 @@ use crate::{
         requests::{Permission, PermissionHandler},
     },
     schema::Schema,
+    settings::Settings,
     tools::{Tool, ToolError, ToolHost, ToolOutput},
 };
 use agentline_core::{

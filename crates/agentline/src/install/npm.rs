@@ -1,7 +1,7 @@
 //! Finds Node.js and npm, and runs `npm install`.
 
 use super::{InstallError, InstallProgress};
-use crate::{fs::disk_fs::DiskFs, resolve::detect::HostEnv};
+use crate::{detect::HostEnv, fs::disk_fs::DiskFs};
 use agentline_core::{
     Version,
     detect::{find_tool, tool_in},

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use super::{InstallError, InstallProgress, ensure, find_node};
-use crate::resolve::detect::HostEnv;
+use crate::detect::HostEnv;
 use agentline_core::{Version, agents};
 use std::{
     collections::BTreeMap,

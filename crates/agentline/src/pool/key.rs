@@ -3,16 +3,13 @@
 use crate::pool::launch_cache::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
-    error::Error,
+    detect::cache::DetectCache,
     fs::digest::Digester,
-    resolve::{ResolvedRun, StartFailure, attachments::read_attachments, detect_cache::DetectCache},
+    resolve::{ResolvedRun, StartFailure, attachments::read_attachments},
     run::options::RunOptions,
 };
 use agentline_core::{Isolation, Launch, PromptText, RunRequest};
 use std::{fmt::Write as _, sync::Arc};
-
-/// A placeholder for the private directory of a process that may not exist yet.
-pub(crate) const PRIVATE: &str = "/agentline-private";
 
 /// The request of a run to the pool.
 pub(super) struct PoolRequest {
@@ -44,11 +41,8 @@ pub(super) fn prepare(
     launches: &LaunchCache,
     request: RunRequest,
     options: &RunOptions,
-) -> Result<Result<Box<PoolRequest>, StartFailure>, Error> {
-    let mut asked = match inner.ask_with(request, |agent| finds.detect(inner, agent))? {
-        Ok(asked) => asked,
-        Err(outcome) => return Ok(Err(outcome)),
-    };
+) -> Result<Box<PoolRequest>, StartFailure> {
+    let mut asked = inner.ask_with(request, |agent| inner.detect_cached(finds, agent))?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
     read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
     let options = inner.with_schema(&mut asked, options)?;
@@ -56,7 +50,7 @@ pub(super) fn prepare(
     // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
     let own = options.marks_session() || !fit.launch.servers.is_empty() || asked.temporary.is_some();
     let session = (!own).then_some(fit.session);
-    Ok(Ok(Box::new(PoolRequest { asked, fit, words, options, session })))
+    Ok(Box::new(PoolRequest { asked, fit, words, options, session }))
 }
 
 /// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,

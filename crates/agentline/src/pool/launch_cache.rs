@@ -1,12 +1,12 @@
 //! Caches the launches of runs that differ only in their prompt text. Computing a launch is most of the cost of a run
 //! on a warm agent.
 
-use crate::pool::key::{self, PRIVATE, PoolKey};
+use crate::pool::key::{self, PoolKey};
 use crate::{
     agentline::Inner,
     error::Error,
     fs::{caching_fs::CachingFs, disk_fs::DiskFs, fingerprint::Fingerprint},
-    resolve::{NO_SESSION, ResolvedRun},
+    resolve::{NO_DIRECTORY, NO_SESSION, ResolvedRun},
     run::Launched,
 };
 use agentline_core::{Agent, Isolation, Launch, Plan, Problems, Program, PromptText, Redactor};
@@ -100,7 +100,7 @@ impl LaunchCache {
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
         }
         let look = CachingFs::default();
-        let launch = inner.launch_by(asked, Path::new(PRIVATE), NO_SESSION, &look)?;
+        let launch = inner.launch_by(asked, Path::new(NO_DIRECTORY), NO_SESSION, &look)?;
         let redactor = Redactor::new(&launch.secrets);
         let fit = Arc::new(LaunchTemplate {
             key: key::of_process(asked, &launch, inner.isolation),
@@ -154,7 +154,7 @@ impl Known {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::{agentline::Agentline, resolve::detect::HostEnv};
+    use crate::{agentline::Agentline, detect::HostEnv};
     use agentline_core::{RunRequest, Surface};
     use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -177,7 +177,7 @@ mod tests {
             let here = HostEnv::new(env, dir.path(), dir.path());
             let agentline = Agentline::new(here).program("gemini", &program);
             let request = request.surface(Surface::Acp);
-            let mut asked = agentline.inner().ask(request.clone()).unwrap().unwrap();
+            let mut asked = agentline.inner().ask(request.clone()).unwrap();
             let (fit, words) = launches.find(agentline.inner(), &mut asked).unwrap();
             assert_eq!(asked.plan.request.prompt, request.prompt, "it is put back");
             assert!(fit.launch.stdin.is_empty());
@@ -208,7 +208,7 @@ mod tests {
         wrong.include_directories = vec!["missing".into()];
         let agentline =
             Agentline::new(HostEnv::new([].into(), dir.path(), dir.path())).program("gemini", &program);
-        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap().unwrap();
+        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap();
         let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
         let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["prompt_file", "include_directories"]);

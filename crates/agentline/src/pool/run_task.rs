@@ -8,11 +8,12 @@ use crate::pool::{
 use crate::{
     agentline::{Agentline, Inner},
     error::Error,
-    resolve::{PreparedRun, not_ready_in_time, not_started, stopped_before},
+    resolve::{not_ready_in_time, not_started, stopped_before},
     run::{
         active_run::CompletionTiming,
         channel::{RunItem, RunReceiver, RunSender, Wakeup},
         live_process::ProcessHandle,
+        prepare::PreparedRun,
         services::ServedTools,
         session_follower::AgentHome,
     },

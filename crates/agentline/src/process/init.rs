@@ -96,6 +96,21 @@ pub(super) struct HostLink {
     pub(super) process: Option<OwnedFd>,
 }
 
+/// Why there is no agent.
+#[derive(Debug)]
+pub(super) enum InitError {
+    /// The init could not be started, for example because namespaces are not available.
+    NoInit(io::Error),
+    /// The system refused to start the agent.
+    Refused(io::Error),
+}
+
+impl From<io::Error> for InitError {
+    fn from(error: io::Error) -> Self {
+        Self::NoInit(error)
+    }
+}
+
 /// The supervisor's handle to an init and its agent.
 #[derive(Debug)]
 pub(super) struct Init {
@@ -112,17 +127,13 @@ impl Init {
     /// Starts an init and the agent below it, in a namespace where one is requested and available.
     ///
     /// The outer error means that no init could be started, the inner one that the init could not start the agent.
-    pub(super) fn start(
-        plan: &Spawn,
-        streams: [OwnedFd; 3],
-        host: &HostLink,
-    ) -> io::Result<io::Result<Self>> {
+    pub(super) fn start(plan: &Spawn, streams: [OwnedFd; 3], host: &HostLink) -> Result<Self, InitError> {
         let mut streams = Some(streams);
-        let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
+        let mut refusal = InitError::NoInit(io::ErrorKind::Unsupported.into());
         for namespace in namespace::candidates(plan.isolation) {
             match Self::start_in(Some(namespace), plan, &mut streams, host) {
-                Ok(started) => return Ok(started),
-                Err(error) => refusal = error,
+                Err(error @ InitError::NoInit(_)) => refusal = error,
+                started => return started,
             }
         }
         if plan.isolation == Isolation::Namespace {
@@ -136,7 +147,7 @@ impl Init {
         plan: &Spawn,
         streams: &mut Option<[OwnedFd; 3]>,
         host: &HostLink,
-    ) -> io::Result<io::Result<Self>> {
+    ) -> Result<Self, InitError> {
         let (ours, theirs) = UnixStream::pair()?;
         if namespace.is_some() {
             namespace::receive_pids(&ours)?;
@@ -152,18 +163,20 @@ impl Init {
             Ok((InitMessage::Ready, _)) => match init.receive()? {
                 (InitMessage::Started(inner), outer) => {
                     init.agent = outer.unwrap_or(inner);
-                    return Ok(Ok(init));
+                    return Ok(init);
                 }
-                (InitMessage::Refused(errno), _) => Ok(Err(io::Error::from_raw_os_error(errno))),
-                _ => Err(io::ErrorKind::InvalidData.into()),
+                (InitMessage::Refused(errno), _) => InitError::Refused(io::Error::from_raw_os_error(errno)),
+                _ => InitError::NoInit(io::ErrorKind::InvalidData.into()),
             },
-            Ok((InitMessage::Unavailable(errno), _)) => Err(io::Error::from_raw_os_error(errno)),
-            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
-            Err(error) => Err(error),
+            Ok((InitMessage::Unavailable(errno), _)) => {
+                InitError::NoInit(io::Error::from_raw_os_error(errno))
+            }
+            Ok(_) => InitError::NoInit(io::ErrorKind::InvalidData.into()),
+            Err(error) => InitError::NoInit(error),
         };
         init.release();
         unix::reap_child(pid);
-        failed
+        Err(failed)
     }
 
     /// Returns the descriptor to poll for messages, or -1 once the init is gone.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::init::{HostLink, Init, InitMessage};
+use super::init::{HostLink, Init, InitError, InitMessage};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
 use super::wire::{StartedAgent, SupervisorReport};
@@ -47,17 +47,17 @@ pub(super) fn run() -> io::Result<()> {
     let signals = unix::signals_as_pipe(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let errno = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let report = match &started {
-        Ok(Ok(init)) => SupervisorReport::Started(StartedAgent {
+        Ok(init) => SupervisorReport::Started(StartedAgent {
             agent: init.agent.cast_unsigned(),
             init: init.pid.cast_unsigned(),
             has_namespace: init.has_namespace,
         }),
-        Ok(Err(error)) => SupervisorReport::Refused(errno(error)),
-        Err(error) => SupervisorReport::NoNamespace(errno(error)),
+        Err(InitError::Refused(error)) => SupervisorReport::Refused(errno(error)),
+        Err(InitError::NoInit(error)) => SupervisorReport::NoNamespace(errno(error)),
     };
     // The host may be gone and not receive this, but the processes that it started must still be killed.
     let _ = host.write_all(&report.encode());
-    let Ok(Ok(init)) = started else { return Ok(()) };
+    let Ok(init) = started else { return Ok(()) };
     let mut watch = Watch {
         hunt: Hunt::new(&plan.mark, unix::own_pid(), init.agent).sparing(init.pid),
         root: init.agent,
@@ -88,7 +88,7 @@ pub(super) fn run() -> io::Result<()> {
 }
 
 /// Receives the plan and starts the agent. The supervisor holds the agent's stream descriptors only during this call.
-fn start(host: &mut UnixStream) -> io::Result<(Spawn, io::Result<io::Result<Init>>)> {
+fn start(host: &mut UnixStream) -> io::Result<(Spawn, Result<Init, InitError>)> {
     let mut length = [0; 8];
     let (received, streams) = unix::receive_streams(host, &mut length)?;
     host.read_exact(&mut length[received..])?;

@@ -47,12 +47,12 @@ pub enum CheckResult {
 /// A check that decides whether a task is complete. Cloning is cheap.
 ///
 /// ```
-/// use agentline::completion::{Checked, Checker};
-/// let checker = Checker::new(|input| async move {
+/// use agentline::completion::{CheckResult, CompletionCheck};
+/// let checker = CompletionCheck::new(|input| async move {
 ///     if input.workspace.join("report.md").exists() {
-///         Checked::Done
+///         CheckResult::Done
 ///     } else {
-///         Checked::Continue("report.md is still missing".into())
+///         CheckResult::Continue("report.md is still missing".into())
 ///     }
 /// });
 /// # let _ = checker;

@@ -37,16 +37,12 @@ use tokio::{
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 /// How many events of one run may be pending before its slow consumer blocks the other runs of the process.
 const MOST_PENDING: usize = 50_000;
-/// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn; a run that ends
-/// sooner reads it once, when it settles.
+/// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn.
 const PACE: Duration = Duration::from_millis(100);
-
 /// The time limit for the cleanup after a process.
 const CLEARING: Duration = Duration::from_secs(30);
-
 /// How long after closing its stdout an agent may take to exit before it counts as silent.
 const MUTE: Duration = Duration::from_millis(300);
-
 /// A line of the host's own tools, with its run.
 type SideLine = (RunId, String);
 

@@ -1,10 +1,11 @@
 //! A handle of a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
 
+use crate::run::prepare::{PreparedProcess, PreparedRun};
 use crate::{
     agentline::Inner,
     fs::private_dir::PrivateDir,
     process::{Process, SpawnError, temp_dir::ProcessTemp},
-    resolve::{PreparedProcess, PreparedRun, integrity::Integrity},
+    resolve::integrity::Integrity,
     run::{
         Launched, Run,
         abandoned_session::AbandonedSession,

@@ -14,7 +14,7 @@ use crate::{
     schema::{STRUCTURED_OUTPUT, Schema},
     tools::{RunningTools, ToolOffer},
 };
-use agentline_core::{HostRequest, HostResponse, McpServer, Problems, Surface, TurnSpec};
+use agentline_core::{HostRequest, HostResponse, McpServer, Problems, TurnSpec};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -171,7 +171,7 @@ impl Inner {
         options: &RunOptions,
         foreign: &BTreeMap<String, McpServer>,
     ) -> Result<Option<RunningTools>, Error> {
-        let live = asked.plan.surface == Surface::Acp;
+        let live = asked.plan.surface.is_live();
         let schema = options.schema.as_ref().filter(|_| live);
         let host = options.tools.clone().filter(|_| live);
         if schema.is_none() && host.is_none() && foreign.is_empty() {
@@ -206,7 +206,7 @@ impl Inner {
             ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
             ServedTools::Already { sides, hands_in } => (sides, hands_in),
         };
-        if asked.plan.surface != Surface::Acp {
+        if !asked.plan.surface.is_live() {
             return Ok(RunServices { sides, ..RunServices::none() });
         }
         let mut answerer = RequestHandler::in_resolved(request, &asked.cwd)?;

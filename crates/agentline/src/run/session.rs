@@ -3,7 +3,7 @@
 use crate::{
     agentline::{Agentline, Inner},
     error::Error,
-    resolve::{not_ready_in_time, not_started, preparation_time},
+    resolve::{StartFailure, not_ready_in_time, not_started, preparation_time},
     run::{
         Run, active_run::CompletionTiming, live_process::ProcessHandle, options::RunOptions,
         services::ToolServer,
@@ -67,10 +67,9 @@ impl Agentline {
     ) -> Result<Session, Error> {
         let begun = Instant::now();
         request.needs_live = true;
-        if request.surface.is_none() {
-            request.surface = Some(Surface::Acp);
-        }
-        if request.surface != Some(Surface::Acp) {
+        let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
+        request.surface = request.surface.or_else(|| agent.live_surface());
+        if !request.surface.is_some_and(Surface::is_live) {
             let problem = Problem::new("surface", "a conversation needs an agent that stays alive");
             return Err(Problems::from(problem.hint("leave `surface` out, or set it to `acp`")).into());
         }
@@ -93,9 +92,10 @@ impl Agentline {
         let time = preparation_time(&opening);
         let prepared = self.blocking_within(time, move |inner| inner.make_ready(opening, &given)).await;
         let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
-        let mut ready = match prepared? {
+        let mut ready = match prepared {
             Ok(ready) => *ready,
-            Err(outcome) => return Err(Error::NotOpened(outcome)),
+            Err(StartFailure::Over(outcome)) => return Err(Error::NotOpened(outcome)),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
         let mut prepared_run = ready.prepared_run;
@@ -196,7 +196,7 @@ impl Session {
         Problems(agent.unenforced_in_session(&self.request, &request)).into_result()?;
         let _turn = self.turn.lock().await;
         let before = self.live.wait_for(|state| state.active_runs == 0).await;
-        request.surface = Some(Surface::Acp);
+        request.surface = self.request.surface;
         // The session is already open; only a new process would load a stored one.
         request.resume = None;
         request.session_id = None;
@@ -214,7 +214,7 @@ impl Session {
         let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
             return Ok(Run::over(not_ready_in_time(&asked)));
         };
-        let run = match made? {
+        let run = match made {
             Ok(mut prepared_run) => {
                 prepared_run.order.session = SessionTarget::Open(self.id.clone());
                 if same_servers {
@@ -226,7 +226,8 @@ impl Session {
                 self.live.wait_for(|state| state.served > before.served).await;
                 run
             }
-            Err(outcome) => Run::over(*outcome),
+            Err(StartFailure::Over(outcome)) => Run::over(*outcome),
+            Err(StartFailure::Error(error)) => return Err(error),
         };
         Ok(run.with_notices(notices))
     }

@@ -100,10 +100,10 @@ impl Tool {
     /// not.
     ///
     /// ```
-    /// use agentline::tools::{Decision, Tool};
+    /// use agentline::tools::{CallDecision, Tool};
     /// # let tool = |name: &str| Tool::new(name, "", serde_json::json!({"type": "object"}), |_, _| async { Ok(()) });
-    /// tool("a").policy(|args, _call| if args["path"] == "/" { Decision::deny("not that") } else { Decision::Allow });
-    /// tool("b").policy(|_args, _call| async { Decision::Allow });
+    /// tool("a").policy(|args, _call| if args["path"] == "/" { CallDecision::deny("not that") } else { CallDecision::Allow });
+    /// tool("b").policy(|_args, _call| async { CallDecision::Allow });
     /// ```
     #[must_use]
     pub fn policy<F, D>(mut self, policy: F) -> Self

@@ -29,7 +29,6 @@ pub(crate) mod memo;
 pub(crate) mod prints;
 mod reported;
 mod rules;
-pub(crate) mod stamp;
 mod walk;
 
 use std::path::{Path, PathBuf};
@@ -39,8 +38,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub use crate::workspace::snapshot::active::ActiveWorkspace;
 pub use crate::workspace::snapshot::content::line_count;
 
+use crate::fs::stamp::FileStamp;
 use crate::workspace::snapshot::content::KnownContent;
-use crate::workspace::snapshot::stamp::FileStamp;
 
 /// The maximum number of files and directories that one thread checks faster than a second thread can start.
 const SMALL: usize = 32;
@@ -308,6 +307,6 @@ impl Snapshot {
 
     /// Returns the location on disk of a recorded path.
     fn on_disk(&self, path: &[u8]) -> PathBuf {
-        self.root.join(stamp::path_from_bytes(path))
+        self.root.join(crate::fs::stamp::path_from_bytes(path))
     }
 }

@@ -1,14 +1,11 @@
 //! The change of a file as lines for people: context, removed and added lines, and the words that differ.
 
 use agentline::SavedDiff;
-use similar::{Algorithm, DiffOp, capture_diff_slices};
-use std::{collections::HashMap, ops::Range};
+use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
+use std::ops::Range;
 
 /// The number of context lines around a change.
 const AROUND: usize = 3;
-/// The maximum product of the lengths of two texts that are compared line by line; larger ones are shown as removed and
-/// added. The time of a comparison can grow with this product.
-const MOST_PAIRS: usize = 128 * 128;
 /// The maximum product of the word counts of two lines whose words are compared.
 const MOST_WORD_PAIRS: usize = 96 * 96;
 /// The maximum length of a line whose words are compared.
@@ -81,37 +78,26 @@ impl ShownChange {
     /// Computes the change from one text to another.
     pub(crate) fn between(old: &str, new: &str) -> Self {
         let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-        let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-        let rest = old.len().min(new.len()) - head;
-        let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-        let (gone, come) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
         let mut change = Self { numbered: true, ..Self::default() };
-        if gone.is_empty() && come.is_empty() {
-            return change;
-        }
-        let ops = line_ops(gone, come);
-        let mut lines = Vec::new();
-        let start = head.saturating_sub(AROUND);
-        lines.extend((start..head).map(|i| DiffLine::new(DiffSign::Same, (Some(i), Some(i)), old[i])));
-        for op in ops {
-            let (olds, news) = (op.old_range(), op.new_range());
-            let old_line = |i: usize| DiffLine::new(DiffSign::Removed, (Some(head + i), None), gone[i]);
-            let new_line = |i: usize| DiffLine::new(DiffSign::Added, (None, Some(head + i)), come[i]);
-            if let DiffOp::Equal { .. } = op {
-                let same = |(i, k)| DiffLine::new(DiffSign::Same, (Some(head + i), Some(head + k)), gone[i]);
-                lines.extend(olds.zip(news).map(same));
-                continue;
+        for ops in group_diff_ops(capture_diff_slices(Algorithm::Myers, &old, &new), AROUND) {
+            let mut lines = Vec::new();
+            for op in ops {
+                let (olds, news) = (op.old_range(), op.new_range());
+                if let DiffOp::Equal { .. } = op {
+                    let same = |(i, k)| DiffLine::new(DiffSign::Same, (Some(i), Some(k)), old[i]);
+                    lines.extend(olds.zip(news).map(same));
+                    continue;
+                }
+                let mut removed: Vec<DiffLine> =
+                    olds.map(|i| DiffLine::new(DiffSign::Removed, (Some(i), None), old[i])).collect();
+                let mut added: Vec<DiffLine> =
+                    news.map(|k| DiffLine::new(DiffSign::Added, (None, Some(k)), new[k])).collect();
+                mark_all(&mut removed, &mut added);
+                lines.append(&mut removed);
+                lines.append(&mut added);
             }
-            let mut removed: Vec<DiffLine> = olds.map(old_line).collect();
-            let mut added: Vec<DiffLine> = news.map(new_line).collect();
-            mark_all(&mut removed, &mut added);
-            lines.append(&mut removed);
-            lines.append(&mut added);
+            change.take(lines);
         }
-        let (olds, news) = (old.len() - tail, new.len() - tail);
-        let after = (0..tail.min(AROUND)).map(|i| (olds + i, news + i));
-        lines.extend(after.map(|(i, k)| DiffLine::new(DiffSign::Same, (Some(i), Some(k)), old[i])));
-        change.take(lines);
         change
     }
 
@@ -177,79 +163,6 @@ impl ShownChange {
             self.hunks.push(hunk);
         }
     }
-}
-
-/// Returns the operations that turn `old` into `new`. Long lists are split at lines that both contain exactly once.
-fn line_ops(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
-    let mut ops = Vec::new();
-    let (mut old_index, mut new_index) = (0, 0);
-    let whole = old.len().saturating_mul(new.len()) <= MOST_PAIRS;
-    let anchors = if whole { Vec::new() } else { anchors(old, new) };
-    let end = (old.len(), new.len(), 0);
-    for (old_at, new_at, len) in anchors.into_iter().map(|(a, b)| (a, b, 1)).chain([end]) {
-        let (gone, come) = (&old[old_index..old_at], &new[new_index..new_at]);
-        if gone.len().saturating_mul(come.len()) <= MOST_PAIRS {
-            let inner = capture_diff_slices(Algorithm::Myers, gone, come);
-            ops.extend(inner.into_iter().map(|op| moved(op, old_index, new_index)));
-        } else {
-            let (old_len, new_len) = (gone.len(), come.len());
-            ops.push(DiffOp::Replace { old_index, old_len, new_index, new_len });
-        }
-        if len > 0 {
-            ops.push(DiffOp::Equal { old_index: old_at, new_index: new_at, len });
-        }
-        (old_index, new_index) = (old_at + len, new_at + len);
-    }
-    ops
-}
-
-fn moved(op: DiffOp, old: usize, new: usize) -> DiffOp {
-    match op {
-        DiffOp::Equal { old_index, new_index, len } => {
-            DiffOp::Equal { old_index: old_index + old, new_index: new_index + new, len }
-        }
-        DiffOp::Delete { old_index, old_len, new_index } => {
-            DiffOp::Delete { old_index: old_index + old, old_len, new_index: new_index + new }
-        }
-        DiffOp::Insert { old_index, new_index, new_len } => {
-            DiffOp::Insert { old_index: old_index + old, new_index: new_index + new, new_len }
-        }
-        DiffOp::Replace { old_index, old_len, new_index, new_len } => {
-            DiffOp::Replace { old_index: old_index + old, old_len, new_index: new_index + new, new_len }
-        }
-    }
-}
-
-/// Returns the longest sequence of lines that both texts contain exactly once, in the same order.
-fn anchors(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
-    let once = |lines: &[&str]| -> HashMap<String, Option<usize>> {
-        let mut places = HashMap::new();
-        for (at, line) in lines.iter().enumerate() {
-            places.entry((*line).to_owned()).and_modify(|place| *place = None).or_insert(Some(at));
-        }
-        places
-    };
-    let (olds, news) = (once(old), once(new));
-    let pairs = old.iter().enumerate().filter_map(|(at, line)| {
-        olds.get(*line).copied().flatten()?;
-        Some((at, news.get(*line).copied().flatten()?))
-    });
-    let pairs: Vec<(usize, usize)> = pairs.collect();
-    // The last pair of the best sequence of each length, and for each pair its predecessor.
-    let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), Vec::new());
-    for (i, (_, new_at)) in pairs.iter().enumerate() {
-        let length = ends.partition_point(|end| pairs[*end].1 < *new_at);
-        before.push(length.checked_sub(1).map(|shorter| ends[shorter]));
-        if length == ends.len() {
-            ends.push(i);
-        } else {
-            ends[length] = i;
-        }
-    }
-    let mut row: Vec<(usize, usize)> =
-        std::iter::successors(ends.last().copied(), |at| before[*at]).map(|at| pairs[at]).collect();
-    row.reverse();
-    row
 }
 
 impl DiffLine {

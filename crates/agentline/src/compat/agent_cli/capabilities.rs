@@ -2,7 +2,7 @@
 
 use crate::compat::agent_cli::known;
 use crate::{Agentline, Error};
-use agentline_core::{Agent, ModelInfo, RunRequest, Surface};
+use agentline_core::{Agent, ModelInfo, RunRequest};
 use serde::Serialize;
 
 /// The source of the model list in [`Capabilities`].
@@ -64,7 +64,7 @@ impl CliCapabilities {
 pub async fn capabilities(agentline: &Agentline, agent: &str) -> Result<CliCapabilities, Error> {
     let known = known(agentline, agent)?;
     let mut capabilities = CliCapabilities::of(known);
-    let mut request = RunRequest::new("open").agent(known.info().id).surface(Surface::Acp);
+    let mut request = RunRequest::new("open").agent(known.info().id);
     request.temporary_workspace = true;
     if let Ok(session) = agentline.session(request).await {
         if !session.models().is_empty() {

@@ -11,10 +11,10 @@ use std::{
 /// The settings of one call, as opposed to those of the provider.
 ///
 /// ```
-/// use agentline::provider::Context;
-/// let context = Context::default().project_root("/srv/project").prompt_file("prompts/plan.md");
+/// use agentline::provider::CallContext;
+/// let context = CallContext::default().project_root("/srv/project").prompt_file("prompts/plan.md");
 /// let map = serde_json::json!({"project_root": "/srv/project", "prompt_file": "prompts/plan.md", "phase": "plan"});
-/// assert_eq!(Context::from_map(map.as_object().unwrap()).unwrap(), context);
+/// assert_eq!(CallContext::from_map(map.as_object().unwrap()).unwrap(), context);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

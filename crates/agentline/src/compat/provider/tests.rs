@@ -1,7 +1,7 @@
 //! Tests of the provider before a run starts: configuration, metadata, detection of the program.
 
 use crate::compat::provider::{CallContext, ErrorKind, Provider, ProviderError, ResultCollector};
-use crate::{Agentline, resolve::detect::HostEnv};
+use crate::{Agentline, detect::HostEnv};
 use agentline_core::{
     Event, Failure, FailureKind, Outcome, PermissionMode, RunInfo, RunRequest, ToolKind, ToolStatus, ToolUse,
     Verdict,

@@ -3,9 +3,10 @@
 use crate::host::daemon::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
+    detect::HostEnv,
     error::Error,
     fs::bounded_lines::BoundedLines,
-    resolve::{detect::HostEnv, not_ready_in_time, preparation_time, stopped_before},
+    resolve::{not_ready_in_time, preparation_time, stopped_before},
     run::{
         Run,
         channel::{RunSender, Wakeup, link},
@@ -130,7 +131,7 @@ impl Client {
     /// # Errors
     /// Fails like [`Agentline::run`], and if the connection is lost before the run has started.
     pub async fn run(self, agentline: &Agentline, mut request: RunRequest) -> Result<Run, Error> {
-        if !crate::pool::serves(&request) {
+        if crate::pool::warm(agentline, &request).is_none() {
             return agentline.run(request).await;
         }
         let notices = std::mem::take(&mut request.notices);

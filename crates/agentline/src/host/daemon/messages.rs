@@ -1,6 +1,6 @@
 //! The messages between daemon and client, one per line. Events have the format of `--output events`.
 
-use crate::{pool::PoolStatus, resolve::detect::HostEnv, run::Launched};
+use crate::{detect::HostEnv, pool::PoolStatus, run::Launched};
 use agentline_core::{Isolation, PriceTable, Problem, RunRequest, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};

@@ -3,6 +3,7 @@
 use crate::host::daemon::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
 use crate::{
     agentline::Agentline,
+    detect::HostEnv,
     error::Error,
     fs::{
         bounded_lines::{BoundedLine, BoundedLines},
@@ -10,7 +11,6 @@ use crate::{
     },
     pool::{Pool, PoolOptions},
     process::Supervisor,
-    resolve::detect::HostEnv,
     run::options::RunOptions,
 };
 use agentline_core::{Event, PriceTable, agents::AgentRegistry};

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::fs::private_dir;
 use crate::fs::regular_file::open_regular;
-use crate::workspace::snapshot::stamp;
+use crate::fs::stamp;
 
 /// The maximum length of a workspace path.
 const LONGEST_PATH: u64 = 64 << 10;

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::fs::stamp::{FileKind, FileStamp};
 use crate::workspace::snapshot::content::{self, KnownContent, ReadBudget};
 use crate::workspace::snapshot::reported::{self, ReportedPath};
-use crate::workspace::snapshot::stamp::{FileKind, FileStamp};
 use crate::workspace::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange, lines, rules};
 
 /// The maximum number of bytes read to count lines.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 
 use crate::fs::regular_file::open_unlinked;
-use crate::workspace::snapshot::stamp::{FileKind, FileStamp};
+use crate::fs::stamp::{FileKind, FileStamp};
 use crate::workspace::snapshot::{Entry, Snapshot};
 
 /// The maximum size of a file whose content is read.

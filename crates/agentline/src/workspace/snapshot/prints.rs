@@ -1,10 +1,9 @@
 //! Fingerprints of all files of a workspace, to tell whether its content is the same and what a run changed.
 
 use crate::fs::digest::{Digester, digest};
-use crate::workspace::snapshot::{
-    SnapshotOptions, content,
-    stamp::{FileKind, FileStamp, path_from_bytes},
-    walk,
+use crate::{
+    fs::stamp::{FileKind, FileStamp, path_from_bytes},
+    workspace::snapshot::{SnapshotOptions, content, walk},
 };
 use std::{
     collections::{BTreeMap, HashMap},

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::workspace::snapshot::stamp::{self, is_since};
+use crate::fs::stamp::{self, is_since};
 use crate::workspace::snapshot::{ChangeKind, Evidence};
 
 /// The location of a reported path after the links among its directories are resolved.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use crate::fs::stamp::{self, FileStamp};
 use crate::workspace::snapshot::rules::{IgnoreRules, RuleFiles};
-use crate::workspace::snapshot::stamp::{self, FileStamp};
 use crate::workspace::snapshot::{Entry, Snapshot, SnapshotOptions};
 
 /// The number of files and directories after which more threads are started.

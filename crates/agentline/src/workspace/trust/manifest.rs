@@ -1,6 +1,6 @@
 //! The files of a directory that can change a setting or run something, with their digests.
 
-use crate::resolve::settings;
+use crate::workspace::config_file;
 use crate::workspace::trust::failed;
 use agentline_core::{Problem, agents::AgentRegistry};
 use sha2::{Digest, Sha256};
@@ -75,7 +75,7 @@ impl Manifest {
         }
         let home = home.and_then(|home| home.canonicalize().ok());
         let mut walk = Walk::default();
-        if let Some(file) = settings::workspace_file(&directory, home.as_deref()) {
+        if let Some(file) = config_file::workspace_file(&directory, home.as_deref()) {
             walk.entry(&file, &relative(&file, &directory), 0)?;
         }
         let names: BTreeSet<&str> =

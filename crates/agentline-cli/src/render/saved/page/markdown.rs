@@ -1,64 +1,43 @@
 //! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
-//! Everything else is text. A link is shown as its text and its address and cannot be clicked.
+//! Everything else is text, HTML too. A link is shown as its text and its address and cannot be clicked.
 
 use crate::render::saved::page::{
     escape,
     highlight::{Language, code},
 };
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag};
 use std::io::{self, Write};
 
-/// The maximum number of backticks that open inline code.
-const MOST_TICKS: usize = 8;
+/// The maximum depth of nested elements, and the longest beginning of a line that may consist of markers of quotes and
+/// list items.
+const DEEPEST: usize = 64;
 
 /// Writes Markdown as HTML.
 pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let start = line.trim_start();
-        if start.is_empty() {
-            continue;
-        }
-        if let Some((fence, name)) = opening(start) {
-            let indent = line.len() - start.len();
-            let body = std::iter::from_fn(|| lines.next_if(|line| !closes(line, fence)));
-            let body: Vec<&str> = body.map(|line| unindented(line, indent)).collect();
-            lines.next();
-            fenced(out, name, &body.join("\n"))?;
-        } else if let Some((level, title)) = heading(start) {
-            write!(out, "<h{level}>")?;
-            inline(out, title)?;
-            writeln!(out, "</h{level}>")?;
-        } else if is_rule(start) {
-            writeln!(out, "<hr>")?;
-        } else if let Some(quoted) = start.strip_prefix('>') {
-            let mut quote = vec![quoted];
-            quote.extend(std::iter::from_fn(|| {
-                lines.next_if(|line| line.trim_start().starts_with('>')).map(|line| &line.trim_start()[1..])
-            }));
-            let quote: Vec<&str> =
-                quote.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-            writeln!(out, "<blockquote>")?;
-            paragraph(out, &quote)?;
-            writeln!(out, "</blockquote>")?;
-        } else if item(line).is_some() {
-            let rows = std::iter::once(line).chain(std::iter::from_fn(|| {
-                lines.next_if(|line| {
-                    item(line).is_some() || (line.starts_with("  ") && opening(line.trim_start()).is_none())
-                })
-            }));
-            let rows: Vec<&str> = rows.collect();
-            list(out, &rows)?;
-        } else if line.contains('|') && lines.peek().is_some_and(|next| is_table_rule(next)) {
-            lines.next();
-            let rows: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| line.contains('|'))).collect();
-            table(out, line, &rows)?;
-        } else {
-            let mut body = vec![line];
-            body.extend(std::iter::from_fn(|| lines.next_if(|line| goes_on(line))));
-            paragraph(out, &body)?;
-        }
+    // The time of the parser grows with the number of lines and the depth of the containers around them.
+    if text.split(['\n', '\r']).any(nests_deeply) {
+        return paragraph(out, text);
     }
-    Ok(())
+    let mut prose = Prose { out, open: Vec::new(), is_head: false };
+    let mut shown = 0;
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        if prose.open.is_empty() {
+            // Definitions of links are in no block. They are shown too, so that no text is hidden.
+            paragraph(prose.out, &text[shown..range.start])?;
+            shown = range.end;
+        }
+        prose.event(event)?;
+    }
+    paragraph(out, &text[shown..])
+}
+
+fn paragraph(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    write!(out, "<p dir=auto>")?;
+    escape::text(out, text.trim())?;
+    writeln!(out, "</p>")
 }
 
 /// Writes a code block.
@@ -71,213 +50,135 @@ pub(super) fn fenced(out: &mut dyn Write, name: &str, body: &str) -> io::Result<
     }
     write!(out, "><code>")?;
     code(out, body, Language::of(name))?;
-    writeln!(out, "</code></pre>")
+    write!(out, "</code></pre>")
 }
 
-/// Returns the fence that a line opens and the name after it.
-fn opening(line: &str) -> Option<(&str, &str)> {
-    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
-    let rest = line.trim_start_matches(mark);
-    let length = line.len() - rest.len();
-    (length >= 3 && !rest.contains('`'))
-        .then(|| (&line[..length], rest.split_whitespace().next().unwrap_or("")))
-}
-
-fn closes(line: &str, fence: &str) -> bool {
-    let line = line.trim();
-    line.starts_with(fence) && line.chars().all(|c| fence.starts_with(c))
-}
-
-fn unindented(line: &str, indent: usize) -> &str {
-    let spaces = line.len() - line.trim_start_matches(' ').len();
-    &line[indent.min(spaces)..]
-}
-
-/// Returns the level of a heading, below the levels of the page, and its text.
-fn heading(line: &str) -> Option<(usize, &str)> {
-    let rest = line.trim_start_matches('#');
-    let level = line.len() - rest.len();
-    ((1..=6).contains(&level) && rest.starts_with(' ')).then(|| ((level + 3).min(6), rest.trim()))
-}
-
-fn is_rule(line: &str) -> bool {
-    let line = line.trim_end();
-    line.len() >= 3 && ["-", "*", "_"].iter().any(|mark| line.replace(mark, "").trim().is_empty())
-}
-
-fn is_table_rule(line: &str) -> bool {
-    let line = line.trim();
-    line.contains('-') && line.contains('|') && line.chars().all(|c| matches!(c, '-' | '|' | ':' | ' '))
-}
-
-/// Parses a list item: its indentation, marker and text.
-fn item(line: &str) -> Option<(usize, &str, &str)> {
-    let start = line.trim_start();
-    let indent = line.len() - start.len();
-    let (mark, rest) = start.split_once(' ')?;
-    let numbered = mark
-        .strip_suffix(['.', ')'])
-        .is_some_and(|n| !n.is_empty() && n.len() <= 4 && n.bytes().all(|b| b.is_ascii_digit()));
-    (matches!(mark, "-" | "*" | "+") || numbered).then_some((indent, mark, rest))
-}
-
-/// Returns whether a line continues the previous paragraph.
-fn goes_on(line: &str) -> bool {
-    let start = line.trim_start();
-    !start.is_empty()
-        && opening(start).is_none()
-        && heading(start).is_none()
-        && item(line).is_none()
-        && !start.starts_with(['>', '|'])
-        && !is_rule(start)
-}
-
-fn paragraph(out: &mut dyn Write, lines: &[&str]) -> io::Result<()> {
-    write!(out, "<p dir=auto>")?;
-    inline(out, &lines.join("\n"))?;
-    writeln!(out, "</p>")
-}
-
-/// Writes a list. Nesting is shown by a CSS class only.
-fn list(out: &mut dyn Write, rows: &[&str]) -> io::Result<()> {
-    write!(out, "<ul>")?;
-    let mut is_open = false;
-    for row in rows {
-        match item(row) {
-            Some((indent, mark, words)) => {
-                if is_open {
-                    writeln!(out, "</li>")?;
-                }
-                is_open = true;
-                let depth = (indent / 2).min(4);
-                let numbered = mark.ends_with(['.', ')']);
-                write!(out, "<li class=\"d{depth}{}\" dir=auto>", if numbered { " num" } else { "" })?;
-                if numbered {
-                    write!(out, "<b>")?;
-                    escape::text(out, mark)?;
-                    write!(out, "</b> ")?;
-                }
-                inline(out, words)?;
-            }
-            None => {
-                writeln!(out)?;
-                inline(out, row.trim())?;
-            }
-        }
-    }
-    writeln!(out, "</li></ul>")
-}
-
-fn table(out: &mut dyn Write, head: &str, rows: &[&str]) -> io::Result<()> {
-    write!(out, "<div class=table tabindex=0><table>")?;
-    row(out, head, "th")?;
-    rows.iter().try_for_each(|line| row(out, line, "td"))?;
-    writeln!(out, "</table></div>")
-}
-
-fn row(out: &mut dyn Write, line: &str, tag: &str) -> io::Result<()> {
-    write!(out, "<tr>")?;
-    let line = line.trim();
-    let line = line.strip_prefix('|').unwrap_or(line);
-    let line = line.strip_suffix('|').unwrap_or(line);
-    for cell in line.split('|') {
-        write!(out, "<{tag} dir=auto>")?;
-        inline(out, cell.trim())?;
-        write!(out, "</{tag}>")?;
-    }
-    writeln!(out, "</tr>")
-}
-
-/// Writes a line with inline code, bold, italic and links.
-fn inline(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    let mut rest = text;
-    // A delimiter that was not found is not searched for again, so that the time stays linear.
-    let mut missing = Vec::new();
-    while let Some(at) = rest.find(['`', '*', '[']) {
-        let (before, from) = rest.split_at(at);
-        escape::text(out, before)?;
-        rest = match span(from, &mut missing) {
-            Some((Span::Code(inner), after)) => {
-                write!(out, "<code>")?;
-                escape::text(out, inner)?;
-                write!(out, "</code>")?;
-                after
-            }
-            Some((Span::Strong(inner), after)) => {
-                write!(out, "<strong>")?;
-                inline(out, inner)?;
-                write!(out, "</strong>")?;
-                after
-            }
-            Some((Span::Emphasis(inner), after)) => {
-                write!(out, "<em>")?;
-                inline(out, inner)?;
-                write!(out, "</em>")?;
-                after
-            }
-            Some((Span::Link(words, address), after)) => {
-                write!(out, "<span class=link>")?;
-                escape::text(out, words)?;
-                write!(out, "</span> <span class=url>")?;
-                escape::text(out, address)?;
-                write!(out, "</span>")?;
-                after
-            }
-            None => {
-                // A run of the same character that opens nothing is written as it is.
-                let run = from.len() - from.trim_start_matches(&from[..1]).len();
-                escape::text(out, &from[..run])?;
-                &from[run..]
-            }
-        };
-    }
-    escape::text(out, rest)
-}
-
-enum Span<'a> {
-    Code(&'a str),
-    Strong(&'a str),
-    Emphasis(&'a str),
-    Link(&'a str, &'a str),
-}
-
-/// Returns the span at the beginning of a text, and the rest. Bold cannot contain bold, nor italic italic, so spans
-/// nest at most three levels deep.
-fn span<'a>(from: &'a str, missing: &mut Vec<&'a str>) -> Option<(Span<'a>, &'a str)> {
-    let mut find = |inner: &str, end: &'a str| {
-        let found = (!missing.contains(&end)).then(|| inner.find(end))?;
-        if found.is_none() {
-            missing.push(end);
-        }
-        found
+/// Returns whether a line begins with a long row of markers.
+fn nests_deeply(line: &str) -> bool {
+    let after_marker = |rest: &str| -> Option<usize> {
+        let number = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let is_item = rest[number..].starts_with(['-', '+', '*', '.', ')'])
+            && rest[number + 1..].starts_with([' ', '\t']);
+        if rest.starts_with('>') { Some(1) } else { is_item.then_some(number + 1) }
     };
-    match from.as_bytes()[0] {
-        b'`' => {
-            let ticks = &from[..from.len() - from.trim_start_matches('`').len()];
-            let inner = &from[ticks.len()..];
-            // Each number of backticks is searched for once, so the number is limited.
-            let end = (ticks.len() <= MOST_TICKS).then(|| find(inner, ticks))??;
-            Some((Span::Code(inner[..end].trim()), inner[end..].trim_start_matches('`')))
+    let (mut rest, mut has_marker) = (line.trim_start(), false);
+    while let Some(length) = after_marker(rest) {
+        (rest, has_marker) = (rest[length..].trim_start(), true);
+    }
+    has_marker && line.len() - rest.len() > DEEPEST
+}
+
+/// The HTML of an answer.
+struct Prose<'a> {
+    out: &'a mut dyn Write,
+    /// The open elements, outermost first.
+    open: Vec<Open<'a>>,
+    /// Whether the row of a table is its head.
+    is_head: bool,
+}
+
+/// An open element, as it is closed.
+enum Open<'a> {
+    Element(&'static str),
+    Link {
+        address: CowStr<'a>,
+        title: CowStr<'a>,
+    },
+    Code {
+        language: String,
+        body: String,
+    },
+    /// Too deep to be written.
+    Nothing,
+}
+
+impl<'a> Prose<'a> {
+    fn event(&mut self, event: Event<'a>) -> io::Result<()> {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(_) => self.end(),
+            Event::Code(text) => {
+                write!(self.out, "<code>")?;
+                escape::text(self.out, &text)?;
+                write!(self.out, "</code>")
+            }
+            Event::SoftBreak | Event::HardBreak => writeln!(self.out),
+            Event::Rule => write!(self.out, "<hr>"),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => match self.open.last_mut() {
+                Some(Open::Code { body, .. }) => {
+                    body.push_str(&text);
+                    Ok(())
+                }
+                _ => escape::text(self.out, &text),
+            },
+            // The extensions with other events are not enabled.
+            _ => Ok(()),
         }
-        b'*' if from.starts_with("**") => {
-            let inner = &from[2..];
-            let end = find(inner, "**").filter(|end| *end > 0)?;
-            (!inner.starts_with(' ')).then(|| (Span::Strong(&inner[..end]), &inner[end + 2..]))
+    }
+
+    fn start(&mut self, tag: Tag<'a>) -> io::Result<()> {
+        match tag {
+            Tag::CodeBlock(kind) => {
+                let language = match &kind {
+                    CodeBlockKind::Fenced(name) => name.split_whitespace().next().unwrap_or_default(),
+                    CodeBlockKind::Indented => "",
+                };
+                self.open.push(Open::Code { language: language.to_owned(), body: String::new() });
+                Ok(())
+            }
+            _ if self.open.len() >= DEEPEST => {
+                self.open.push(Open::Nothing);
+                Ok(())
+            }
+            Tag::Link { dest_url: address, title, .. } | Tag::Image { dest_url: address, title, .. } => {
+                self.open.push(Open::Link { address, title });
+                write!(self.out, "<span class=link>")
+            }
+            // The levels above are those of the page.
+            Tag::Heading { level, .. } => self.element(["h4", "h5", "h6"][(level as usize - 1).min(2)], ""),
+            Tag::BlockQuote(_) => self.element("blockquote", ""),
+            Tag::List(None) => self.element("ul", ""),
+            Tag::List(Some(first)) => self.element("ol", &format!(" start={first}")),
+            Tag::Item => self.element("li", " dir=auto"),
+            Tag::Table(_) => {
+                write!(self.out, "<div class=table tabindex=0><table>")?;
+                self.open.push(Open::Element("table></div"));
+                Ok(())
+            }
+            Tag::TableHead | Tag::TableRow => {
+                self.is_head = tag == Tag::TableHead;
+                self.element("tr", "")
+            }
+            Tag::TableCell => self.element(if self.is_head { "th" } else { "td" }, " dir=auto"),
+            Tag::Emphasis => self.element("em", ""),
+            Tag::Strong => self.element("strong", ""),
+            _ => self.element("p", " dir=auto"),
         }
-        b'*' => {
-            let inner = &from[1..];
-            let end = find(inner, "*").filter(|end| *end > 0 && !inner[..*end].ends_with(' '))?;
-            let is_word = !inner.starts_with(' ') && !inner[..end].contains('\n');
-            is_word.then(|| (Span::Emphasis(&inner[..end]), &inner[end + 1..]))
+    }
+
+    fn element(&mut self, name: &'static str, attributes: &str) -> io::Result<()> {
+        self.open.push(Open::Element(name));
+        write!(self.out, "<{name}{attributes}>")
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        match self.open.pop() {
+            Some(Open::Element(name)) => write!(self.out, "</{name}>")?,
+            Some(Open::Link { address, title }) => {
+                write!(self.out, "</span> <span class=url>")?;
+                escape::text(self.out, &address)?;
+                if !title.is_empty() {
+                    escape::text(self.out, &format!(" \"{title}\""))?;
+                }
+                write!(self.out, "</span>")?;
+            }
+            Some(Open::Code { language, body }) => {
+                fenced(self.out, &language, body.strip_suffix('\n').unwrap_or(&body))?;
+            }
+            Some(Open::Nothing) | None => {}
         }
-        _ => {
-            let inner = &from[1..];
-            let end = inner.find(['[', ']', '\n'])?;
-            let address = inner[end..].strip_prefix("](")?;
-            let close = address.find(|c: char| matches!(c, ')' | '(') || c.is_whitespace())?;
-            let after = address[close..].strip_prefix(')')?;
-            Some((Span::Link(&inner[..end], &address[..close]), after))
-        }
+        // Inside of a list item, the end of a line would be shown.
+        if self.open.is_empty() { writeln!(self.out) } else { Ok(()) }
     }
 }
 
@@ -296,7 +197,7 @@ mod tests {
         assert_eq!(
             shown("# A\nb **c** *d* `<e>`\n\n- x\n  - y\n1. z\n\n```rs\nlet\n```\n> q"),
             "<h4>A</h4><p>b <strong>c</strong> <em>d</em> <code>&lt;e&gt;</code></p>\
-             <ul><li class=\"d0\">x</li><li class=\"d1\">y</li><li class=\"d0 num\"><b>1.</b> z</li></ul>\
+             <ul><li>x<ul><li>y</li></ul></li></ul><ol start=1><li>z</li></ol>\
              <pre class=code tabindex=0 data-lang=\"rs\"><code><span class=k>let</span></code></pre>\
              <blockquote><p>q</p></blockquote>"
         );
@@ -307,10 +208,25 @@ mod tests {
     }
 
     #[test]
+    fn list_items_may_contain_blocks() {
+        assert_eq!(
+            shown("1. a\n\n   ```sh\n   x\n   ```\n2. b\n   - c"),
+            "<ol start=1><li><p>a</p><pre class=code tabindex=0 data-lang=\"sh\"><code>x</code></pre></li>\
+             <li><p>b</p><ul><li>c</li></ul></li></ol>"
+        );
+    }
+
+    #[test]
     fn links_are_not_clickable() {
         assert_eq!(
             shown("[x](javascript:x) [y](javascript:alert(1))"),
-            "<p><span class=link>x</span> <span class=url>javascript:x</span> [y](javascript:alert(1))</p>"
+            "<p><span class=link>x</span> <span class=url>javascript:x</span> \
+             <span class=link>y</span> <span class=url>javascript:alert(1)</span></p>"
+        );
+        assert_eq!(
+            shown("![x](https://e.test/i.png \"t\") <https://e.test>"),
+            "<p><span class=link>x</span> <span class=url>https://e.test/i.png &quot;t&quot;</span> \
+             <span class=link>https://e.test</span> <span class=url>https://e.test</span></p>"
         );
     }
 
@@ -325,15 +241,39 @@ mod tests {
     }
 
     #[test]
+    fn no_text_is_hidden() {
+        assert_eq!(
+            shown("[a]: <b> 'c'\n[a]: d\n\ne\n\n[f]: g"),
+            "<p>[a]: &lt;b&gt; &#39;c&#39;[a]: d</p><p>e</p><p>[f]: g</p>"
+        );
+        assert_eq!(shown("<!-- a -->\n\nb <i>c</i>"), "<p>&lt;!-- a --&gt;</p><p>b &lt;i&gt;c&lt;/i&gt;</p>");
+    }
+
+    #[test]
+    fn elements_do_not_nest_deeply() {
+        let depth = |text: &str| shown(text).split("<blockquote>").count() - 1;
+        assert_eq!(depth(&format!("{}a", "> ".repeat(20))), 20);
+        assert_eq!(depth(&format!("{}a", ">".repeat(DEEPEST + 1))), 0);
+        let text = format!("{}x{}", "*a **b ".repeat(500), "** *".repeat(500));
+        assert!(shown(&text).split("</").count() <= 2 * DEEPEST, "{}", shown(&text));
+    }
+
+    #[test]
     fn adversarial_markdown_is_rendered_quickly() {
         for part in [
             "*", "`", "[", "**a ", "[](", "[a", "` `` ", "*a **b ", "- ", "> ", "|-", "#", "~~~\n", "[x](y",
-            "* ",
+            "* ", "[a]", "<", "<a ", "![", "1. ", "[a]: b\n",
         ] {
             let text = part.repeat(400_000 / part.len());
             let begun = std::time::Instant::now();
             assert!(!shown(&text).is_empty());
             assert!(begun.elapsed().as_secs() < 10, "{part}");
+        }
+        for markers in ["- ".repeat(32), "> ".repeat(32), ">".repeat(DEEPEST), "- ".repeat(100_000)] {
+            let text = markers + "a" + &"\na".repeat(100_000);
+            let begun = std::time::Instant::now();
+            assert!(!shown(&text).is_empty());
+            assert!(begun.elapsed().as_secs() < 10, "{}", &text[..8]);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Finds an agent's program on this machine with a few hundred file-system lookups. Starts no process.
 
+pub(crate) mod cache;
+
 pub use agentline_core::detect::{Candidate, CheckedPath};
 
-use crate::{cache::cache_dir, fs::disk_fs::DiskFs};
+use crate::fs::{cache_dir::cache_dir, disk_fs::DiskFs};
 use agentline_core::{
     Agent, Problem, Program, Version,
     detect::{Search, find, find_tool},

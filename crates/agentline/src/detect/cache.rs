@@ -2,9 +2,8 @@
 //! the disk.
 
 use crate::{
-    agentline::Inner,
-    resolve::detect::{Detection, HostEnv},
-    workspace::snapshot::stamp::FileStamp,
+    detect::{Detection, HostEnv},
+    fs::stamp::FileStamp,
 };
 use agentline_core::{Agent, Program};
 use std::{
@@ -44,15 +43,19 @@ fn files_of(program: &Program) -> Vec<Option<FileStamp>> {
 }
 
 impl DetectCache {
-    /// Returns where the agent's program is for this caller. Blocks if it has to search.
-    pub(crate) fn detect(&self, inner: &Inner, agent: &'static dyn Agent) -> Arc<Detection> {
+    /// Returns where the agent's program is for this caller, who may have configured one. Blocks if it has to search.
+    pub(crate) fn detect(
+        &self,
+        here: &HostEnv,
+        configured: Option<&PathBuf>,
+        agent: &'static dyn Agent,
+    ) -> Arc<Detection> {
         let id = agent.info().id;
-        let configured = inner.programs.get(id);
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|find| find.when.elapsed() < BELIEVED);
             let same = |find: &&Find| {
-                find.agent == id && find.configured.as_ref() == configured && find.here == inner.here
+                find.agent == id && find.configured.as_ref() == configured && find.here == *here
             };
             if let Some(at) = known.iter().position(|find| same(&find)) {
                 let is_same =
@@ -63,12 +66,14 @@ impl DetectCache {
                 known.remove(at);
             }
         }
-        let detection = Arc::new(inner.detect(agent));
+        let mut configured_here = here.clone();
+        configured_here.configured = configured.cloned();
+        let detection = Arc::new(super::detect(agent, &configured_here));
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
                 agent: id,
-                here: inner.here.clone(),
+                here: here.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),
                 detection: Arc::clone(&detection),
@@ -84,7 +89,6 @@ impl DetectCache {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::agentline::Agentline;
     use agentline_core::agents;
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -98,10 +102,9 @@ mod tests {
         };
         write("#!/bin/sh\n");
         let here = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
-        let agentline = |cwd: &str| Agentline::new(here(cwd)).program("gemini", &program);
         let agent = agents::find("gemini").unwrap();
         let finds = DetectCache::default();
-        let find = |cwd: &str| finds.detect(agentline(cwd).inner(), agent);
+        let find = |cwd: &str| finds.detect(&here(cwd), Some(&program), agent);
         let first = find("one");
         assert!(first.program.is_some());
         assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");

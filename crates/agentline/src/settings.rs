@@ -1,5 +1,9 @@
 //! Finds the files and variables with settings and passes them to the core as layers.
 
+pub(crate) mod from_config;
+
+pub use crate::workspace::config_file::{WORKSPACE_FILE, workspace_file};
+
 use crate::{
     fs::regular_file::{read_regular, read_within},
     workspace::trust::{FileChange, Manifest, TRUST_CHANGED, TrustState, TrustStore},
@@ -15,9 +19,6 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-
-/// The name of a workspace's configuration file.
-pub const WORKSPACE_FILE: &str = "agentline.toml";
 
 /// The environment variable with the path of the user's configuration file.
 pub const USER_FILE_VARIABLE: &str = "AGENTLINE_CONFIG";
@@ -257,28 +258,6 @@ pub fn user_file(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) 
     Some(folder.join("agentline").join("config.toml"))
 }
 
-/// Returns the workspace's `agentline.toml`, or the nearest one above it. The search ends at the user's home directory.
-#[must_use]
-pub fn workspace_file(workspace: &Path, home: Option<&Path>) -> Option<PathBuf> {
-    let resolve = |path: &Path| match fs::canonicalize(path) {
-        // Few programs understand the canonical form of paths on Windows.
-        Ok(path) if cfg!(unix) => path,
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.into()),
-    };
-    let workspace = resolve(workspace);
-    let home = home.map(resolve);
-    for folder in workspace.ancestors() {
-        let file = folder.join(WORKSPACE_FILE);
-        if fs::symlink_metadata(&file).is_ok() && (folder == workspace || is_ours(&file, &workspace)) {
-            return Some(file);
-        }
-        if home.as_deref() == Some(folder) {
-            break;
-        }
-    }
-    None
-}
-
 fn user_layer(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> Option<Layer> {
     let file = user_file(home, variables)?;
     let is_named = variables.get(&OsString::from(USER_FILE_VARIABLE)).is_some_and(|value| !value.is_empty());
@@ -288,20 +267,6 @@ fn user_layer(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> 
             .source("environment");
         is_named.then(|| Layer::broken("environment", problem))
     })
-}
-
-/// Returns whether a file above the workspace belongs to the workspace's owner or to root. In a directory such as
-/// `/tmp`, any user could have created it. A file with an unknown owner is accepted.
-#[cfg(unix)]
-fn is_ours(file: &Path, workspace: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let owner = |path: &Path| fs::metadata(path).map(|found| found.uid()).ok();
-    owner(file).is_none_or(|uid| uid == 0 || Some(uid) == owner(workspace))
-}
-
-#[cfg(not(unix))]
-fn is_ours(_file: &Path, _workspace: &Path) -> bool {
-    true
 }
 
 /// The kinds of files that may be read. A pipe is allowed where the user named it, as in `AGENTLINE_CONFIG=<(…)`; a

@@ -22,17 +22,17 @@ pub(crate) enum FileKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
-    pub(super) kind: FileKind,
-    pub(super) size: u64,
+    pub(crate) kind: FileKind,
+    pub(crate) size: u64,
     /// Nanoseconds since 1970. Fields that a system does not have are 0 and so never differ.
-    pub(super) modified: i64,
-    pub(super) changed: i64,
-    pub(super) inode: u64,
+    pub(crate) modified: i64,
+    pub(crate) changed: i64,
+    pub(crate) inode: u64,
 }
 
 impl FileStamp {
     /// Returns the stamp of anything but a directory. `about` must not have followed a link.
-    pub(super) fn of(about: &Metadata) -> Option<Self> {
+    pub(crate) fn of(about: &Metadata) -> Option<Self> {
         (!about.is_dir()).then(|| Self::of_any(about))
     }
 
@@ -42,7 +42,7 @@ impl FileStamp {
     }
 
     /// Returns the stamp of a file of any type.
-    pub(super) fn of_any(about: &Metadata) -> Self {
+    pub(crate) fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
             kind if kind.is_file() => FileKind::File,
             kind if kind.is_symlink() => FileKind::Link,
@@ -61,7 +61,7 @@ impl FileStamp {
 }
 
 /// Returns whether `time`, from a file, is at or after `moment`, from the system clock.
-pub(super) fn is_since(time: SystemTime, moment: SystemTime) -> bool {
+pub(crate) fn is_since(time: SystemTime, moment: SystemTime) -> bool {
     time >= moment.checked_sub(CLOCK_LAG).unwrap_or(moment)
 }
 
@@ -87,23 +87,23 @@ fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
 
 /// Appends the bytes of a path with `/` as separator.
 #[cfg(unix)]
-pub(super) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
+pub(crate) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(path.as_encoded_bytes());
 }
 
 #[cfg(not(unix))]
-pub(super) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
+pub(crate) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
     bytes.extend(path.to_string_lossy().bytes().map(|byte| if byte == b'\\' { b'/' } else { byte }));
 }
 
 #[cfg(unix)]
-pub(super) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
+pub(crate) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
 
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
 #[cfg(not(unix))]
-pub(super) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
+pub(crate) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }

@@ -1,0 +1,45 @@
+//! System calls of tests: signals, which `nohup` and `&` in a script leave ignored, and processor time.
+
+use std::time::Duration;
+
+/// Restores the default handling of hang-ups and interrupts. Programs that tests kill call it first.
+pub fn restore_signals() {
+    #[cfg(unix)]
+    set([libc::SIGHUP, libc::SIGINT], libc::SIG_DFL);
+}
+
+/// Ignores interrupts, as in a program that a script started with `&`.
+pub fn ignore_interrupts() {
+    #[cfg(unix)]
+    set([libc::SIGINT], libc::SIG_IGN);
+}
+
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "one system call")]
+fn set<const N: usize>(signals: [libc::c_int; N], handler: libc::sighandler_t) {
+    for signal in signals {
+        // SAFETY: both handlers are constants of the system.
+        unsafe { libc::signal(signal, handler) };
+    }
+}
+
+/// Returns the processor time that this process has used, which other processes do not disturb.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    #[cfg(unix)]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        #[expect(unsafe_code, reason = "one system call")]
+        // SAFETY: the call fills in the structure that it is given.
+        unsafe {
+            libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time)
+        };
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+    #[cfg(not(unix))]
+    {
+        use std::{sync::OnceLock, time::Instant};
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        BEGUN.get_or_init(Instant::now).elapsed()
+    }
+}

@@ -1,0 +1,275 @@
+//! Checks the order of modules in each crate, and that no two visible types share a name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The top-level modules of each crate, in layers. A module imports from lower layers only.
+const LAYERS: &[(&str, &[&[&str]])] = &[
+    (
+        "agentline-core",
+        &[
+            &[
+                "cache",
+                "change",
+                "extract",
+                "failure",
+                "filesystem",
+                "id",
+                "isolation",
+                "line",
+                "naming",
+                "notice",
+                "problem",
+                "raw_json",
+                "saved_diff",
+                "tool",
+                "usage",
+                "wire",
+            ],
+            &["agent_settings", "hint", "memory_fs", "permission", "price", "rpc", "secret", "time"],
+            &["mcp_server", "usage_tracker", "verdict"],
+            &["environment", "request"],
+            &["input", "plan"],
+            &["outcome", "policy"],
+            &["event"],
+            &["dialogue", "event_line", "message", "output", "tool_table"],
+            &["acp", "change_tracker", "launch", "saved", "transcript"],
+            &["agent", "claude", "redact", "session_usage", "view"],
+            &["agents", "detect", "explain", "run", "validate"],
+            &["config", "connection", "promptfoo"],
+            &["tape"],
+        ],
+    ),
+    (
+        "agentline",
+        &[
+            &["error", "fs"],
+            &["detect", "process", "workspace"],
+            &["agentline", "install", "tools"],
+            &["doctor", "resolve", "schema", "sessions", "settings"],
+            &["run"],
+            &["blocking", "cache", "compat"],
+            &["api", "pool"],
+            &["host"],
+        ],
+    ),
+];
+
+/// Files that implement the types of another file for another operating system.
+const OTHER_SYSTEMS: &[&str] = &[
+    "agentline/src/process/macos.rs",
+    "agentline/src/process/windows.rs",
+    "agentline/src/workspace/files/portable.rs",
+];
+
+#[test]
+fn modules_import_from_lower_layers_only() {
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    for (name, layers) in LAYERS {
+        let source = CrateSource::read(name);
+        let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
+        let unlisted = source.modules.iter().filter(|module| layer_of(module).is_none());
+        wrong.extend(unlisted.map(|module| format!("{name}: `{module}` is in no layer")));
+        for (module, imported, file) in source.imports() {
+            let (Some(from), Some(to)) = (layer_of(&module), layer_of(&imported)) else { continue };
+            checked += 1;
+            if to >= from {
+                wrong.push(format!("{}: `{module}` imports `{imported}`", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 1_000, "only {checked} imports were found");
+}
+
+#[test]
+fn an_import_of_a_higher_layer_is_found() {
+    let text = "use crate::{a::One, b::{self, Two as Other}};\nfn f() { crate::c::g() }\n#[cfg(test)]\nmod tests {\n    use crate::d;\n}";
+    let found: Vec<String> = paths(shipped(text)).into_iter().map(|path| path.join("::")).collect();
+    assert_eq!(found, ["crate::a::One", "crate::b::self", "crate::b::Two", "crate::c::g"]);
+}
+
+#[test]
+fn no_two_visible_types_share_a_name() {
+    let mut declared: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+    let is_alternative = |file: &PathBuf| OTHER_SYSTEMS.iter().any(|other| *file == crates().join(other));
+    assert!(OTHER_SYSTEMS.iter().all(|other| crates().join(other).exists()));
+    for file in rust_files(&crates().join("*")).into_iter().filter(|file| !is_alternative(file)) {
+        let text = fs::read_to_string(&file).expect("a source file");
+        for name in visible_types(&text) {
+            declared.entry(name).or_default().insert(file.clone());
+        }
+    }
+    assert!(declared.len() > 500, "the types were not found");
+    let shared: Vec<_> = declared.iter().filter(|(_, files)| files.len() > 1).collect();
+    assert!(shared.is_empty(), "{shared:#?}");
+}
+
+/// Returns the names of types that are declared with any kind of `pub`.
+fn visible_types(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let rest = line.strip_prefix("pub")?;
+        let rest = match rest.strip_prefix('(') {
+            Some(inside) => inside.split_once(')')?.1,
+            None => rest,
+        };
+        let (keyword, rest) = rest.trim_start().split_once(' ')?;
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        ["struct", "enum", "trait", "type", "union"].contains(&keyword).then_some(name)
+    })
+}
+
+/// The source of one crate.
+struct CrateSource {
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+    modules: BTreeSet<String>,
+    /// The module of each name that the root of the crate re-exports.
+    exported: BTreeMap<String, String>,
+}
+
+impl CrateSource {
+    fn read(name: &str) -> Self {
+        let folder = crates().join(name).join("src");
+        let files = rust_files(&folder);
+        let root = fs::read_to_string(folder.join("lib.rs")).expect("a library");
+        let declared = root.lines().filter_map(|line| {
+            let (before, module) = line.strip_suffix(';')?.rsplit_once("mod ")?;
+            (before.is_empty() || before.starts_with("pub")).then(|| module.to_owned())
+        });
+        let modules: BTreeSet<String> = declared.collect();
+        let mut exported = BTreeMap::new();
+        for path in paths(&root.replace("pub use crate::", "pub use ").replace("pub use ", "use crate::")) {
+            if let [_, module, .., last] = path.as_slice()
+                && modules.contains(module)
+            {
+                exported.insert(last.clone(), module.clone());
+            }
+        }
+        Self { folder, files, modules, exported }
+    }
+
+    /// Returns every import of another top-level module: the importing module, the imported one, and the file.
+    fn imports(&self) -> Vec<(String, String, PathBuf)> {
+        let mut found = Vec::new();
+        for file in &self.files {
+            let relative = file.strip_prefix(&self.folder).expect("a file of this crate");
+            let parts: Vec<String> =
+                relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let own = &parts[0];
+            if !self.modules.contains(own) || parts.iter().any(|part| part.ends_with("tests")) {
+                continue;
+            }
+            let depth = parts.len() - usize::from(parts.last().is_some_and(|last| last == "mod"));
+            let text = fs::read_to_string(file).expect("a source file");
+            for path in paths(shipped(&text)) {
+                let up = path.iter().take_while(|part| *part == "super").count();
+                let first = match path.first().map(String::as_str) {
+                    Some("crate") => path.get(1),
+                    Some("super") if up >= depth => path.get(up),
+                    _ => None,
+                };
+                let Some(first) = first else { continue };
+                let module = self.modules.get(first).or_else(|| self.exported.get(first));
+                found.extend(
+                    module
+                        .filter(|module| *module != own)
+                        .map(|module| (own.clone(), module.clone(), relative.to_owned())),
+                );
+            }
+        }
+        found
+    }
+}
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_owned()
+}
+
+/// Returns all Rust files below a folder; a last part `*` stands for the sources of all crates.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    if folder.ends_with("*") {
+        let all = fs::read_dir(crates()).expect("the folder of all crates");
+        return all.flatten().flat_map(|entry| rust_files(&entry.path().join("src"))).collect();
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Returns the part of a file before its tests.
+fn shipped(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default()
+}
+
+/// Returns every path that a text imports or names from the root of its crate.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let code: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut found = Vec::new();
+    let mut rest = code.as_str();
+    let mut other = String::new();
+    while let Some(at) = rest.find("use ") {
+        let line = rest[..at].rsplit('\n').next().unwrap_or_default().trim();
+        let is_import = line.is_empty() || line.starts_with("pub");
+        let end = if is_import { rest[at..].find(';').map(|end| at + end) } else { None };
+        let end = end.unwrap_or(at + 4);
+        other.push_str(&rest[..at]);
+        if is_import {
+            flatten(&rest[at + 4..end], &[], &mut found);
+        }
+        rest = &rest[end..];
+    }
+    other.push_str(rest);
+    for (at, _) in other.match_indices("crate::") {
+        let part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        if other[..at].chars().next_back().is_some_and(part) {
+            continue;
+        }
+        let path: String = other[at..].chars().take_while(|c| part(*c)).collect();
+        found.push(path.split("::").map(ToOwned::to_owned).collect());
+    }
+    found
+}
+
+/// Adds every path of a tree of imports.
+fn flatten(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
+    let tree = tree.trim();
+    let mut path = before.to_vec();
+    if let Some((head, inside)) = tree.split_once('{') {
+        let head = head.split("::").map(str::trim).filter(|part| !part.is_empty());
+        path.extend(head.map(ToOwned::to_owned));
+        let inside = inside.rsplit_once('}').map_or(inside, |(inside, _)| inside);
+        let (mut depth, mut start) = (0_usize, 0);
+        for (at, c) in inside.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    flatten(&inside[start..at], &path, found);
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        if !inside[start..].trim().is_empty() {
+            flatten(&inside[start..], &path, found);
+        }
+        return;
+    }
+    let name = tree.split(" as ").next().unwrap_or_default();
+    path.extend(name.split("::").map(|part| part.trim().to_owned()));
+    found.push(path);
+}
