@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_in_the_help() {
+    fn help_lists_every_exit_code() {
         let verdicts = [
             Verdict::Done,
             Verdict::Failed,

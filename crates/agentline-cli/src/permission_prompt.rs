@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_taken_by_their_letters() {
+    fn answers_are_recognized_by_their_first_letter() {
         for (keys, permit) in [
             ("y", Permission::Allow),
             (" YES ", Permission::Allow),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_shown_and_more_on_request() {
+    fn prompt_shows_the_request_and_details_on_demand() {
         let mut stage = Stage::new();
         let mut answer = stage.ask(command("rm -rf build"));
         assert_eq!(
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn always_is_for_the_run_and_says_what_it_covers() {
+    fn always_applies_to_the_run_and_states_its_scope() {
         let mut stage = Stage::new();
         let _first = stage.ask(command("git log"));
         stage.type_in("a");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_where_it_differs() {
+    fn prompt_shows_the_changed_lines_of_an_edit() {
         let mut ask = PermissionRequest::default();
         (ask.tool, ask.kind) = ("Edit".into(), ToolKind::Edit);
         let mut diff = Diff::default();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_the_agent_says_paints_over_the_question() {
+    fn agent_text_cannot_overwrite_the_prompt() {
         let mut stage = Stage::new();
         let _answer = stage.ask(command("rm x\u{1b}[1A\u{1b}[2Kls\r \u{202e}txt.exe"));
         let shown = stage.shown();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn early_keys_no_reader_and_a_gone_asker_permit_nothing() {
+    fn early_input_closed_input_and_a_dropped_request_permit_nothing() {
         let mut stage = Stage::new();
         stage.type_in("y");
         let mut answer = stage.ask(command("ls"));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_told_and_read() {
+    fn times_are_formatted_and_parsed() {
         let clock = TimeFormat::utc();
         let at = 1_794_747_845_678;
         assert_eq!(clock.minute(at), "2026-11-15 13:04");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_agent_says_what_it_does_without_asking() {
+    fn native_decisions_of_each_agent() {
         let mode = |mode| RunRequest::new("x").permission_mode(mode);
         for (agent, request, expected) in [
             ("claude", mode(M::Default), "?! -! + ?! ?!"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn another_prompt_changes_nothing_in_a_launch_over_acp_but_the_words() {
+    fn acp_launch_differs_only_in_the_prompt_text() {
         let look = MemoryFs::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
         let custom = AgentSettings { command: Some(vec!["other".into()]), ..AgentSettings::default() };
         let registry = AgentRegistry::of(&[("other".to_owned(), custom)].into());

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_confirmed_claims_count_and_the_disk_decides() {
+    fn only_confirmed_claims_count_and_the_disk_is_authoritative() {
         let mut ledger = ChangeTracker::default();
         for id in ["ok", "failed", "stopped", "lied"] {
             ledger.used(&write(id, &format!("/w/{id}.txt")));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_may_write_several_files_and_say_so_late() {
+    fn call_may_report_several_files_late() {
         let mut ledger = ChangeTracker::default();
         ledger.used(&ToolUse::new("early", "Edit", "patch", ToolKind::Edit));
         let fact = |id: &str, paths: &[&str]| ToolFact {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_claimed_is_the_shell_s_unless_others_were_there() {
+    fn unclaimed_changes_are_attributed_to_the_shell_unless_shared() {
         let mut ledger = ChangeTracker::default();
         ledger.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
         let mut disk = disk(&[("made.txt", FileChangeKind::Created)]);

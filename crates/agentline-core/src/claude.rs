@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reads_like_claude_code_s() {
+    fn run_is_printed_in_claude_code_format() {
         let started = Started {
             run_id: "11111111-2222-4333-8444-555555555555".into(),
             session_id: Some("s1".into()),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_says_why_in_claude_s_words() {
+    fn failed_run_reports_its_error_in_claude_code_format() {
         let lines = lines(vec![Event::Outcome { outcome: Box::new(outcome()) }]);
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0]["subtype"], "error_max_turns");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allow_list_is_that_of_the_contract() {
+    fn allow_list_matches_the_documented_one() {
         let caller = map(&[
             ("PATH", "/bin"),
             ("LC_ALL", "C"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_come_from_the_arguments_of_a_server() {
+    fn secrets_are_collected_from_server_arguments() {
         let mut secrets = Secrets::default();
         let words =
             ["-y", "server", "--token=tok-12345678", "--api-key", "qwertyuiop", "--port", "123456789"];
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_come_from_variables_headers_and_addresses() {
+    fn secrets_are_collected_from_variables_headers_and_urls() {
         let mut secrets = Secrets::default();
         secrets.add_variables(&map(&[
             ("A_TOKEN", "tok-12345678"),

@@ -127,7 +127,7 @@ mod tests {
     };
 
     #[test]
-    fn every_event_is_read_back_as_it_was_written() {
+    fn every_event_round_trips() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let mut tool = ToolUse::new("t", "Write", "write_file", ToolKind::Other);
         tool.input = Some(raw(r#"{"b":1.0,"a":12345678901234567890123}"#));

@@ -238,7 +238,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn the_text_of_a_value_is_as_it_was_written() {
+    fn extracted_text_is_verbatim() {
         let texts = ["{\"b\": 1.0,  \"a\": 2}", "so: [1,  2] ok", "```json\n{\"x\":\n1}\n```", "\u{feff} 7 "];
         let found = texts.map(extract_json_text);
         assert_eq!(found, [Some("{\"b\": 1.0,  \"a\": 2}"), Some("[1,  2]"), Some("{\"x\":\n1}"), Some("7")]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_wherever_models_put_them() {
+    fn values_are_found_in_every_common_position() {
         let table: &[(&str, Option<Value>)] = &[
             ("", None),
             ("no value here", None),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_a_candidate_and_none_twice() {
+    fn every_value_is_a_candidate_once() {
         let text = "see [1]\n```json\n{\"a\": 1}\n```\nor\n```\n{\"b\": 1}\n```\nor {\"c\": [1]} or {}";
         let found = json_candidates(text);
         assert_eq!(found, [json!({"a": 1}), json!({"b": 1}), json!({"c": [1]}), json!([1]), json!({})]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_answers_take_no_longer_than_others() {
+    fn adversarial_answers_are_searched_in_linear_time() {
         let million = 1_000_000;
         let floods = [
             "{",
@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_between_plain_words_is_found(value in any_json(), before in "[a-z ,.\n]*", after in "[a-z ,.\n]*", pretty: bool) {
+        fn value_between_words_is_found(value in any_json(), before in "[a-z ,.\n]*", after in "[a-z ,.\n]*", pretty: bool) {
             prop_assume!(value.is_object() || value.is_array());
             let json = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
             let text = format!("{before}{}{after}", json.unwrap());
@@ -374,7 +374,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_strange(text in "[\\[\\]{}\",:\\\\`\n 1ae\u{e9}]{0,200}") {
+        fn extraction_never_panics(text in "[\\[\\]{}\",:\\\\`\n 1ae\u{e9}]{0,200}") {
             for value in json_candidates(&text) {
                 prop_assert!(serde_json::to_string(&value).is_ok());
             }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines_byte_order_marks_and_bad_bytes() {
+    fn line_ends_byte_order_marks_and_invalid_bytes() {
         assert_eq!(split(99, &[b"\xef\xbb\xbfa\r\nb\n\nc"]), ["a", "b", "", "c"]);
         assert_eq!(split(99, &[b"a\xffb\n\0\n"]), ["a\u{fffd}b", "\0"]);
         assert_eq!(split(99, &[b"\xe2\x82", b"\xac\n"]), ["€"]);
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_cap_is_reported_and_the_rest_goes_on() {
+    fn oversized_line_is_reported_and_reading_continues() {
         assert_eq!(split(3, &[b"abcd\nxy\n"]), ["<4>abc", "xy"]);
         assert_eq!(split(3, &[b"ab", b"cd", b"ef\nxy"]), ["<6>abc", "xy"]);
     }
 
     #[test]
-    fn a_line_over_the_cap_does_not_fill_the_memory() {
+    fn oversized_line_uses_bounded_memory() {
         let mut splitter = LineSplitter::new(1 << 20);
         for _ in 0..64 {
             splitter.push(&[b'x'; 1 << 20], |_| panic!("no line yet"));

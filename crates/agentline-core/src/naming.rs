@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_written_as_one_word_are_seen_through() {
+    fn secret_names_written_as_one_word_are_recognized() {
         for name in ["GITHUBTOKEN", "AWSSECRETKEY", "npm_config__authToken", "MYSQL_PWD", "SESSION_COOKIE"] {
             assert!(looks_secret(name), "{name}");
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_name_is_one_name() {
+    fn every_spelling_normalizes_to_the_same_name() {
         for (given, snake) in [
             ("apiKey", "api_key"),
             ("useVertexAI", "use_vertex_ai"),

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_that_is_used_up_is_not_waited_for() {
+    fn exhausted_quota_is_not_retryable() {
         for (status, message, retryable) in [
             (429, "Too many requests", true),
             (429, "You have exhausted your daily quota on this model.", false),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_service_asks_for_is_read() {
+    fn requested_retry_delay_is_parsed() {
         for (text, ms) in [
             ("Please retry in 2s.", Some(2000)),
             ("quota exceeded. Please retry in 36.5s", Some(36_500)),

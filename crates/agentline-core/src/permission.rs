@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_with_and_without_patterns() {
+    fn rules_are_parsed_with_and_without_patterns() {
         let read = |text| {
             let rule = Rule::parse("allow", text).unwrap();
             (rule.tool, rule.pattern)
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_the_way_out() {
+    fn invalid_rules_are_refused_with_a_hint() {
         for text in ["", "  ", "(x)", "Bash(git", "a/b", "Write(\0)"] {
             let problem = Rule::parse("deny", text).unwrap_err();
             assert_eq!(problem.key, "deny", "{text}");

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_found_up_to_a_third_of_its_letters_away() {
+    fn nearest_word_may_differ_in_a_third_of_its_letters() {
         for (word, known, is_near) in [
             ("same", "same", true),
             ("", "a", true),

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn promptfoo_gets_the_answer_with_its_price() {
+    fn promptfoo_output_has_answer_and_cost() {
         let mut outcome = done();
         let tokens = Tokens { input: Some(400), output: Some(80), total: Some(500), ..Tokens::default() };
         outcome.usage = Usage { tokens, ..Usage::default() };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn promptfoo_hears_who_reported_an_error() {
+    fn promptfoo_error_names_its_source() {
         let error = |outcome: &Outcome| promptfoo_view(outcome)["error"].as_str().unwrap().to_owned();
         let reported = failed(FailureKind::UnknownModel, Verdict::Failed, "no such model");
         assert_eq!(error(&reported), "unknown_model: no such model");

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_found_by_its_slice_and_written_as_it_was() {
+    fn part_is_found_by_slice_and_serialized_verbatim() {
         let line = RawJson::new("{\"a\": [1,  2], \"b\":\"\\u00e9\"}");
         let raw: std::collections::BTreeMap<&str, &RawValue> = serde_json::from_str(line.as_str()).unwrap();
         let part = line.part_of(raw["a"].get()).unwrap();

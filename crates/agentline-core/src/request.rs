@@ -497,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_in_the_debug_text() {
+    fn debug_output_contains_no_secrets() {
         let server = McpServer::Url {
             url: "https://u:hunter2hunter2@mcp.test/?token=hunter2hunter2".into(),
             headers: [("X-Anything".to_owned(), "hunter2hunter2".to_owned())].into(),

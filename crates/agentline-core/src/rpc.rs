@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_numbers_strings_or_null_and_go_back_as_they_came() {
+    fn ids_are_numbers_strings_or_null_and_round_trip() {
         for id in ["7", "\"a\\u0062\"", "null", "1.5"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"a":1}}}}"#);
             let Some(RpcMessage::Request { id: read, method, params }) = read(&text) else {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_null_is_a_result_and_an_error_of_null_is_none() {
+    fn null_result_is_a_result_and_null_error_is_absent() {
         let Some(RpcMessage::Reply { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
             panic!()
         };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_none() {
+    fn invalid_messages_are_rejected() {
         for text in ["", "42", "[]", "null", "{}", "\"x\"", r#"{"id":1}"#, r#"{"id":1,"meth"#, "plain text"] {
             assert!(read(text).is_none(), "{text}");
         }

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_input_survives_its_line() {
+    fn every_input_round_trips() {
         let run = RunId(1);
         let whats = [
             InputKind::Up,
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_tape_is_refused_with_the_way_out() {
+    fn invalid_tape_is_refused_with_a_hint() {
         let problem = Tape::read("{}").unwrap_err();
         assert!(problem.hint.unwrap().contains("--record"));
         let later =

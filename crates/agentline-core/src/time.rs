@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_with_their_zones() {
+    fn times_are_parsed_with_their_zones() {
         assert_eq!(rfc3339("1970-01-01T00:00:00Z"), Some(0.0));
         assert_eq!(rfc3339("2026-11-15T13:16:49Z"), Some(1_794_748_609.0));
         assert_eq!(rfc3339("2026-11-15 14:16:49.25+01:00"), Some(1_794_748_609.25));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_written_as_they_are_read() {
+    fn days_round_trip() {
         assert_eq!((date(0), date(-1)), ("1970-01-01".into(), "1969-12-31".into()));
         assert_eq!((date(20_772), date(11_016)), ("2026-11-15".into(), "2000-02-29".into()));
         for day in (0..80_000).step_by(13) {
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_told_in_milliseconds() {
+    fn time_is_formatted_with_milliseconds() {
         assert_eq!(millis("2026-11-15T04:31:09.025Z"), Some(1_794_717_069_025));
         assert_eq!(millis("1969-12-31T23:59:59Z"), None);
         assert_eq!(millis("yesterday"), None);
     }
 
     #[test]
-    fn minutes_are_read_as_files_are_named() {
+    fn minutes_are_parsed_from_file_names() {
         assert_eq!(minute("2026-11-15T13-16"), Some(1_794_748_560_000));
         assert_eq!(minute("1794748560000"), None);
         assert_eq!(minute("2026-11-15T13-1"), None);

@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn pieces_join_into_blocks_and_blocks_into_messages() {
+    fn chunks_are_joined_into_blocks_and_messages() {
         let text = |t: &str| Event::Text { text: t.into() };
         let events = [
             Event::Thinking { text: "hm".into() },
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_in_the_answer_is_a_block_of_its_own() {
+    fn image_in_an_answer_is_a_separate_block() {
         let block = serde_json::value::to_raw_value(
             &json!({"type": "image", "mimeType": "image/png", "data": "AA=="}),
         );

@@ -348,7 +348,7 @@ mod tests {
     wire! { struct Probe<'a> { text: Str<'a> = "text", count: Num = "count", list: List<Str<'a>> = "list" } }
 
     #[test]
-    fn a_wrong_type_loses_only_its_field() {
+    fn wrong_type_drops_only_its_field() {
         let probe: Probe<'_> =
             serde_json::from_str(r#"{"text":{"a":[1]},"count":"7","list":3,"more":[{}]}"#).unwrap();
         assert!(probe.is_object());
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_equal_keys_wins_and_odd_numbers_are_unknown() {
+    fn last_duplicate_key_wins_and_invalid_numbers_are_unknown() {
         let probe: Probe<'_> = serde_json::from_str(r#"{"text":"a","text":"b","count":-3}"#).unwrap();
         assert_eq!((&*probe.text, probe.count.0), ("b", None));
         let probe: Probe<'_> = serde_json::from_str(r#"{"count":1e300}"#).unwrap();
@@ -366,13 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn a_string_without_escapes_is_not_copied() {
+    fn string_without_escapes_is_borrowed() {
         let probe: Probe<'_> = serde_json::from_str(r#"{"text":"plain"}"#).unwrap();
         assert!(matches!(probe.text.0, Cow::Borrowed(_)));
     }
 
     #[test]
-    fn a_value_over_several_lines_fits_on_one() {
+    fn multi_line_value_is_joined_into_one_line() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let lines = raw("{\n  \"a b\": [1,\r\n 2],\n  \"c\": \"x \\\" \\\\\",\n \"d\": \" y\"}");
         assert_eq!(on_one_line(&lines).get(), r#"{"a b":[1,2],"c":"x \" \\","d":" y"}"#);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_found_in_noise() {
+    fn objects_are_found_between_other_text() {
         use LinePart::{Noise, Object};
         assert_eq!(
             parts(r#"log: {"a":1} {"b":{}}end"#),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_mended() {
+    fn lone_surrogate_is_replaced() {
         assert_eq!(mend_surrogates(r#"{"a":"\ud83d"}"#).unwrap(), r#"{"a":"\ufffd"}"#);
         assert_eq!(mend_surrogates(r#"{"a":"\ud83d\ude00 \\ud83d"}"#), None);
         assert_eq!(mend_surrogates(r#"\ude00\ud83d\u0041"#).unwrap(), r"\ufffd\ufffd\u0041");

@@ -13,7 +13,7 @@ const PIECES: usize = 1_000_000;
 
 /// Returns the resident memory in bytes.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux reports it");
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a line about memory");
     let kib: usize = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     kib * 1024
@@ -26,8 +26,8 @@ fn take(conn: &mut Connection, what: InputKind<'_>) -> Vec<ConnectionOutput> {
 }
 
 #[test]
-fn a_million_pieces_of_text_cost_no_more_than_the_answer() {
-    let agent = agents::find("gemini").expect("it is listed");
+fn million_text_chunks_use_no_more_memory_than_the_answer() {
+    let agent = agents::find("gemini").expect("the agent is listed");
     let mut conn =
         Connection::new(agent.dialogue(&agentline_core::DialogueConfig::default()), Timeouts::default());
     take(&mut conn, InputKind::Up);

@@ -1,4 +1,4 @@
-//! Serves a script until standard input ends, then tells what was asked: `play_script demo` or `play_script FILE`.
+//! Serves a script until standard input ends, then prints the requests: `play_script demo` or `play_script FILE`.
 
 use std::io::{self, Read, Write};
 

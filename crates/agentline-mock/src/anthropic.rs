@@ -1,4 +1,4 @@
-//! Anthropic's messages, as Claude Code speaks them.
+//! Anthropic's messages API, as Claude Code uses it.
 //!
 //! The address for the agent (`ANTHROPIC_BASE_URL`) is [`ScriptedModel::url`] itself.
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, texts};
 
-/// A model that answers with these steps, in order.
+/// Starts a model that answers with these steps in order.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
-/// A model that answers each request by what it says.
+/// Starts a model that answers each request by its content.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model_by(
     respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
 ) -> io::Result<ScriptedModel> {
@@ -47,7 +47,8 @@ fn messages<'a>(body: &'a Value, role: &'a str) -> impl Iterator<Item = &'a Valu
     items(&body["messages"]).filter(move |message| message["role"] == role)
 }
 
-/// After a turn Claude Code asks what the user might type next, in the same conversation and with the same tools.
+/// After a turn, Claude Code requests a suggestion for the next prompt, in the same conversation and with the same
+/// tools.
 fn helped(body: &Value) -> Option<&'static str> {
     let last = messages(body, "user").last().map(|message| texts(&message["content"]));
     let suggests = last.into_iter().flatten().any(|text| text.starts_with("[SUGGESTION MODE"));
@@ -98,7 +99,7 @@ fn events(step: &ModelStep, model: &str, number: u64) -> String {
     events + &event(&json!({"type": "message_stop"}))
 }
 
-/// A block as it begins, and what is added to it.
+/// Returns the start of a block and its delta.
 fn block(part: &ModelPart, id: &str) -> (Value, Vec<Value>) {
     match part {
         ModelPart::Text(text) => {

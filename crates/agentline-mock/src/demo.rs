@@ -1,4 +1,4 @@
-//! The demo as one thing: which agent, what it is asked, and the model and home that it needs for it.
+//! The demo: its agent, its prompt, and the model and home that it needs.
 
 use crate::gemini::{GeminiModel, GeminiStep, SETTINGS, Script, demo_script};
 use std::{fs, io, path::Path};
@@ -6,10 +6,10 @@ use std::{fs, io, path::Path};
 /// The agent of the demo.
 pub const AGENT: &str = "gemini";
 
-/// Its model: one that has a price and is asked directly, without a router.
+/// Its model, which has a price and is requested directly, without a router.
 pub const MODEL: &str = "gemini-2.5-pro";
 
-/// What it is asked to do.
+/// Its prompt.
 pub const PROMPT: &str = "Write a program that prints the primes below 50, and leave a note that says so.";
 
 /// The scripted model of the demo. It serves until it is dropped.
@@ -19,20 +19,20 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Starts the model, and makes an empty home one in which the agent accepts it.
+    /// Starts the model, and prepares an empty home in which the agent accepts it.
     ///
     /// # Errors
-    /// The home cannot be written, or there is no free port on loopback.
+    /// Returns an error if the home cannot be written or there is no free port on loopback.
     pub fn start(home: &Path) -> io::Result<Self> {
         accept(home)?;
         Ok(Self { model: GeminiModel::start(demo_script())? })
     }
 
-    /// The same for programs that run as often as they like: every prompt is answered from the first step of this script. Without
-    /// one, a prompt about primes gets the demo's own answers, and any other a sentence.
+    /// Starts a model for any number of runs: every prompt is answered from the first step of this script. Without one,
+    /// a prompt about primes gets the demo's own answers, and any other a sentence.
     ///
     /// # Errors
-    /// The home cannot be written, or there is no free port on loopback.
+    /// Returns an error if the home cannot be written or there is no free port on loopback.
     pub fn for_every_prompt(home: &Path, script: Option<Script>) -> io::Result<Self> {
         accept(home)?;
         let other = || {
@@ -47,20 +47,20 @@ impl Demo {
         Ok(Self { model: GeminiModel::matching(scripts)? })
     }
 
-    /// Where the model is.
+    /// Returns the address of the model.
     #[must_use]
     pub fn url(&self) -> String {
         self.model.url()
     }
 
-    /// The variables that lead the agent to it.
+    /// Returns the variables with which the agent uses the model.
     #[must_use]
     pub fn env(&self) -> Vec<(String, String)> {
         self.model.env()
     }
 }
 
-/// Makes a home one in which the agent accepts the model.
+/// Prepares a home in which the agent accepts the model.
 fn accept(home: &Path) -> io::Result<()> {
     let settings = home.join(".gemini");
     fs::create_dir_all(&settings)?;

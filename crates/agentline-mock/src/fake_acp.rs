@@ -1,11 +1,11 @@
-//! A fake agent that speaks ACP (JSON-RPC, one message a line, on standard input and output) and errs on command.
+//! A fake ACP agent (JSON-RPC, one message per line, on standard input and output) with faults on request.
 //!
-//! Without a fault it is a well-behaved agent: `initialize`, `authenticate`, `session/new`, `session/load` with its
+//! Without a fault, it is a well-behaved agent: `initialize`, `authenticate`, `session/new`, `session/load` with its
 //! replay, `session/set_mode`, `session/set_model`, `session/set_config_option`, `session/prompt` in any number of
-//! sessions side by side, `session/cancel`, and the MCP servers that it is given.
+//! concurrent sessions, `session/cancel`, and the MCP servers that it is given.
 //!
-//! A prompt is the script of its own turn: each line that begins with a word of [`WORDS`] is done, in order, and the
-//! other lines are left out. A prompt without such a line is answered with `You said: …`.
+//! A prompt is the script of its own turn: each line that starts with a word of [`WORDS`] is executed in order, and
+//! other lines are ignored. A prompt without such a line is answered with `You said: …`.
 //!
 //! ```text
 //! think I will write the file.
@@ -16,12 +16,12 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FAKE_ACP_FAULT` | names of [`FAULTS`], parted by commas; a number for it stands behind a colon: `initialize_slow:500` |
-//! | `FAKE_ACP_FAULT_ONCE` | a file: only the process that creates it has the fault, so that the next one is sane |
-//! | `FAKE_ACP_FAULT_PROMPTS` | a number: only so many prompts are played with the scripts of the faults |
-//! | `FAKE_ACP_VERSION` | the version that it claims, instead of 1.2.3 |
-//! | `FAKE_ACP_STORE` | a folder for sessions, so that `session/load` works in another process too |
-//! | `FAKE_ACP_LOG` | a file that gets every line that came in, to see what the client really sent |
+//! | `FAKE_ACP_FAULT` | names of [`FAULTS`], separated by commas, each with an optional parameter after a colon: `initialize_slow:500` |
+//! | `FAKE_ACP_FAULT_ONCE` | a file: only the process that creates it has the fault, the next one does not |
+//! | `FAKE_ACP_FAULT_PROMPTS` | a number: only this many prompts are played with the scripts of the faults |
+//! | `FAKE_ACP_VERSION` | the reported version instead of 1.2.3 |
+//! | `FAKE_ACP_STORE` | a directory for sessions, so that `session/load` also works in another process |
+//! | `FAKE_ACP_LOG` | a file to which every received line is written |
 //!
 //! `--list` prints the faults, `--words` the words of a prompt, `--version` the version.
 
@@ -47,25 +47,26 @@ pub use faults::AcpFault;
 pub use table::FAULTS;
 pub use words::{ScriptWord, WORDS};
 
-/// The version that the agent claims unless `FAKE_ACP_VERSION` says another.
+/// The version that the agent reports unless `FAKE_ACP_VERSION` is set.
 pub const VERSION: &str = "1.2.3";
 
-/// The fault with this name.
+/// Returns the fault with this name.
 #[must_use]
 pub fn fault(name: &str) -> Option<&'static AcpFault> {
     FAULTS.iter().find(|fault| fault.name == name)
 }
 
-/// The whole program: reads the command line and the environment, serves until its input ends, and returns the code.
+/// Runs the whole program: reads the command line and the environment, serves until its input ends, and returns the
+/// exit code.
 ///
-/// A program of one's own may call this as its `main`; shell commands are started through the current executable, so
-/// it must call it before anything else.
+/// Another program may call this as its `main`. Shell commands are started through the current executable, so the
+/// program must call it before anything else.
 pub fn main() -> u8 {
     let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match run(&args) {
         Ok(code) => code,
         Err(why) => {
-            // Nothing is left to say it with if this fails too.
+            // If this fails too, there is no way to report it.
             let _ = writeln!(io::stderr(), "fake-acp: {why}");
             2
         }

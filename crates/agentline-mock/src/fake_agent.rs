@@ -1,19 +1,19 @@
-//! A fake Gemini CLI that misbehaves on command.
+//! A fake Gemini CLI with faults on request.
 //!
-//! It takes its prompt from standard input, ignores most of its command line, and plays one of [`FAULTS`]:
+//! It reads its prompt from standard input, ignores most of its command line, and plays one of [`FAULTS`]:
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FAKE_AGENT_FAULT` | the name of the fault; without it `ok`, a run without fault. `exit_41` means `exit_code` with 41 |
+//! | `FAKE_AGENT_FAULT` | the name of the fault; by default `ok`, a run without a fault. `exit_41` means `exit_code` with 41 |
 //! | `FAKE_AGENT_ARGS` | a JSON object with the fault's parameters, for example `{"bytes": 1000}` |
 //!
-//! It writes Gemini's stream-json, or with `-o json` Gemini's one JSON document: then everything that would be an
-//! event is left out, and what breaks the bytes or the process still breaks them. `--version` answers as Gemini CLI
-//! 0.61.0 does, whatever the fault, unless the fault is about just that. `--list` prints the faults.
+//! It writes Gemini's stream-json, or with `-o json`, Gemini's single JSON document: events are then omitted, but
+//! faults in the bytes or the process still apply. `--version` answers like Gemini CLI 0.61.0, whatever the fault,
+//! unless the fault affects the version. `--list` prints the faults.
 //!
-//! A fault about processes starts children of this same program. They inherit the environment, write their process
-//! id as a line to the file of the parameter `pid_file` before the agent goes on, and end by themselves after
-//! `seconds` (120), so that a test that fails leaves nothing behind for long.
+//! A fault about processes starts children of this same program. They inherit the environment, write their process id
+//! as a line to the file of the parameter `pid_file` before the agent continues, and exit after `seconds` (120), so
+//! that a failing test leaves nothing behind for long.
 
 mod agent;
 mod children;
@@ -37,39 +37,39 @@ use serde_json::Value;
 pub use ends::EXIT_CODES;
 pub use table::FAULTS;
 
-/// One way to misbehave.
+/// One fault.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AgentFault {
-    /// What `FAKE_AGENT_FAULT` is set to.
+    /// The value of `FAKE_AGENT_FAULT`.
     pub name: &'static str,
-    /// The parameters that it understands.
+    /// The parameters that it accepts.
     pub params: &'static [&'static str],
-    /// What it does, in a sentence.
+    /// A one-sentence description.
     pub about: &'static str,
     play: Play,
 }
 
-/// Plays a fault and says with which code to exit.
+/// Plays a fault and returns the exit code.
 type Play = fn(&mut FakeAgent) -> io::Result<u8>;
 
-/// The fault with this name.
+/// Returns the fault with this name.
 pub fn fault(name: &str) -> Option<&'static AgentFault> {
     FAULTS.iter().find(|fault| fault.name == name)
 }
 
-/// The whole program: reads the command line and the environment, plays, and returns the exit code.
+/// Runs the whole program: reads the command line and the environment, plays, and returns the exit code.
 ///
-/// A program of one's own may call this as its `main`; the children of a fault are started from the current
-/// executable, so it must call it before anything else.
+/// Another program may call this as its `main`. The children of a fault are started from the current executable, so the
+/// program must call it before anything else.
 pub fn main() -> u8 {
     let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match run(&args) {
         Ok(code) => code,
-        // As the real one does when nobody reads any more.
+        // As the real one does when its output is no longer read.
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(why) => {
-            // Nothing is left to say it with if this fails too.
+            // If this fails too, there is no way to report it.
             let _ = writeln!(io::stderr(), "fake-agent: {why}");
             2
         }
@@ -100,7 +100,7 @@ fn run(args: &[String]) -> io::Result<u8> {
     (fault.play)(&mut FakeAgent::new(args, params, asks_version))
 }
 
-/// The parameters, all of which the fault must know: a misspelt one would make a test prove nothing.
+/// Returns the parameters, all of which the fault must accept: a misspelt one would make a test prove nothing.
 fn params(fault: &AgentFault) -> io::Result<Value> {
     let text = env::var("FAKE_AGENT_ARGS").unwrap_or_else(|_| "{}".to_owned());
     let params: Value =

@@ -1,12 +1,12 @@
-//! A scripted Gemini API on loopback, for the real Gemini CLI to talk to.
+//! A scripted Gemini API on loopback for the real Gemini CLI.
 //!
-//! The agent needs three things: the variables of [`ScriptedModel::env`], and in its `settings.json` the value of
-//! [`SETTINGS`], because Gemini CLI refuses a base address of one's own while no way to log in is selected.
+//! The agent needs the variables of [`GeminiModel::env`], and in its `settings.json` the value of [`SETTINGS`], because
+//! Gemini CLI rejects a custom base address while no auth method is selected.
 //!
-//! Served are `POST /v1beta/models/{model}:streamGenerateContent`, `:generateContent` and `:countTokens`; anything
-//! else is a 404. Requests that the agent makes for itself (the router of the model `auto`, summaries, checks) do
-//! not use up steps: see [`Purpose`]. They are told apart by what they ask for: helper requests use
-//! `:generateContent` without functions or ask for JSON, turns use `:streamGenerateContent`.
+//! The server handles `POST /v1beta/models/{model}:streamGenerateContent`, `:generateContent` and `:countTokens`;
+//! anything else is a 404. Requests that the agent makes for itself (the router of the model `auto`, summaries, checks)
+//! do not advance the script: see [`Purpose`]. They are recognized by their content: helper requests use
+//! `:generateContent` without functions or request JSON, turns use `:streamGenerateContent`.
 
 mod bytes;
 mod demo;
@@ -32,26 +32,26 @@ pub use request::{GeminiRequest, Purpose};
 pub use script::Script;
 pub use step::{GeminiPart, GeminiStep, GeminiTokens};
 
-/// The `settings.json` with which Gemini CLI accepts a model at an address of one's own.
+/// The `settings.json` with which Gemini CLI accepts a model at a custom address.
 pub const SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
-/// The key that [`ScriptedModel::env`] gives the agent. It is no key of anything.
+/// The key that [`GeminiModel::env`] gives the agent. It is not a real key.
 pub const FAKE_KEY: &str = "fake-key-for-the-scripted-model";
 
-/// A loopback address where nothing listens: a connection to it is refused.
+/// Returns a loopback address without a listener: a connection to it is refused.
 pub fn refused_url() -> io::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(format!("http://{}", listener.local_addr()?))
 }
 
-/// A model that answers by script. It serves from [`ScriptedModel::start`] until it is dropped.
+/// A model that answers by script. It serves from [`GeminiModel::start`] until it is dropped.
 pub struct GeminiModel {
     server: LoopbackServer,
     requests: Arc<Mutex<Vec<GeminiRequest>>>,
 }
 
 impl GeminiModel {
-    /// Plays one script. Several agents may talk to the model at once; they then share its steps.
+    /// Plays one script. Several agents may use the model at once; they then share its steps.
     pub fn start(script: Script) -> io::Result<Self> {
         let asked = Mutex::new(0_usize);
         Self::by_prompt(move |_| {
@@ -61,14 +61,14 @@ impl GeminiModel {
         })
     }
 
-    /// Answers each request to the main model by what it says, for agents with different scripts at the same time.
+    /// Answers each request to the main model by its content, for agents with different scripts at the same time.
     ///
     /// ```no_run
-    /// use agentline_mock::gemini::{Script, ScriptedModel, Step};
+    /// use agentline_mock::gemini::{Script, GeminiModel, GeminiStep};
     ///
-    /// let model = ScriptedModel::by_prompt(|request| {
+    /// let model = GeminiModel::by_prompt(|request| {
     ///     let asks_for_red = request.user_texts().iter().any(|text| text.contains("red"));
-    ///     let script = Script::new([Step::text(if asks_for_red { "red" } else { "blue" })]);
+    ///     let script = Script::new([GeminiStep::text(if asks_for_red { "red" } else { "blue" })]);
     ///     script.at(request.turn())
     /// })?;
     /// # Ok::<(), std::io::Error>(())
@@ -89,9 +89,9 @@ impl GeminiModel {
         Ok(Self { server, requests })
     }
 
-    /// Answers each prompt by the first of these scripts whose words stand in it, from its first step, so that several
-    /// sessions of one agent, and several prompts in one session, each have their own. The empty word fits every
-    /// prompt; one that nothing fits is answered with status 500.
+    /// Answers each prompt with the first of these scripts whose words it contains, from its first step, so that
+    /// several sessions of one agent, and several prompts in one session, each have their own. The empty text matches
+    /// every prompt; a prompt without a match is answered with status 500.
     pub fn matching<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> io::Result<Self> {
         let scripts: Vec<(String, Script)> =
             scripts.into_iter().map(|(words, script)| (words.to_owned(), script)).collect();
@@ -107,12 +107,12 @@ impl GeminiModel {
         })
     }
 
-    /// The base address, without a slash at its end.
+    /// Returns the base address, without a trailing slash.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The environment that makes Gemini CLI use this model. It also needs [`SETTINGS`].
+    /// Returns the environment with which Gemini CLI uses this model. It also needs [`SETTINGS`].
     pub fn env(&self) -> Vec<(String, String)> {
         vec![
             ("GOOGLE_GEMINI_BASE_URL".to_owned(), self.url()),
@@ -120,12 +120,12 @@ impl GeminiModel {
         ]
     }
 
-    /// Every request so far, in the order in which they came.
+    /// Returns every request so far, in order of arrival.
     pub fn requests(&self) -> Vec<GeminiRequest> {
         lock(&self.requests).clone()
     }
 
-    /// The requests that used up a step.
+    /// Returns the requests that advanced the script.
     pub fn requests_to_main(&self) -> Vec<GeminiRequest> {
         let requests = lock(&self.requests);
         requests.iter().filter(|request| request.purpose == Purpose::Main).cloned().collect()
@@ -157,7 +157,7 @@ fn answer(
         Purpose::Router | Purpose::Utility => {
             wire::send_json(&wire::plain_answer(&request.model, utility::answer(&request.body)), connection)
         }
-        // About four bytes make a token; nobody can tell better without the model.
+        // About four bytes make a token; an exact count needs the model.
         Purpose::Count => {
             let tokens = request.body["contents"].to_string().len() / 4;
             wire::send_json(&json!({"totalTokens": tokens}), connection)
@@ -170,10 +170,10 @@ fn answer(
     }
 }
 
-/// Where the models are: of the Gemini API, and of Vertex AI with a key.
+/// The path prefixes of the models: of the Gemini API, and of Vertex AI with a key.
 const MODELS: &[&str] = &["/v1beta/models/", "/v1beta1/publishers/google/models/"];
 
-/// Takes a request apart, and says whether its answer is an event stream.
+/// Parses a request, and returns whether its answer is an event stream.
 fn read(incoming: Incoming, started: Instant) -> (GeminiRequest, bool) {
     let body: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
     let path = incoming.target.split('?').next().unwrap_or_default();

@@ -1,31 +1,31 @@
-//! Just enough HTTP/1.1, by hand, to serve scripted answers and exact faults.
+//! A minimal HTTP/1.1 implementation that serves scripted answers and exact faults.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// A body larger than this is refused: no agent sends one, and a wrong length must not eat the memory.
+/// Larger bodies are refused: no agent sends one, and a wrong length must not exhaust the memory.
 const MAX_BODY: u64 = 512 * 1024 * 1024;
 
-/// One request as it came over the wire.
+/// One received request.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) method: String,
     /// The path with its query.
     pub(crate) target: String,
-    /// Names are in lower case; of a repeated header the last value counts.
+    /// Names are in lower case; the last value of a repeated header counts.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Incoming {
-    /// Whether the client wants the connection closed after the answer.
+    /// Returns whether the client wants the connection closed after the answer.
     pub(crate) fn wants_close(&self) -> bool {
         self.headers.get("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
-/// One connection of a client, with its reading and its writing half.
+/// A connection of a client, with its reading and its writing half.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     reader: BufReader<TcpStream>,
@@ -39,7 +39,7 @@ impl HttpConnection {
         Ok(Self { reader, writer: BufWriter::with_capacity(64 * 1024, stream) })
     }
 
-    /// Reads the next request, or nothing when the client has closed the connection.
+    /// Reads the next request, or returns `None` if the client has closed the connection.
     pub(crate) fn next_request(&mut self) -> io::Result<Option<Incoming>> {
         let Some(first) = self.line()? else { return Ok(None) };
         let mut words = first.split(' ');
@@ -83,12 +83,12 @@ impl HttpConnection {
         self.writer.flush()
     }
 
-    /// Starts an answer of unknown length; pieces follow with [`Connection::piece`].
+    /// Starts an answer of unknown length; pieces follow with [`HttpConnection::piece`].
     pub(crate) fn start_stream(&mut self, content_type: &str) -> io::Result<()> {
         self.head(200, content_type, "transfer-encoding: chunked")
     }
 
-    /// Writes one piece of a streamed answer. It may stay in the buffer until [`Connection::flush`].
+    /// Writes one piece of a streamed answer. It may stay in the buffer until [`HttpConnection::flush`].
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
         // An empty piece would mean the end of the stream.
         if bytes.is_empty() {
@@ -99,7 +99,7 @@ impl HttpConnection {
         self.writer.write_all(b"\r\n")
     }
 
-    /// Hands everything written so far to the client.
+    /// Sends everything written so far to the client.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
@@ -116,9 +116,9 @@ impl HttpConnection {
         while matches!(self.reader.read(&mut waste), Ok(count) if count > 0) {}
     }
 
-    /// Closes the connection at once.
+    /// Closes the connection immediately.
     pub(crate) fn drop_now(&mut self) {
-        // The client may already be gone, which is what was wanted.
+        // The client may have closed it already, which is the desired state.
         let _ = self.writer.get_ref().shutdown(Shutdown::Both);
     }
 
@@ -129,7 +129,7 @@ impl HttpConnection {
 
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
-        // A head line longer than this is not one.
+        // A longer header line is invalid.
         if (&mut self.reader).take(1024 * 1024).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(None);
         }

@@ -1,33 +1,33 @@
-//! Scripted models on loopback and fake agents that misbehave on command.
+//! Scripted models on loopback and fake agents with faults on request.
 //!
-//! Four things are here, both made for tests, for demos and for people who test their own pipelines:
+//! The crate has four parts, for tests, for demos and for testing other pipelines:
 //!
-//! - [`gemini::ScriptedModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
-//!   talks to it as if it were Google's server, so a whole run costs nothing and ends the same way each time.
+//! - [`gemini::GeminiModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
+//!   uses it like Google's server, so a whole run costs nothing and is deterministic.
 //!
 //! ```no_run
-//! use agentline_mock::gemini::{Script, ScriptedModel, Step};
+//! use agentline_mock::gemini::{Script, GeminiModel, GeminiStep};
 //! use serde_json::json;
 //!
-//! let model = ScriptedModel::start(Script::new([
-//!     Step::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
-//!     Step::text("All done. 4"),
+//! let model = GeminiModel::start(Script::new([
+//!     GeminiStep::call("write_file", json!({"file_path": "hello.txt", "content": "hi\n"})),
+//!     GeminiStep::text("All done. 4"),
 //! ]))?;
-//! // Run the agent with the variables of `model.env()`, then look at what it asked for:
+//! // Run the agent with the variables of `model.env()`, then inspect its requests:
 //! assert_eq!(model.requests_to_main().len(), 2);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! - [`openai`], [`anthropic`] and [`responses`] are the same for the APIs of other agents, with fewer words.
+//! - [`openai`], [`anthropic`] and [`responses`] do the same for the APIs of other agents, with fewer options.
 //!
-//! - [`fake_agent`] is a program that passes for Gemini CLI and misbehaves on command: it writes broken lines,
-//!   hangs, lies, floods, crashes, leaves processes behind. `fake-agent --list` names every fault.
+//! - [`fake_agent`] is a program that replaces Gemini CLI and has faults on request: it writes invalid lines,
+//!   hangs, reports false results, floods, crashes or leaves processes behind. `fake-agent --list` names every fault.
 //!
-//! - [`fake_acp`] is an agent that speaks ACP. A prompt scripts its own turn (`say`, `think`, `ask write_file …`), and
-//!   more than a hundred named faults make it err. `fake-acp-agent --list` names them.
+//! - [`fake_acp`] is an ACP agent. A prompt scripts its own turn (`say`, `think`, `ask write_file …`), and
+//!   there are more than a hundred named faults. `fake-acp-agent --list` names them.
 //!
-//! Everything is blocking and built on threads and on a hand-written HTTP/1.1, so that a fault (a connection that
-//! drops after the first chunk, a server that never answers) is exactly the fault that was asked for.
+//! Everything is blocking and built on threads and on a minimal HTTP/1.1 implementation, so that a fault (a connection
+//! that drops after the first chunk, a server that never answers) is exactly the requested one.
 
 mod http;
 mod os;

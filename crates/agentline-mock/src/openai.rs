@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as OpenCode speaks them.
+//! OpenAI's chat completions API, as OpenCode uses it.
 //!
 //! The address for the agent is `URL/v1`, with [`ScriptedModel::url`] as URL.
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, items, openai_error, texts};
 
-/// A model that answers with these steps, in order.
+/// Starts a model that answers with these steps in order.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
-/// A model that answers each request by what it says.
+/// Starts a model that answers each request by its content.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model_by(
     respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
 ) -> io::Result<ScriptedModel> {

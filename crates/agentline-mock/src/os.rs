@@ -1,10 +1,10 @@
-//! The few things that need the operating system: signals, sessions and file descriptors.
+//! Calls to the operating system: signals, sessions and file descriptors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a signal came since [`notice_signals`].
+/// Returns whether a signal arrived since [`notice_signals`].
 pub(crate) fn signalled() -> bool {
     SIGNALLED.load(Ordering::SeqCst)
 }
@@ -29,12 +29,12 @@ mod unix {
     /// The signals with which a driver asks an agent to stop.
     const POLITE: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-    /// From now on the polite signals do nothing.
+    /// Ignores these signals from now on.
     pub(crate) fn ignore_signals() -> io::Result<()> {
         POLITE.into_iter().try_for_each(|signal| handle(signal, libc::SIG_IGN))
     }
 
-    /// From now on the polite signals are only noted.
+    /// Only records these signals from now on.
     pub(crate) fn notice_signals() -> io::Result<()> {
         extern "C" fn note(_: libc::c_int) {
             SIGNALLED.store(true, Ordering::SeqCst);
@@ -43,7 +43,7 @@ mod unix {
         POLITE.into_iter().try_for_each(|signal| handle(signal, note))
     }
 
-    /// Ends this process by a signal that its own fault would cause.
+    /// Ends this process with a signal that its own fault would cause.
     pub(crate) fn die_by(signal: i32) -> io::Result<()> {
         handle(signal, libc::SIG_DFL)
             .or_else(|why| if signal == libc::SIGKILL { Ok(()) } else { Err(why) })?;
@@ -54,27 +54,27 @@ mod unix {
         Ok(())
     }
 
-    /// Leaves the session and the process group of whoever started this process.
+    /// Leaves the session and the process group of the parent process.
     pub(crate) fn own_session() -> io::Result<()> {
-        // SAFETY: takes no memory.
+        // SAFETY: uses no memory.
         check(unsafe { libc::setsid() })
     }
 
-    /// Ends every process of a group at once, by the id of the one that leads it.
+    /// Kills every process of a group by the id of its leader.
     pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
         let group = libc::pid_t::try_from(leader).map_err(io::Error::other)?;
         // SAFETY: sends a signal; no memory is involved.
         check(unsafe { libc::kill(-group, libc::SIGKILL) })
     }
 
-    /// Closes a standard stream for the other side. The number stays taken, so that no file opened later gets it.
+    /// Closes a standard stream for the other side. The descriptor stays in use, so that no file opened later gets it.
     pub(crate) fn close_standard(number: i32) -> io::Result<()> {
         let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         // SAFETY: both descriptors are open, and `nowhere` stays open until the call returns.
         check(unsafe { libc::dup2(nowhere.as_raw_fd(), number) })
     }
 
-    /// Makes a named pipe, on which a careless reader waits for ever.
+    /// Creates a named pipe, on which a careless reader blocks forever.
     pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: the string ends with a NUL and lives until the call returns.

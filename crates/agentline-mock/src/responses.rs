@@ -1,4 +1,4 @@
-//! OpenAI's responses, as Codex speaks them.
+//! OpenAI's responses API, as Codex uses it.
 //!
 //! The address for the agent is `URL/v1`, with [`ScriptedModel::url`] as URL.
 
@@ -10,25 +10,25 @@ use crate::scripted::{
     ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, openai_error, texts,
 };
 
-/// A model that answers with these steps, in order.
+/// Starts a model that answers with these steps in order.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model(steps: impl IntoIterator<Item = ModelStep>) -> io::Result<ScriptedModel> {
     ScriptedModel::in_order(&WIRE, steps.into_iter().collect())
 }
 
-/// A model that answers each request by what it says.
+/// Starts a model that answers each request by its content.
 ///
 /// # Errors
-/// There is no free port on loopback.
+/// Returns an error if there is no free port on loopback.
 pub fn model_by(
     respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static,
 ) -> io::Result<ScriptedModel> {
     ScriptedModel::by_prompt(&WIRE, respond)
 }
 
-/// The text of a patch that adds a file, for Codex's tool `apply_patch`.
+/// Returns the text of a patch that adds a file, for Codex's tool `apply_patch`.
 #[must_use]
 pub fn add_file(path: &str, content: &str) -> String {
     let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
@@ -53,14 +53,14 @@ static WIRE: Wire = Wire {
     turn,
 };
 
-/// In its mode `agent` Codex lets a model judge what is risky, and asks for a verdict in JSON.
+/// In its mode `agent`, Codex lets a model assess risks, and requests a decision in JSON.
 fn helped(body: &Value) -> Option<&'static str> {
     let verdicts = &body["text"]["format"]["schema"]["properties"]["outcome"]["enum"];
     let judges = items(verdicts).any(|verdict| verdict == "allow");
     judges.then_some(r#"{"outcome":"allow","risk_level":"low","rationale":"as scripted"}"#)
 }
 
-/// The name of a tool; of those in a namespace each, with the namespace before it.
+/// Returns the name of a tool, or for a namespace, the name of each of its tools with the namespace as a prefix.
 fn names(tool: &Value) -> Vec<String> {
     let own = tool["name"].as_str().or(tool["type"].as_str()).unwrap_or_default();
     if tool["type"] != "namespace" {
@@ -70,7 +70,7 @@ fn names(tool: &Value) -> Vec<String> {
     inner.map(|name| format!("{own}/{name}")).collect()
 }
 
-/// Counts the answers: in each stretch of the model's items one answer has spoken.
+/// Counts the answers: each sequence of the model's items is one answer.
 fn turn(body: &Value) -> usize {
     let ours = |item: &Value| {
         item["role"] == "assistant"
@@ -117,7 +117,7 @@ fn events(step: &ModelStep, model: &str, number: u64) -> String {
     events + &event(&json!({"type": kind, "response": response}))
 }
 
-/// An item as it begins, what is told meanwhile, and the whole.
+/// Returns an item at its start, its deltas, and the complete item.
 fn item(part: &ModelPart, own: &str) -> (Value, Vec<Value>, Value) {
     match part {
         ModelPart::Text(text) => {

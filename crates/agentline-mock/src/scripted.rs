@@ -1,8 +1,8 @@
-//! What the scripted models of [`openai`](crate::openai), [`anthropic`](crate::anthropic) and
-//! [`responses`](crate::responses) have in common: the steps, the requests, and the server.
+//! Common parts of the scripted models of [`openai`](crate::openai), [`anthropic`](crate::anthropic) and
+//! [`responses`](crate::responses): the steps, the requests, and the server.
 //!
-//! A request that offers no tools is one that the agent makes for itself, such as for a title; so is one for which the
-//! API's module says so. It gets a short text and uses up no step.
+//! A request without tools is one that the agent makes for itself, for example for a title; the API's module may name
+//! others. It gets a short text and does not advance the script.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use crate::http::{HttpConnection, Incoming};
 use crate::server::{After, LoopbackServer, lock};
 
-/// The text with which a helper request is answered.
+/// The answer to a helper request.
 const HELPED: &str = "A scripted session";
 
 /// One answer of a scripted model.
 ///
 /// ```
-/// use agentline_mock::scripted::Step;
+/// use agentline_mock::scripted::ModelStep;
 /// use serde_json::json;
 ///
-/// let step = Step::thought("I will write it.")
+/// let step = ModelStep::thought("I will write it.")
 ///     .and_text("Writing.")
 ///     .and_call("write", json!({"filePath": "/tmp/a.txt", "content": "a\n"}));
 /// ```
@@ -55,14 +55,14 @@ pub(crate) enum ModelPart {
     },
 }
 
-/// Token counts that an answer reports.
+/// The token counts that an answer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelTokens {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, including cached ones.
     pub input: u64,
     /// Tokens of the prompt that came from a cache.
     pub cached: u64,
-    /// Tokens of the answer, reasoning included.
+    /// Tokens of the answer, including reasoning.
     pub output: u64,
     /// Tokens of the reasoning.
     pub reasoning: u64,
@@ -75,37 +75,37 @@ impl Default for ModelTokens {
 }
 
 impl ModelStep {
-    /// A text.
+    /// Answers with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::of([]).and_text(text)
     }
 
-    /// Reasoning.
+    /// Answers with reasoning.
     pub fn thought(text: impl Into<String>) -> Self {
         Self::of([ModelPart::Thought(text.into())])
     }
 
-    /// A call of a tool.
+    /// Answers with a tool call.
     pub fn call(name: impl Into<String>, args: Value) -> Self {
         Self::of([]).and_call(name, args)
     }
 
-    /// A call of a tool in a namespace, as Codex has those of MCP servers (`mcp__server`).
+    /// Answers with a call of a tool in a namespace, as Codex has for MCP servers (`mcp__server`).
     pub fn call_in(namespace: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
         Self::of([ModelPart::Call { namespace: Some(namespace.into()), name: name.into(), args }])
     }
 
-    /// A call of a tool whose input is plain text, as that of Codex for patches.
+    /// Answers with a call of a tool whose input is plain text, as Codex has for patches.
     pub fn plain_call(name: impl Into<String>, input: impl Into<String>) -> Self {
         Self::of([ModelPart::Plain { name: name.into(), input: input.into() }])
     }
 
-    /// An HTTP status with an error in the shape of the API.
+    /// Answers with an HTTP status and an error in the format of the API.
     pub fn error(status: u16, message: impl Into<String>) -> Self {
         Self { refusal: Some((status, message.into())), ..Self::of([]) }
     }
 
-    /// No answer ever.
+    /// Never answers.
     #[must_use]
     pub fn hang() -> Self {
         Self { hangs: true, ..Self::of([]) }
@@ -118,35 +118,35 @@ impl ModelStep {
         self
     }
 
-    /// Adds a call of a tool.
+    /// Adds a tool call.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, args: Value) -> Self {
         self.parts.push(ModelPart::Call { namespace: None, name: name.into(), args });
         self
     }
 
-    /// The token counts to report.
+    /// Sets the reported token counts.
     #[must_use]
     pub fn usage(mut self, tokens: ModelTokens) -> Self {
         self.usage = tokens;
         self
     }
 
-    /// Waits before the answer begins.
+    /// Waits before the answer starts.
     #[must_use]
     pub fn delay(mut self, millis: u64) -> Self {
         self.delay_ms = millis;
         self
     }
 
-    /// Says that the answer was cut at the limit of its length.
+    /// Reports that the answer was truncated at its maximum length.
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.cut = true;
         self
     }
 
-    /// Whether it calls a tool.
+    /// Returns whether it calls a tool.
     pub(crate) fn calls(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, ModelPart::Call { .. } | ModelPart::Plain { .. }))
     }
@@ -163,24 +163,24 @@ impl ModelStep {
     }
 }
 
-/// How one API is spoken.
+/// The implementation of one API.
 #[derive(Debug)]
 pub(crate) struct Wire {
     /// The end of the path of a prompt.
     pub(crate) path: &'static str,
-    /// The whole event stream of an answer; the number is different for each request.
+    /// Returns the whole event stream of an answer. The number differs for each request.
     pub(crate) events: fn(step: &ModelStep, model: &str, number: u64) -> String,
-    /// The answer to a request that offers tools and is still one that the agent makes for itself.
+    /// Returns the answer to a helper request that offers tools.
     pub(crate) helped: fn(body: &Value) -> Option<&'static str>,
     pub(crate) error: fn(status: u16, message: &str) -> Value,
     pub(crate) offered_tools: fn(body: &Value) -> Vec<String>,
     pub(crate) user_texts: fn(body: &Value) -> Vec<String>,
     pub(crate) tool_results: fn(body: &Value) -> Vec<String>,
-    /// How often the model has spoken.
+    /// Returns the number of model turns.
     pub(crate) turn: fn(body: &Value) -> usize,
 }
 
-/// One request that reached a scripted model.
+/// One request to a scripted model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelRequest {
@@ -188,35 +188,35 @@ pub struct ModelRequest {
     pub path: String,
     /// Header names are in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The JSON body; `null` if it was not JSON.
+    /// The JSON body, or `null` if it was not JSON.
     pub body: Value,
-    /// When it came, in milliseconds after the model started.
+    /// The time of arrival in milliseconds after the model started.
     pub at_ms: u64,
-    /// Whether it is a turn of the agent, which uses up a step.
+    /// Whether it is a turn of the agent, which advances the script.
     pub is_turn: bool,
     wire: &'static Wire,
 }
 
 impl ModelRequest {
-    /// The names of the tools that the agent offered, in its order.
+    /// Returns the names of the tools that the agent offered, in its order.
     #[must_use]
     pub fn offered_tools(&self) -> Vec<String> {
         (self.wire.offered_tools)(&self.body)
     }
 
-    /// Every text of the user's turns, oldest first. Agents put texts of their own among them.
+    /// Returns every text of the user's turns, oldest first. Agents add texts of their own.
     #[must_use]
     pub fn user_texts(&self) -> Vec<String> {
         (self.wire.user_texts)(&self.body)
     }
 
-    /// The results of tools that were sent back so far, as text, oldest first.
+    /// Returns the tool results sent so far as text, oldest first.
     #[must_use]
     pub fn tool_results(&self) -> Vec<String> {
         (self.wire.tool_results)(&self.body)
     }
 
-    /// How often the model has spoken in this conversation: the index of the step that a script of its own needs.
+    /// Returns the number of model turns in this conversation: the index of the next step in its script.
     #[must_use]
     pub fn turn(&self) -> usize {
         (self.wire.turn)(&self.body)
@@ -279,19 +279,19 @@ impl ScriptedModel {
         Ok(Self { server, requests })
     }
 
-    /// The base address, without a slash at its end.
+    /// Returns the base address, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Every request so far, in the order in which they came.
+    /// Returns every request so far, in order of arrival.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         lock(&self.requests).clone()
     }
 
-    /// The requests that used up a step.
+    /// Returns the requests that advanced the script.
     #[must_use]
     pub fn turns(&self) -> Vec<ModelRequest> {
         lock(&self.requests).iter().filter(|request| request.is_turn).cloned().collect()
@@ -347,17 +347,17 @@ fn send_json(connection: &mut HttpConnection, status: u16, body: &Value) -> io::
     Ok(After::Open)
 }
 
-/// One event of a stream, with its type as the event's name.
+/// Returns one event of a stream, with its type as the event's name.
 pub(crate) fn event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
 }
 
-/// The elements of a list; of anything else none.
+/// Returns the elements of a list, or none for any other value.
 pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The texts of a content that is either one string or a list of blocks.
+/// Returns the texts of a content that is either one string or a list of blocks.
 pub(crate) fn texts(content: &Value) -> Vec<String> {
     match content {
         Value::String(text) => vec![text.clone()],
@@ -365,7 +365,7 @@ pub(crate) fn texts(content: &Value) -> Vec<String> {
     }
 }
 
-/// An error as OpenAI's APIs write it.
+/// Returns an error in the format of OpenAI's APIs.
 pub(crate) fn openai_error(status: u16, message: &str) -> Value {
     let kind = if status == 401 { "invalid_request_error" } else { "server_error" };
     json!({"error": {"message": message, "type": kind, "code": null, "param": null}})

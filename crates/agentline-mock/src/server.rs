@@ -1,4 +1,4 @@
-//! A server on loopback with a thread for each connection, which ends all of them when it is dropped.
+//! A server on loopback with a thread for each connection, all of which end when it is dropped.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use crate::http::{HttpConnection, Incoming};
 
-/// Whether the connection can serve one more request.
+/// Whether the connection can serve another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Open,
     Closed,
 }
 
-/// Answers one request. The last argument sleeps, and answers `false` when the server is being stopped.
+/// Answers one request. The last argument sleeps, and returns `false` when the server is being stopped.
 type Answer =
     Box<dyn Fn(Incoming, &mut HttpConnection, &dyn Fn(u64) -> bool) -> io::Result<After> + Send + Sync>;
 
@@ -61,7 +61,7 @@ impl LoopbackServer {
         Ok(Self { address, shared, acceptor: Some(acceptor) })
     }
 
-    /// The base address, without a slash at its end.
+    /// Returns the base address, without a trailing slash.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -71,7 +71,7 @@ impl Drop for LoopbackServer {
     fn drop(&mut self) {
         lock(&self.shared.open).stopped = true;
         self.shared.stopping.notify_all();
-        // The acceptor sees that it is over when one more client comes.
+        // The acceptor notices the end when another client connects.
         let woken = TcpStream::connect(self.address);
         if let (Ok(_), Some(acceptor)) = (woken, self.acceptor.take()) {
             let _ = acceptor.join();
@@ -100,9 +100,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let spawned = thread::Builder::new().name(format!("scripted-model-{id}")).spawn({
             let shared = Arc::clone(shared);
             move || {
-                // A responder that panics must not leave its client waiting for ever.
+                // A panicking responder must not leave its client waiting forever.
                 let _ = panic::catch_unwind(AssertUnwindSafe(|| serve(connection, &shared)));
-                // A thread that is being joined finds no entry any more, and needs none.
+                // A thread that is being joined no longer has an entry, and needs none.
                 lock(&shared.open).connections.remove(&id);
             }
         });
@@ -113,7 +113,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves the requests of one connection until either side has enough.
+/// Serves the requests of one connection until either side closes it.
 fn serve(mut connection: HttpConnection, shared: &Shared) {
     let wait = |millis| shared.wait(millis);
     while let Ok(Some(incoming)) = connection.next_request() {
@@ -127,7 +127,7 @@ fn serve(mut connection: HttpConnection, shared: &Shared) {
 }
 
 impl Shared {
-    /// Sleeps, unless the server is stopped meanwhile; then the answer is `false`.
+    /// Sleeps. Returns `false` if the server is stopped meanwhile.
     fn wait(&self, millis: u64) -> bool {
         let timeout = Duration::from_millis(millis);
         let waited = self.stopping.wait_timeout_while(lock(&self.open), timeout, |open| !open.stopped);
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// A test that panicked elsewhere must not hide what was recorded.
+/// A panic of a test elsewhere must not hide what was recorded.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

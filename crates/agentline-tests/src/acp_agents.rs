@@ -1,4 +1,4 @@
-//! Real agents with ACP other than Gemini CLI, at fixed versions, each on a stage with a home and a scripted model.
+//! Real ACP agents other than Gemini CLI, at fixed versions, each with its own home and scripted model.
 
 use crate::{npm::Package, real::left_out};
 use agentline::{Agentline, install::find_node};
@@ -10,17 +10,17 @@ use std::{
 };
 
 const OPENCODE: Package = Package::new("opencode", "opencode-ai", "1.18.33");
-/// Brings Claude Code itself along, as a native program.
+/// The package includes Claude Code as a native program.
 const CLAUDE: Package = Package::new("claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "0.99.0");
-/// Brings Codex 0.166.0 along.
+/// The package includes Codex 0.166.0.
 const CODEX: Package = Package::new("codex-acp", "@agentclientprotocol/codex-acp", "2.6.0");
-/// The last version of the protocol's own library whose package still has the example agent in it.
+/// The last version of the protocol's own library whose package contains the example agent.
 const SDK: Package = Package::new("acp-sdk", "@agentclientprotocol/sdk", "1.9.0");
 
-/// The model that the stage of OpenCode configures.
+/// The model that the test environment of OpenCode configures.
 pub const OPENCODE_MODEL: &str = "scripted/scripted-model";
 
-/// A program that speaks ACP when it is started with these arguments.
+/// A program that starts an ACP agent with these arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcpAgent {
     /// The program.
@@ -29,14 +29,15 @@ pub struct AcpAgent {
     pub args: Vec<String>,
 }
 
-/// OpenCode, or `None` where real agents are left out.
+/// Returns OpenCode, or `None` if real agents are disabled.
 ///
 /// # Panics
-/// It cannot be installed; so do its siblings below.
+/// Panics if it cannot be installed, as do the other functions.
 #[must_use]
 pub fn real_opencode() -> Option<AcpAgent> {
     agent(OPENCODE, |modules| {
-        // Its own program is put in place by a script that does not run here, so the platform's is taken.
+        // An install script, which does not run here, would put its program in place, so the platform's program is
+        // used.
         let system = match std::env::consts::OS {
             "macos" => "darwin",
             other => other,
@@ -53,23 +54,23 @@ pub fn real_opencode() -> Option<AcpAgent> {
     })
 }
 
-/// Claude Code behind its ACP adapter.
+/// Returns Claude Code behind its ACP adapter.
 #[must_use]
 pub fn real_claude_acp() -> Option<AcpAgent> {
     agent(CLAUDE, |modules| AcpAgent { program: bin(modules, "claude-agent-acp"), args: Vec::new() })
 }
 
-/// Codex behind its ACP adapter.
+/// Returns Codex behind its ACP adapter.
 #[must_use]
 pub fn real_codex_acp() -> Option<AcpAgent> {
     agent(CODEX, |modules| AcpAgent { program: bin(modules, "codex-acp"), args: Vec::new() })
 }
 
-/// The protocol's own example agent. It needs no model: it says a few things, uses two tools, asks for permission once,
-/// and takes some five seconds.
+/// Returns the protocol's own example agent. It needs no model: it sends some text, uses two tools, requests permission
+/// once, and takes about five seconds.
 ///
 /// # Panics
-/// It cannot be installed, or there is no Node.js.
+/// Panics if it cannot be installed or there is no Node.js.
 #[must_use]
 pub fn example_agent() -> Option<AcpAgent> {
     agent(SDK, |modules| {
@@ -86,7 +87,7 @@ fn agent(package: Package, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent
     }
     match package.modules() {
         Ok(modules) => Some(found(&modules)),
-        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves the tests with real agents out"),
+        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables the tests with real agents"),
     }
 }
 
@@ -101,22 +102,23 @@ fn has_modern_processor() -> bool {
     true
 }
 
-/// A home, a workspace and a model for one agent; removed with it.
+/// A home, a workspace and a model for one agent. They are removed with it.
 #[derive(Debug)]
 pub struct AcpStage {
     /// The agent.
     pub agent: AcpAgent,
-    /// What it talks to.
+    /// The agent's model.
     pub model: ScriptedModel,
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
 }
 
 impl AcpStage {
-    /// OpenCode on a model of [`agentline_mock::openai`]. It asks for no permission unless its configuration says so.
+    /// Creates OpenCode with a model of [`agentline_mock::openai`]. It requests no permission unless its configuration
+    /// says so.
     ///
     /// # Panics
-    /// The machine has no room for a stage; so do its siblings below.
+    /// Panics if the temporary directory cannot be created, as do the other constructors.
     #[must_use]
     pub fn opencode(model: ScriptedModel) -> Option<Self> {
         let url = model.url();
@@ -134,11 +136,11 @@ impl AcpStage {
             "autoupdate": false, "share": "disabled",
         });
         stage.home_file(".config/opencode/opencode.json", &config.to_string());
-        // Without plugins it installs nothing from npm at its first start.
+        // Without plugins, it installs nothing from npm at its first start.
         Some(stage.env("OPENCODE_PURE", "1").env("OPENCODE_DISABLE_MODELS_FETCH", "1"))
     }
 
-    /// Claude Code on a model of [`agentline_mock::anthropic`].
+    /// Creates Claude Code with a model of [`agentline_mock::anthropic`].
     #[must_use]
     pub fn claude(model: ScriptedModel) -> Option<Self> {
         let url = model.url();
@@ -147,7 +149,7 @@ impl AcpStage {
         Some(stage.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1").env("CLAUDE_CODE_MAX_RETRIES", "0"))
     }
 
-    /// Codex on a model of [`agentline_mock::responses`].
+    /// Creates Codex with a model of [`agentline_mock::responses`].
     #[must_use]
     pub fn codex(model: ScriptedModel) -> Option<Self> {
         let url = model.url();
@@ -171,19 +173,19 @@ impl AcpStage {
         stage.env("PATH", &path).env("HOME", &home.to_string_lossy()).env("TMPDIR", &tmp.to_string_lossy())
     }
 
-    /// The user's home.
+    /// Returns the user's home.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.dir.path().join("ws")
     }
 
-    /// The variables that the agent needs; nothing else must be in its environment.
+    /// Returns the variables that the agent needs. Its environment must contain nothing else.
     #[must_use]
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.env
@@ -196,10 +198,10 @@ impl AcpStage {
         self
     }
 
-    /// Writes a file into the home, with the folders above it.
+    /// Writes a file into the home and creates its directories.
     ///
     /// # Panics
-    /// The file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn home_file(&self, path: &str, content: &str) {
         let path = self.home().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

@@ -1,4 +1,4 @@
-//! A real browser that looks at a page: Debian's Chromium without a screen, spoken to over its own pipe.
+//! A real browser that renders a page: Debian's Chromium without a display, controlled over its own pipe.
 
 use serde_json::{Value, json};
 use std::{
@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the browser may take for one thing, on a machine with much else to do.
+/// The time limit for one browser action, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Nothing that a browser does by itself, and nothing of its user.
+/// Disables the browser's background activity and its user profile.
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -30,7 +30,7 @@ const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
 ];
 
-/// A browser with one page; it ends with this value.
+/// A browser with one page. It ends with this value.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -38,18 +38,18 @@ pub struct Browser {
     messages: Receiver<Value>,
     session: String,
     next: u64,
-    /// What the page asked for, by address.
+    /// The addresses that the page requested.
     requests: Vec<String>,
-    /// What the page complained about.
+    /// The errors of the page.
     complaints: Vec<String>,
     /// Its settings and caches, removed with it.
     _profile: tempfile::TempDir,
 }
 
-/// Whether there is a browser; where there is none and we may, it is installed first.
+/// Returns whether there is a browser. If there is none, it is installed if possible.
 ///
 /// # Panics
-/// There is none where CI=true.
+/// Panics if there is none and CI=true.
 #[must_use]
 pub fn has_browser() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
@@ -68,10 +68,10 @@ pub fn has_browser() -> bool {
         let is_ci = std::env::var("CI").is_ok_and(|v| v == "true");
         assert!(
             found || !is_ci,
-            "no `chromium` is here and none could be installed; CI looks at pages in a browser"
+            "`chromium` is missing and could not be installed; CI tests pages in a browser"
         );
         if !found {
-            // Not a print macro: the test runner would keep that to itself.
+            // A print macro would be captured by the test runner.
             let _ =
                 writeln!(std::io::stderr(), "left out: no `chromium` is here and none could be installed");
         }
@@ -83,11 +83,11 @@ impl Browser {
     /// Opens a page of a file, in a window of this size.
     ///
     /// # Panics
-    /// The browser does not start, or does not open it.
+    /// Panics if the browser does not start or does not open the page.
     #[must_use]
     pub fn open(page: &Path, (width, height): (u32, u32)) -> Self {
         let profile = tempfile::Builder::new().prefix("agentline-browser-").tempdir().expect("a folder");
-        // The browser reads and writes its pipe by the numbers three and four.
+        // The browser uses the file descriptors three and four for its pipe.
         let mut child = Command::new("sh")
             .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null", "chromium"])
             .args(FLAGS)
@@ -122,32 +122,32 @@ impl Browser {
         browser
     }
 
-    /// Goes to an address and waits until it is there.
+    /// Opens an address and waits until it is loaded.
     ///
     /// # Panics
-    /// It does not come.
+    /// Panics if it does not load.
     pub fn go(&mut self, url: &str) {
         self.call("Page.navigate", json!({ "url": url }));
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
-    /// The size of the window; a narrow one is a phone's.
+    /// Sets the size of the window. A narrow one simulates a phone.
     pub fn size(&mut self, width: u32, height: u32) {
         let mobile = width < 600;
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile});
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// What the user prefers: `light` or `dark`; or the medium `print`.
+    /// Sets the preferred colour scheme, `light` or `dark`, or the medium `print`.
     pub fn prefer(&mut self, scheme: &str, medium: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"media": medium, "features": features}));
     }
 
-    /// What an expression comes to in the page.
+    /// Evaluates an expression in the page.
     ///
     /// # Panics
-    /// It throws.
+    /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let told = self.call("Runtime.evaluate", asked);
@@ -158,7 +158,7 @@ impl Browser {
     /// Waits until an expression is true in the page.
     ///
     /// # Panics
-    /// It does not become true.
+    /// Panics if it does not become true.
     pub fn until(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(expression) != json!(true) {
@@ -167,10 +167,10 @@ impl Browser {
         }
     }
 
-    /// Clicks in the middle of the first element that a selector finds.
+    /// Clicks in the middle of the first element that matches a selector.
     ///
     /// # Panics
-    /// There is none.
+    /// Panics if there is none.
     pub fn click(&mut self, selector: &str) {
         let find = format!(
             "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center', behavior: 'instant'}}); \
@@ -183,12 +183,12 @@ impl Browser {
         }
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Presses a key, with shift or without.
+    /// Presses a key, optionally with shift.
     pub fn press(&mut self, key: &str, shift: bool) {
         let codes = [("Enter", 13), ("Escape", 27), ("Tab", 9)];
         let code = codes.iter().find(|(name, _)| *name == key).map_or(0, |(_, code)| *code);
@@ -204,29 +204,29 @@ impl Browser {
         }
     }
 
-    /// A picture of the window as PNG in base64, of the whole page where that is wanted.
+    /// Returns a screenshot of the window, or of the whole page, as PNG in base64.
     ///
     /// # Panics
-    /// There is none.
+    /// Panics if no screenshot is returned.
     pub fn picture(&mut self, whole: bool) -> String {
         let told =
             self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": whole}));
         told["data"].as_str().expect("a picture").to_owned()
     }
 
-    /// Everything that the page asked for.
+    /// Returns everything that the page requested.
     #[must_use]
     pub fn requests(&self) -> &[String] {
         &self.requests
     }
 
-    /// Errors of scripts, and what the page's policy refused.
+    /// Returns script errors and violations of the page's content security policy.
     #[must_use]
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
 
-    /// Asks the browser for something and waits for the answer.
+    /// Sends a command to the browser and waits for the response.
     fn call(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -262,7 +262,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends when its pipe does; should it not, it is killed.
+        // The browser exits when its pipe is closed; otherwise it is killed.
         self.stdin = None;
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
@@ -273,7 +273,7 @@ impl Drop for Browser {
     }
 }
 
-/// Messages as they come, each ended by a NUL.
+/// Reads messages, each terminated by a NUL.
 fn listen(stdout: ChildStdout) -> Receiver<Value> {
     let (sender, messages) = channel();
     thread::spawn(move || {
@@ -286,7 +286,7 @@ fn listen(stdout: ChildStdout) -> Receiver<Value> {
             message.pop();
             let Ok(message) = serde_json::from_slice(&message) else { continue };
             if sender.send(message).is_err() {
-                // What is left is read, so that the browser is not held up at its end.
+                // The rest is read so that the browser is not blocked at its end.
                 let _ = reader.read_to_end(&mut Vec::new());
                 return;
             }

@@ -1,15 +1,15 @@
-//! The npm tool `ccusage`, which counts what agents used, at one version.
+//! The npm tool `ccusage`, which counts the usage of agents, at one version.
 
 use crate::npm::Package;
 use std::path::PathBuf;
 
-/// The version that its packages for the systems are published at.
+/// The version of its platform packages.
 const CCUSAGE: Package = Package { id: "ccusage", name: "ccusage", version: "20.0.24", beside: &[] };
 
-/// Its program, installed if it was not there.
+/// Returns its program, and installs it if necessary.
 ///
 /// # Errors
-/// It cannot be installed, with the reason.
+/// Returns the reason if it cannot be installed.
 pub fn ccusage_program() -> Result<PathBuf, String> {
     Ok(CCUSAGE.modules()?.join(".bin").join("ccusage"))
 }

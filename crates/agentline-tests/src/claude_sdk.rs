@@ -1,4 +1,4 @@
-//! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions, which check what we call compatible.
+//! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions, for checks of our compatibility.
 
 use crate::{npm::Package, real::left_out};
 use agentline::{Agentline, install::find_node};
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Claude Code itself, which it would bring along, is left out.
+/// Claude Code itself, which the package would include, is omitted.
 const SDK: Package = Package {
     id: "claude-agent-sdk",
     name: "@anthropic-ai/claude-agent-sdk",
@@ -22,20 +22,20 @@ const SDK: Package = Package {
     ],
 };
 
-/// A folder in which programs for the SDK run and are checked; removed with it.
+/// A directory in which programs for the SDK run and are checked. It is removed with this value.
 #[derive(Debug)]
 pub struct ClaudeSdk {
     node: PathBuf,
     modules: PathBuf,
-    /// Beside the modules, where Node.js and the compiler find them.
+    /// Next to the modules, where Node.js and the compiler find them.
     folder: tempfile::TempDir,
 }
 
 impl ClaudeSdk {
-    /// The SDK, or `None` where real agents are left out.
+    /// Returns the SDK, or `None` if real agents are disabled.
     ///
     /// # Panics
-    /// It cannot be installed, or there is no Node.js.
+    /// Panics if it cannot be installed or there is no Node.js.
     #[must_use]
     pub fn find() -> Option<Self> {
         if left_out() {
@@ -43,30 +43,30 @@ impl ClaudeSdk {
         }
         let modules = SDK
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
         let node = find_node(agentline.here()).expect("Node.js installed it").path;
-        let beside = modules.parent().expect("it lies in a folder");
+        let beside = modules.parent().expect("the path has a parent");
         let folder = tempfile::Builder::new().prefix("work-").tempdir_in(beside).expect("a folder");
         Some(Self { node, modules, folder })
     }
 
-    /// The folder.
+    /// Returns the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Node.js.
+    /// Returns the path of Node.js.
     #[must_use]
     pub fn node(&self) -> &Path {
         &self.node
     }
 
-    /// What the compiler has to say against a program; empty when it has nothing.
+    /// Returns the compiler's errors for a program, or an empty text.
     ///
     /// # Panics
-    /// The compiler cannot be started.
+    /// Panics if the compiler cannot be started.
     #[must_use]
     pub fn complaints(&self, program: &str) -> String {
         let file = self.folder().join("check.ts");
@@ -79,10 +79,10 @@ impl ClaudeSdk {
         said
     }
 
-    /// Runs a command in the folder to its end.
+    /// Runs a command in the directory to its end.
     ///
     /// # Panics
-    /// It cannot be started.
+    /// Panics if it cannot be started.
     #[must_use]
     pub fn run(&self, command: &mut Command) -> Output {
         command.current_dir(self.folder()).stdin(Stdio::null()).output().expect("it starts")

@@ -1,5 +1,5 @@
-//! A stage for the fake ACP agent, which stands where an agent of ours would: a home, a workspace, and a mark on all that
-//! is started.
+//! The test environment for the fake ACP agent, which replaces a known agent: a home, a workspace, and a mark on every
+//! started process.
 
 use agentline::{Agentline, PermissionMode, RunRequest, detect::HostEnv};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Everything that one test needs; removed with it.
+/// Everything that one test needs. It is removed with the test.
 #[derive(Debug)]
 pub struct FakeStage {
     dir: tempfile::TempDir,
@@ -17,10 +17,10 @@ pub struct FakeStage {
 }
 
 impl FakeStage {
-    /// A stage for this program: `env!("CARGO_BIN_EXE_fake-acp")`.
+    /// Creates an environment for this program: `env!("CARGO_BIN_EXE_fake-acp")`.
     ///
     /// # Panics
-    /// The machine has no room for a stage.
+    /// Panics if the temporary directory cannot be created.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-fake-").tempdir().expect("a temporary folder");
@@ -30,25 +30,25 @@ impl FakeStage {
         Self { dir, program: program.into() }
     }
 
-    /// The folder of the stage.
+    /// Returns the test's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.dir.path().join("ws")
     }
 
-    /// What every process of this stage has in its environment.
+    /// Returns the text that every process of this test has in its environment.
     #[must_use]
     pub fn mark(&self) -> String {
         format!("MARK_OF_THE_TEST={}", self.dir.path().display())
     }
 
-    /// The caller's variables.
+    /// Returns the caller's variables.
     #[must_use]
     pub fn variables(&self) -> BTreeMap<String, String> {
         let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
@@ -64,13 +64,13 @@ impl FakeStage {
         .into()
     }
 
-    /// The library for this stage's user.
+    /// Returns the library with the environment of this user.
     #[must_use]
     pub fn agentline(&self) -> Agentline {
         Agentline::new(HostEnv::new(self.variables(), self.dir.path().join("home"), self.workspace()))
     }
 
-    /// A run whose turn plays this script. It may start commands, so it is alone on its process.
+    /// Returns a run whose turn plays this script. It may start commands, so it does not share its process.
     #[must_use]
     pub fn request(&self, script: &str) -> RunRequest {
         let mut request = RunRequest::new(script)
@@ -82,13 +82,13 @@ impl FakeStage {
         request
     }
 
-    /// A run that may start nothing, so that it can have others beside it.
+    /// Returns a run that cannot start commands, so that it can share its process.
     #[must_use]
     pub fn sharing(&self, script: &str) -> RunRequest {
         self.request(script).permission_mode(PermissionMode::Plan)
     }
 
-    /// Processes of this stage that live.
+    /// Returns the live processes of this test.
     #[cfg(target_os = "linux")]
     #[must_use]
     pub fn living(&self) -> Vec<u32> {

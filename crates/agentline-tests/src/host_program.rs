@@ -1,4 +1,4 @@
-//! A program that talks with `agentline host`, as one in another language would: lines of JSON over its standard streams.
+//! A client of `agentline host`, as in another language: lines of JSON over its standard streams.
 
 use crate::FakeStage;
 use serde_json::{Value, json};
@@ -13,26 +13,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything is waited for.
+/// The time limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A program that talks with agentline.
+/// A program that uses agentline over the host protocol.
 #[derive(Debug)]
 pub struct HostProgram {
-    /// Where everything happens.
+    /// The test environment.
     pub stage: Arc<FakeStage>,
-    /// The host.
+    /// The host process.
     pub child: Child,
-    /// Its standard input; dropped, the host ends.
+    /// Its standard input. Dropping it ends the host.
     pub stdin: Option<ChildStdin>,
-    /// What came while something else was waited for.
+    /// Messages that arrived while another one was awaited.
     pub kept: Vec<Value>,
     lines: Receiver<Value>,
     last_id: u64,
     reading: Arc<Gate>,
 }
 
-/// Whether the program reads what agentline writes.
+/// Whether the program reads agentline's output.
 #[derive(Debug, Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -64,10 +64,10 @@ impl Read for Gated {
     }
 }
 
-/// Kills a host in the middle of four runs, so often, and says how long each time something was left.
+/// Kills a host during four runs this many times, and returns how long processes remained each time.
 ///
 /// # Panics
-/// Something is left for half a minute.
+/// Panics if a process remains for half a minute.
 #[must_use]
 pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..rounds)
@@ -79,9 +79,9 @@ pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> V
             for _ in 0..4 {
                 host.wait("a run", |m| m["params"]["event"]["type"] == "tool_use");
             }
-            assert!(stage.living().len() >= 8, "four agents, each with what it started");
-            host.child.kill().expect("a child of ours");
-            host.child.wait().expect("a child of ours");
+            assert!(stage.living().len() >= 8, "four agents, each with its processes");
+            host.child.kill().expect("our child");
+            host.child.wait().expect("our child");
             let killed = Instant::now();
             host.nothing_left(Duration::from_secs(30));
             killed.elapsed()
@@ -91,7 +91,7 @@ pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> V
     times
 }
 
-/// What everyone in these tests asks for.
+/// Returns the settings that all of these tests use.
 #[must_use]
 pub fn common() -> Value {
     json!({"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90})
@@ -99,10 +99,10 @@ pub fn common() -> Value {
 
 #[expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
 impl HostProgram {
-    /// Starts this program as a host on a stage; nothing is said to it yet.
+    /// Starts this program as a host, without sending anything.
     ///
     /// # Panics
-    /// It cannot be started.
+    /// Panics if it cannot be started.
     #[must_use]
     pub fn silent(program: impl AsRef<Path>, stage: Arc<FakeStage>, args: &[&str]) -> Self {
         let mut child = Command::new(program.as_ref())
@@ -131,10 +131,10 @@ impl HostProgram {
         Self { stage, child, stdin, lines, last_id: 100, kept: Vec::new(), reading }
     }
 
-    /// Starts a host and tells it what all of its runs have in common.
+    /// Starts a host and sends the settings that all of its runs share.
     ///
     /// # Panics
-    /// It cannot be started.
+    /// Panics if it cannot be started.
     #[must_use]
     pub fn start(program: impl AsRef<Path>, stage: Arc<FakeStage>, initialize: &Value) -> Self {
         let mut host = Self::silent(program, stage, &[]);
@@ -149,15 +149,15 @@ impl HostProgram {
         host
     }
 
-    /// Stops reading what agentline writes, or goes on with it.
+    /// Stops or resumes reading agentline's output.
     pub fn reads(&self, reads: bool) {
         self.reading.set(!reads);
     }
 
-    /// Sends bytes as they are, and the end of a line.
+    /// Sends raw bytes and a line end.
     ///
     /// # Panics
-    /// The host is gone.
+    /// Panics if the host has exited.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(bytes).unwrap();
@@ -168,15 +168,15 @@ impl HostProgram {
     /// Sends a line.
     ///
     /// # Panics
-    /// The host is gone.
+    /// Panics if the host has exited.
     pub fn line(&mut self, line: &str) {
         self.bytes(line.as_bytes());
     }
 
-    /// Sends a request, and says by which number.
+    /// Sends a request, and returns its id.
     ///
     /// # Panics
-    /// The host is gone.
+    /// Panics if the host has exited.
     pub fn send(&mut self, method: &str, params: Value) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
@@ -184,18 +184,18 @@ impl HostProgram {
         id
     }
 
-    /// Answers a question of agentline's.
+    /// Answers a request of agentline.
     ///
     /// # Panics
-    /// The host is gone.
+    /// Panics if the host has exited.
     pub fn reply(&mut self, question: &Value, result: Value) {
         self.line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
     }
 
-    /// The next message that is wanted; the others are kept.
+    /// Returns the next matching message, and keeps the others.
     ///
     /// # Panics
-    /// It does not come.
+    /// Panics if it does not arrive.
     pub fn wait(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.kept.iter().position(&wanted) {
             return self.kept.remove(at);
@@ -205,42 +205,42 @@ impl HostProgram {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(message) if wanted(&message) => return message,
                 Ok(message) => self.kept.push(message),
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} came; came: {:#?}", self.kept),
+                Err(RecvTimeoutError::Timeout) => panic!("no {what} arrived; received: {:#?}", self.kept),
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the host ended before {what} came: {:#?}", self.kept)
+                    panic!("the host exited before {what} arrived: {:#?}", self.kept)
                 }
             }
         }
     }
 
-    /// The next message, whatever it is.
+    /// Returns the next message.
     ///
     /// # Panics
-    /// None comes.
+    /// Panics if no message arrives.
     pub fn message(&mut self) -> Value {
         if self.kept.is_empty() { self.wait("message", |_| true) } else { self.kept.remove(0) }
     }
 
-    /// The answer to a request.
+    /// Returns the response to a request.
     ///
     /// # Panics
-    /// None comes.
+    /// Panics if no message arrives.
     pub fn answer(&mut self, id: u64) -> Value {
         self.wait("answer", |m| m["id"] == id && m.get("method").is_none())
     }
 
-    /// The next question or notification of this name.
+    /// Returns the next request or notification of this name.
     ///
     /// # Panics
-    /// None comes.
+    /// Panics if no message arrives.
     pub fn question(&mut self, method: &str) -> Value {
         self.wait(method, |m| m["method"] == method)
     }
 
-    /// Asks and waits for the result.
+    /// Sends a request and returns its result.
     ///
     /// # Panics
-    /// It was refused.
+    /// Panics if the request fails.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         let answer = self.answer(id);
@@ -248,32 +248,32 @@ impl HostProgram {
         answer["result"].clone()
     }
 
-    /// Runs a script to its outcome.
+    /// Runs a script and returns the outcome.
     ///
     /// # Panics
-    /// It was refused.
+    /// Panics if the request fails.
     pub fn run(&mut self, prompt: &str) -> Value {
         self.call("run", json!({"prompt": prompt}))
     }
 
-    /// The events of a run that were kept, in order.
+    /// Returns the kept events of a run in order.
     #[must_use]
     pub fn events(&self, run: &str) -> Vec<&Value> {
         let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == run;
         self.kept.iter().filter(of_run).map(|m| &m["params"]["event"]).collect()
     }
 
-    /// The texts of a run's events, joined.
+    /// Returns the joined text of a run's events.
     #[must_use]
     pub fn texts(&self, run: &str) -> String {
         let texts = self.events(run).into_iter().filter(|e| e["type"] == "text");
         texts.filter_map(|e| e["text"].as_str()).collect()
     }
 
-    /// Waits until nothing of the stage is alive.
+    /// Waits until no process of the test is alive.
     ///
     /// # Panics
-    /// Something is alive after that time.
+    /// Panics if a process is alive after that time.
     #[cfg(target_os = "linux")]
     pub fn nothing_left(&self, within: Duration) {
         let until = Instant::now() + within;

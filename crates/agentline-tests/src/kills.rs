@@ -1,8 +1,8 @@
-//! Kills agentline, its supervisor, or several of them in the middle of runs, and counts the processes that survive.
+//! Kills agentline, its supervisor, or several of them during runs, and counts the surviving processes.
 //!
-//! Every run uses a fake agent whose command starts one process of each [`Kind`]. Each has a word on its command line that
-//! no other process on the machine has, so that it is found whatever environment, session and pid namespace it is in. All
-//! of them end by themselves after two minutes.
+//! Every run uses a fake agent whose command starts one process of each [`LeftoverKind`]. Each has a unique word on its
+//! command line, so that it is found in any environment, session and pid namespace. All of them end by themselves after
+//! two minutes.
 
 use crate::{FakeStage, HostProgram, running_with, survivors};
 use agentline::process::Isolation;
@@ -21,20 +21,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long what was started may take to come up.
+/// How long started processes may take to become ready.
 const START: Duration = Duration::from_secs(60);
 
-/// How long processes may take to die before they count as survivors.
+/// How long processes may take to exit before they count as survivors.
 const DEATH: Duration = Duration::from_secs(8);
 
-/// The programs of a kill.
+/// The programs that a kill needs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// The command-line tool.
     pub agentline: PathBuf,
-    /// The fake agent that stands in for Gemini CLI.
+    /// The fake agent that replaces Gemini CLI.
     pub fake_gemini: PathBuf,
-    /// The fake agent that speaks ACP.
+    /// The fake ACP agent.
     pub fake_acp: PathBuf,
 }
 
@@ -77,7 +77,7 @@ pub enum KillMoment {
     Prompt,
     /// While a command runs.
     Tool,
-    /// When all kinds of processes are there.
+    /// When all kinds of processes exist.
     Daemons,
     /// While the run is being cancelled.
     Closing,
@@ -90,11 +90,11 @@ pub enum LeftoverKind {
     Agent,
     /// The command that the agent waits for.
     Command,
-    /// A child in a session of its own.
+    /// A child in its own session.
     OwnSession,
     /// A daemon: it has left its parent and its session.
     Daemon,
-    /// A daemon that has emptied its environment too.
+    /// A daemon that has also cleared its environment.
     EmptyEnvironment,
     /// A shell in the background, with its child.
     BackgroundShell,
@@ -119,9 +119,9 @@ const STARTED: [LeftoverKind; 5] = [
 /// One kill.
 #[derive(Debug, Clone, Copy)]
 pub struct Kill {
-    /// Who is killed.
+    /// Which processes are killed.
     pub victim: Victim,
-    /// When.
+    /// When they are killed.
     pub moment: KillMoment,
     /// Where the agent runs.
     pub surface: KillSurface,
@@ -146,7 +146,7 @@ pub fn plan(count: usize, isolation: &[Isolation]) -> Vec<Kill> {
         .collect()
 }
 
-/// What the kills came to.
+/// The results of the kills.
 #[derive(Debug, Default)]
 pub struct Tally {
     cells: BTreeMap<(&'static str, Victim, KillMoment), Cell>,
@@ -208,10 +208,10 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Carries out kills on several threads, and tells of each.
+/// Carries out kills on several threads, and reports each.
 ///
 /// # Panics
-/// Something does not start.
+/// Panics if a process does not start.
 pub fn carry_out(kills: &[Kill], programs: &Programs, threads: usize, each: impl Fn(usize) + Sync) -> Tally {
     let tally = Mutex::new(Tally::default());
     let next = AtomicUsize::new(0);
@@ -230,22 +230,22 @@ pub fn carry_out(kills: &[Kill], programs: &Programs, threads: usize, each: impl
     tally.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One run that is going to be killed.
+/// One run that will be killed.
 struct Scene {
     kill: Kill,
     programs: Programs,
     stage: Arc<FakeStage>,
-    /// Ends a time for `sleep` that no other process has; the kind stands before it.
+    /// The end of a unique duration for `sleep`; the kind precedes it.
     tag: String,
 }
 
 /// The program that runs the agent.
 enum Host {
-    /// By itself.
+    /// `agentline run` itself.
     Cold(Child),
     /// In a daemon, with this process id.
     Warm(Child, u32),
-    /// For a program of ours.
+    /// A host program of the test.
     Program(Box<HostProgram>),
 }
 
@@ -258,7 +258,7 @@ impl Host {
         }
     }
 
-    /// The process that is asked to cancel the run.
+    /// Returns the process that is asked to cancel the run.
     fn caller(&self) -> u32 {
         match self {
             Self::Warm(client, _) => client.id(),
@@ -281,12 +281,12 @@ impl Scene {
         Self { kill, programs: programs.clone(), stage, tag }
     }
 
-    /// A time of two minutes that is this kind's alone.
+    /// Returns a duration of two minutes that is unique to this kind.
     fn time(&self, kind: usize) -> String {
         format!("120.{kind}{}", self.tag)
     }
 
-    /// A command that starts one process of each kind and then waits.
+    /// Returns a command that starts one process of each kind and then waits.
     fn command(&self) -> String {
         if self.kill.moment == KillMoment::Prompt {
             return String::new();
@@ -329,7 +329,7 @@ impl Scene {
         if let Host::Warm(_, daemon) = host {
             signal(daemon);
         }
-        // They are ours: no other process has the tag or the mark.
+        // They belong to this test: no other process has the tag or the mark.
         let marked = survivors(&self.stage.mark());
         marked.into_iter().chain(running_with(&self.tag)).for_each(signal);
         let directories = directories || self.stays_after_the_next_run();
@@ -338,13 +338,13 @@ impl Scene {
         (kinds.collect(), took)
     }
 
-    /// Waits until nothing is left, and returns what does not die.
+    /// Waits until nothing remains, and returns the survivors.
     fn await_death(&self, host: &Host) -> Vec<(u32, LeftoverKind)> {
         let until = Instant::now() + DEATH;
         let mut empty_looks = 0;
         loop {
             let left = self.left(host);
-            // A process that starts another one while we look may be missed once.
+            // A process that starts another one during the scan may be missed once.
             empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
             if empty_looks == 3 || Instant::now() > until {
                 return left;
@@ -353,9 +353,10 @@ impl Scene {
         }
     }
 
-    /// Whether a private directory stays after the host alone was killed. Then its supervisor removes it.
+    /// Returns whether a private directory remains after only the host was killed. In that case, its supervisor removes
+    /// it.
     fn await_removal(&self, took: Duration) -> bool {
-        // A run that starts has no supervisor yet, and one that is being cancelled may have none any more.
+        // A starting run has no supervisor yet, and a run that is being cancelled may no longer have one.
         let has_supervisor = !matches!(self.kill.moment, KillMoment::Start | KillMoment::Closing);
         let is_host_alone = matches!(self.kill.victim, Victim::Agentline | Victim::WithStoppedSupervisor);
         if !is_host_alone || !has_supervisor || took >= DEATH {
@@ -368,8 +369,8 @@ impl Scene {
         !self.private_directories().is_empty()
     }
 
-    /// Whether a private directory that no process uses any more stays although another run is made. Every run removes
-    /// those when it starts.
+    /// Returns whether an unused private directory remains after another run. Every run removes such directories when
+    /// it starts.
     fn stays_after_the_next_run(&self) -> bool {
         let until = Instant::now() + DEATH;
         while !survivors(&self.stage.mark()).is_empty() && Instant::now() < until {
@@ -441,7 +442,7 @@ impl Scene {
         command
     }
 
-    /// The fake agent, which starts its processes before anything else. It has no tools that run commands.
+    /// Returns the fake agent, which starts its processes before anything else. It has no tools that run commands.
     fn wrapper(&self) -> PathBuf {
         let path = self.stage.path().join("agent.sh");
         if !path.exists() {
@@ -484,7 +485,7 @@ impl Scene {
         }
     }
 
-    /// Whether the process of a kind itself is there, not only a shell whose command names it.
+    /// Returns whether the process of a kind itself exists, not only a shell whose command names it.
     fn is_up(&self, kind: usize) -> bool {
         let is_sleep = |pid: &u32| {
             fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep\0"))
@@ -495,12 +496,12 @@ impl Scene {
     fn until(&self, mut holds: impl FnMut() -> bool) {
         let end = Instant::now() + START;
         while !holds() {
-            assert!(Instant::now() < end, "did not come up: {:?}", self.kill);
+            assert!(Instant::now() < end, "did not start: {:?}", self.kill);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// The processes to kill. A supervisor that is not there (yet, or any more) cannot be killed.
+    /// Returns the processes to kill. A supervisor that does not exist cannot be killed.
     fn victims(&self, host: &Host) -> Vec<u32> {
         let supervisor = named(host.pid(), "agentline-super");
         let init = init_of(host.pid());
@@ -514,7 +515,7 @@ impl Scene {
         wanted.into_iter().flatten().collect()
     }
 
-    /// What is left, with its kind. The programs that may live on are not counted.
+    /// Returns the remaining processes with their kinds. Programs that may continue are not counted.
     fn left(&self, host: &Host) -> Vec<(u32, LeftoverKind)> {
         let mut left: BTreeMap<u32, LeftoverKind> = BTreeMap::new();
         for pid in survivors(&self.stage.mark()) {
@@ -528,7 +529,7 @@ impl Scene {
     }
 }
 
-/// The init below the supervisor of a host.
+/// Returns the init below the supervisor of a host.
 fn init_of(host: u32) -> Option<u32> {
     named(named(host, "agentline-super")?, "agentline-init")
 }
@@ -537,18 +538,19 @@ fn name_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Whether this is the command-line tool itself.
+/// Returns whether this is the command-line tool itself.
 fn is_agentline(pid: u32) -> bool {
     name_of(pid).starts_with("agentline-under")
 }
 
-/// Whether a process belongs to a run that goes on: one that a caller started anew when its daemon or process was lost.
+/// Returns whether a process belongs to a continuing run: one that a caller restarted after its daemon or process was
+/// lost.
 fn is_of_living_run(pid: u32) -> bool {
     let above = ancestors(pid);
     above.windows(2).any(|pair| name_of(pair[0]) == "agentline-super" && is_agentline(pair[1]))
 }
 
-/// The process itself, and all above it.
+/// Returns the process itself and all of its ancestors.
 fn ancestors(pid: u32) -> Vec<u32> {
     let parent = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -557,7 +559,7 @@ fn ancestors(pid: u32) -> Vec<u32> {
     std::iter::successors(Some(pid), parent).take(64).collect()
 }
 
-/// The first child with this name.
+/// Returns the first child with this name.
 fn named(parent: u32, name: &str) -> Option<u32> {
     children(parent).into_iter().find(|pid| name_of(*pid) == name)
 }

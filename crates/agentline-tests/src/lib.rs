@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the real agents, a stage with a home of its own and a scripted model, and a look at
-//! what is left running.
+//! Helpers for the end-to-end tests: the real agents, test environments with their own home and scripted model, and a
+//! search for remaining processes.
 
 mod acp_agents;
 mod browser;
@@ -44,19 +44,19 @@ pub use stage::{MODEL, TestStage};
 pub use told::RunRecord;
 pub use typescript::TypeScript;
 
-/// An outcome as a failed assertion shows it.
+/// Formats an outcome for a failed assertion.
 ///
 /// # Panics
-/// Never: an outcome can always be written.
+/// Never panics, because an outcome can always be serialized.
 #[must_use]
 pub fn shown(outcome: &Outcome) -> String {
     serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
-/// Makes a folder a Git repository whose own settings run a command at `git status`.
+/// Turns a directory into a Git repository whose settings run a command at `git status`.
 ///
 /// # Panics
-/// Git is not installed.
+/// Panics if Git is not installed.
 pub fn hostile_repository(folder: &std::path::Path, command: &str) {
     let git = |args: &[&str]| {
         let run = std::process::Command::new("git").arg("-C").arg(folder).args(args).output();
@@ -66,7 +66,7 @@ pub fn hostile_repository(folder: &std::path::Path, command: &str) {
     git(&["config", "core.fsmonitor", &format!("{command}; false")]);
 }
 
-/// Processes that carry this mark in their environment and still live.
+/// Returns live processes with this mark in their environment.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn survivors(mark: &str) -> Vec<u32> {
@@ -81,7 +81,7 @@ pub fn survivors(mark: &str) -> Vec<u32> {
     .collect()
 }
 
-/// Processes with this text on their command line that still live, whatever environment and pid namespace they are in.
+/// Returns live processes with this text on their command line, in any environment and pid namespace.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn running_with(text: &str) -> Vec<u32> {
@@ -95,7 +95,7 @@ pub fn running_with(text: &str) -> Vec<u32> {
     .collect()
 }
 
-/// The examples of the documentation compile.
+/// Compiles the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/providers.md")]
 struct ProvidersDocument;

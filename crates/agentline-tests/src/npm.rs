@@ -1,4 +1,4 @@
-//! Puts one version of an npm package into the cache folder that agentline installs its agents into.
+//! Installs one version of an npm package into the cache directory into which agentline installs its agents.
 
 use agentline::{Agentline, install::find_node};
 use std::{
@@ -10,21 +10,21 @@ use std::{
 /// A package at a fixed version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Package {
-    /// How its folder begins.
+    /// The prefix of its directory.
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// What goes beside it, each as `name@=version`.
+    /// Additional packages, each as `name@=version`.
     pub(crate) beside: &'static [&'static str],
 }
 
 impl Package {
-    /// A package with all that it brings along.
+    /// Creates a package with all of its dependencies.
     pub(crate) const fn new(id: &'static str, name: &'static str, version: &'static str) -> Self {
         Self { id, name, version, beside: &[] }
     }
 
-    /// Its `node_modules`, after it was installed if it was not there.
+    /// Returns its `node_modules`, and installs it if necessary.
     pub(crate) fn modules(self) -> Result<PathBuf, String> {
         let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
         let here = agentline.here();
@@ -53,7 +53,7 @@ impl Package {
             fs::remove_dir_all(&folder).map_err(said)?;
         }
         fs::rename(staging.path(), &folder).map_err(said)?;
-        // It has moved away: nothing is left to clear.
+        // The directory was moved: there is nothing to remove.
         let _moved = staging.keep();
         Ok(folder.join("node_modules"))
     }
@@ -65,8 +65,8 @@ impl Package {
         json["version"] == self.version
     }
 
-    /// Runs npm with the user's own configuration. Scripts of packages do not run, as for the agents of agentline. What is
-    /// optional is left out where all that is needed is named.
+    /// Runs npm with the user's own configuration. As for the agents of agentline, scripts of packages do not run.
+    /// Optional dependencies are omitted if all needed ones are listed.
     fn install(self, node: &Path, folder: &Path) -> Result<(), String> {
         let beside = node.with_file_name(if cfg!(windows) { "npm.cmd" } else { "npm" });
         let npm = if beside.exists() { beside } else { PathBuf::from("npm") };

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Handles hang-ups and interrupts in the default way again. Programs that tests kill call it first.
+/// Restores the default handling of hang-ups and interrupts. Programs that tests kill call it first.
 pub fn restore_signals() {
     #[cfg(unix)]
     set([libc::SIGHUP, libc::SIGINT], libc::SIG_DFL);
 }
 
-/// Ignores interrupts, as a program does that a script started with `&`.
+/// Ignores interrupts, as in a program that a script started with `&`.
 pub fn ignore_interrupts() {
     #[cfg(unix)]
     set([libc::SIGINT], libc::SIG_IGN);

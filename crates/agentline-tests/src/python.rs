@@ -1,4 +1,4 @@
-//! A Python with pytest and a type checker at fixed versions, and our package installed for it as pip does it.
+//! A Python with pytest and a type checker at fixed versions, and our package installed by pip.
 
 use crate::real::left_out;
 use agentline::Agentline;
@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// What goes into the environment, with all that it brings along.
+/// The packages of the environment, with all dependencies.
 const PACKAGES: &[&str] = &[
     "pytest==9.2.0",
     "mypy==2.4.1",
@@ -25,11 +25,11 @@ const PACKAGES: &[&str] = &[
     "Pygments==2.21.0",
     "typing_extensions==4.16.0",
 ];
-/// Where Pythons are looked for; `AGENTLINE_PYTHON` stands before them.
+/// The locations that are searched for Python, after `AGENTLINE_PYTHON`.
 const NAMES: &[&str] = &["python3", "python", "python3.13", "python3.12", "python3.11"];
-/// The oldest one that the package is for.
+/// The oldest version that the package supports.
 const OLDEST: (u32, u32) = (3, 11);
-/// Is written last, so that a half-made environment is not taken for one.
+/// Written last, so that an incomplete environment is not used.
 const READY: &str = "agentline-ready";
 
 static READY_MADE: OnceLock<Option<Python>> = OnceLock::new();
@@ -38,15 +38,15 @@ static READY_MADE: OnceLock<Option<Python>> = OnceLock::new();
 #[derive(Clone, Debug)]
 pub struct Python {
     program: PathBuf,
-    /// What pip made of our package, beside everything else.
+    /// The installation of our package, apart from everything else.
     site: PathBuf,
 }
 
 impl Python {
-    /// Python with everything in it, or `None` where real agents are left out.
+    /// Returns Python with all packages, or `None` if real agents are disabled.
     ///
     /// # Panics
-    /// There is no Python that is new enough, or its packages cannot be installed.
+    /// Panics if no Python is new enough or its packages cannot be installed.
     #[must_use]
     pub fn find() -> Option<Self> {
         let made = READY_MADE.get_or_init(|| {
@@ -55,7 +55,7 @@ impl Python {
             }
             let made = make().unwrap_or_else(|why| {
                 panic!(
-                    "{why}\nAGENTLINE_PYTHON names a Python; AGENTLINE_REAL_AGENTS=off leaves these tests out"
+                    "{why}\nAGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests"
                 )
             });
             Some(made)
@@ -63,13 +63,13 @@ impl Python {
         made.clone()
     }
 
-    /// The folder of our package in the repository.
+    /// Returns the directory of our package in the repository.
     #[must_use]
     pub fn source() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/python")
     }
 
-    /// Python with our package, in an environment of its own.
+    /// Returns Python with our package, in its own environment.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
@@ -98,7 +98,7 @@ fn make() -> Result<Python, String> {
     lock.lock().map_err(said)?;
     let program = tools.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !tools.join(READY).exists() {
-        say(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
+        report(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
         if tools.exists() {
             fs::remove_dir_all(&tools).map_err(said)?;
         }
@@ -112,8 +112,8 @@ fn make() -> Result<Python, String> {
     Ok(Python { program, site })
 }
 
-/// Installs our package as a user would, from a copy, since pip builds in the folder that it is given. Each state of the source
-/// has a place of its own: another process may be testing another one.
+/// Installs our package as a user would, from a copy, because pip builds in the given directory. Each state of the
+/// source has its own directory, because another process may test another one.
 fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
     let said = |e: std::io::Error| format!("our package: {e}");
     let source = Python::source();
@@ -156,20 +156,20 @@ fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
     Ok(place)
 }
 
-/// Removes states of our package that nobody tests any more.
+/// Removes states of our package that are no longer tested.
 fn forget_old(tools: &Path) {
     let day = std::time::Duration::from_secs(24 * 3600);
     for entry in fs::read_dir(tools).into_iter().flatten().flatten() {
         let is_site = entry.file_name().to_string_lossy().starts_with("site-");
         let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|time| time.elapsed().ok());
         if is_site && age.is_some_and(|age| age > day) {
-            // What cannot be removed stays; it harms nobody.
+            // Directories that cannot be removed do no harm.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// The first Python that is new enough, with its version.
+/// Returns the first Python that is new enough, with its version.
 fn base() -> Result<(OsString, (u32, u32)), String> {
     let named = std::env::var_os("AGENTLINE_PYTHON");
     let names = named.into_iter().chain(NAMES.iter().map(OsString::from));
@@ -191,7 +191,7 @@ fn base() -> Result<(OsString, (u32, u32)), String> {
     Err(format!("no Python {}.{} or newer with venv was found ({})", OLDEST.0, OLDEST.1, seen.join(", ")))
 }
 
-/// Other bytes are another number.
+/// Returns a number that depends on the bytes.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -207,6 +207,6 @@ fn run(command: &mut Command) -> Result<Output, String> {
 }
 
 #[expect(clippy::print_stderr, reason = "a test says what it sets up")]
-fn say(what: &str) {
+fn report(what: &str) {
     eprintln!("{what}");
 }

@@ -1,4 +1,4 @@
-//! Everything that reads text which an agent, a model or a workspace made, with texts that are made to be slow.
+//! Everything that reads text from an agent, a model or a workspace, with texts that are meant to be slow.
 
 use agentline::{
     Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, PermissionRequest, Policy,
@@ -12,16 +12,16 @@ use std::{collections::BTreeMap, fs, hint::black_box, path::Path};
 /// The secrets of a run.
 const SECRETS: [&str; 3] =
     ["AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "Plum/Tree-Correct+Horse", "ssssssssssssssssssss"];
-/// What most texts look like.
+/// An ordinary text.
 const PLAIN: &str = "The function returns a list of names; see `src/lib.rs`, line 42.\n";
 /// An answer that is JSON.
 const PLAIN_JSON: &str = "{\"name\": \"value\", \"list\": [1, 2, 3]}\n";
-/// Commands as agents run them.
+/// Typical commands of agents.
 const PLAIN_COMMAND: &str = "cargo test --all -- --nocapture && git commit -am 'names' ;\n";
 const PLAIN_PATH: &str = "crates/agentline-core/src/";
 const PLAIN_IGNORE: &str = "*a.log\n";
 const PLAIN_ENV: &str = "a=b c d e\n";
-/// Parts whose repetition makes a scanner slow that reads anything twice.
+/// Parts whose repetition slows down a scanner that reads anything twice.
 const HOSTILE: &[&str] = &[
     "\\",
     "\\u",
@@ -66,21 +66,21 @@ const HOSTILE: &[&str] = &[
     "../",
 ];
 
-/// What is done for each line of a text, whatever the line holds.
+/// The work per line of a text, regardless of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// Nothing: only the bytes count.
+    /// None: only the bytes count.
     Bytes,
-    /// Something is handed out for each line, so that a text is compared with one that has as many lines.
+    /// Each line produces an item, so a text is compared with one that has as many lines.
     Lines,
 }
 
-/// One scanner and how it is used.
+/// One scanner and how it is called.
 #[derive(Clone, Copy, Debug)]
 pub struct ScannerUnderTest {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// How many times less of the text it gets: it does more for each byte, or starts with files.
+    /// The factor by which its texts are shorter, because it does more for each byte or starts with files.
     pub share: usize,
     scan: fn(&str),
     plain: &'static str,
@@ -91,7 +91,7 @@ const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: 
     ScannerUnderTest { name, share: 1, scan, plain, work }
 }
 
-/// The scanners that read what an agent says.
+/// The scanners that read the output of an agent.
 pub const SCANNERS: &[ScannerUnderTest] = &[
     scanner("redactor", redact, PLAIN, Work::Bytes),
     scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
@@ -116,7 +116,7 @@ pub const WORKSPACE_SCANNERS: &[ScannerUnderTest] = &[
 ];
 
 impl ScannerUnderTest {
-    /// How long a text takes, in seconds: the least of several runs, so that a busy machine counts little.
+    /// Returns the time for a text in seconds: the minimum of several runs, which reduces the effect of a busy machine.
     #[must_use]
     pub fn time(&self, text: &str, runs: usize) -> f64 {
         let one = || {
@@ -127,21 +127,21 @@ impl ScannerUnderTest {
         (0..runs.max(1)).map(|_| one()).fold(f64::MAX, f64::min).max(1e-7)
     }
 
-    /// An ordinary text of about this many bytes: what this scanner is made for.
+    /// Returns an ordinary text of about this many bytes for this scanner.
     #[must_use]
     pub fn plain_text(&self, bytes: usize) -> String {
         self.plain.repeat(bytes / self.plain.len() + 1)
     }
 
-    /// An ordinary text with as many lines of the same lengths, where each line is work.
+    /// Returns an ordinary text with as many lines of the same lengths, if each line is work.
     #[must_use]
     pub fn counterpart(&self, hostile: &str) -> Option<String> {
         let line = |line: &str| self.plain.trim_end().chars().cycle().take(line.len()).collect::<String>();
         (self.work == Work::Lines).then(|| hostile.split('\n').map(line).collect::<Vec<_>>().join("\n"))
     }
 
-    /// How long the ordinary text takes that a hostile one is compared with: as long a text, or one with as many lines,
-    /// whichever takes longer.
+    /// Returns the time of the ordinary text with which an adversarial one is compared: one of the same length, or one
+    /// with as many lines, whichever takes longer.
     #[must_use]
     pub fn plain_time(&self, hostile: &str, runs: usize) -> f64 {
         let lines = self.counterpart(hostile).map_or(0.0, |text| self.time(&text, runs));
@@ -149,7 +149,7 @@ impl ScannerUnderTest {
     }
 }
 
-/// Hostile texts of about this many bytes, each with the part that it repeats.
+/// Returns adversarial texts of about this many bytes, each with its repeated part.
 pub fn hostile_texts(bytes: usize) -> impl Iterator<Item = (&'static str, String)> {
     HOSTILE.iter().map(move |part| (*part, part.repeat(bytes / part.len() + 1)))
 }
@@ -219,7 +219,7 @@ fn junk(text: &str) {
     play(text.split('\n').map(str::to_owned));
 }
 
-/// Plays lines of the agent on a connection.
+/// Feeds lines of the agent to a connection.
 fn play(lines: impl IntoIterator<Item = String>) {
     let Ok(agent) = agents::find("gemini") else { return };
     let talk = agent.dialogue(&agentline::DialogueConfig::default());
@@ -294,7 +294,7 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// So much of a text that an agent sends as many bytes as the text has: a quotation mark in it is sent as two.
+/// Returns so much of a text that the agent sends as many bytes as the text has: a quotation mark is sent as two bytes.
 fn of_quoted_length(text: &str) -> &str {
     let mut sent = 0;
     let is_over = |(_, c): &(usize, char)| {

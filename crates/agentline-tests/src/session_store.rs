@@ -1,5 +1,5 @@
-//! A made-up home with saved sessions of all four agents, the same for the same wishes: as many and as big as a test or the
-//! benchmark wants, with copies, sub-agents and a rare word in known places.
+//! A generated home with saved sessions of all four agents. It is deterministic and has the requested number and size
+//! of sessions, with copies, subagents and a rare word in known places.
 
 mod claude;
 mod codex;
@@ -15,56 +15,56 @@ use std::{
 };
 use words::WordSource;
 
-/// A word that only some sessions hold, where people read it.
+/// A word that only some sessions contain, in visible text.
 pub const RARE: &str = "zyzzyva";
-/// A word that one session holds only where the agent notes it for itself.
+/// A word that one session contains only in a record that the agent writes for itself.
 pub const UNSAID: &str = "quokkabranch";
 
-/// What kind of store is wanted.
+/// The requested store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreSpec {
-    /// How many sessions.
+    /// The number of sessions.
     pub sessions: usize,
-    /// How many bytes all of them take, about.
+    /// The approximate size of all sessions in bytes.
     pub bytes: u64,
-    /// How many bytes one of Claude's and one of Gemini's take, about, beside the others.
+    /// The approximate size in bytes of one additional session each of Claude and Gemini.
     pub big: Option<u64>,
 }
 
-/// What is in a store that was made.
+/// The content of a generated store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MadeStore {
-    /// The home that the sessions are in.
+    /// The home that contains the sessions.
     pub home: PathBuf,
-    /// The sessions of people by agent.
+    /// The sessions of users by agent.
     pub sessions: BTreeMap<String, u64>,
-    /// The sessions of sub-agents.
+    /// The sessions of subagents.
     pub sub_agents: u64,
-    /// Tokens of each agent, each answer once: the prompt without what was cached, the rest of the prompt, the answer.
+    /// The tokens of each agent, each answer once: uncached prompt, cached prompt, answer.
     pub tokens: BTreeMap<String, [u64; 3]>,
-    /// The agents and ids of the sessions that hold the rare word.
+    /// The agents and ids of the sessions that contain the rare word.
     pub rare: Vec<(String, String)>,
-    /// The files of the big sessions by agent.
+    /// The files of the large sessions by agent.
     pub big: BTreeMap<String, PathBuf>,
-    /// How many bytes all files take.
+    /// The size of all files in bytes.
     pub bytes: u64,
 }
 
-/// One session as it is to be written.
+/// One session to be written.
 struct Plan<'a> {
     home: &'a Path,
     number: usize,
     id: String,
     project: String,
-    /// How many bytes it should take.
+    /// Its target size in bytes.
     bytes: u64,
-    /// When it began, in milliseconds since 1970.
+    /// Its start in milliseconds since 1970.
     start: u64,
     rare: bool,
     unsaid: bool,
 }
 
-/// Something that a session says, for all agents.
+/// One turn of a session, for all agents.
 struct Turn {
     prompt: String,
     thought: String,
@@ -77,10 +77,10 @@ struct Turn {
 }
 
 impl MadeStore {
-    /// Makes a store below a home that is empty, or gives the one that was made there before with the same wish.
+    /// Generates a store below an empty home, or returns the one that was generated there with the same specification.
     ///
     /// # Errors
-    /// Files cannot be written.
+    /// Returns an error if files cannot be written.
     pub fn make(home: &Path, wish: StoreSpec) -> io::Result<Self> {
         let note = home.join(format!("made-{FORMAT}-{}-{}-{:?}.json", wish.sessions, wish.bytes, wish.big));
         if let Some(made) = fs::read(&note).ok().and_then(|json| serde_json::from_slice(&json).ok()) {
@@ -139,7 +139,7 @@ impl MadeStore {
 
     fn plan<'a>(&self, home: &'a Path, number: usize, wish: StoreSpec, words: &mut WordSource) -> Plan<'a> {
         let mean = wish.bytes / wish.sessions.max(1) as u64;
-        // Most sessions are short and some are long, as people have them.
+        // Most sessions are short and some are long, as in real stores.
         let bytes = mean * [20, 30, 40, 60, 80, 100, 120, 150, 200, 200][words.below(10)] / 100;
         Plan {
             home,
@@ -154,13 +154,13 @@ impl MadeStore {
     }
 }
 
-/// Changes with what is written, so that what an older version made is made again.
+/// Changes with the written format, so that a store of an older version is generated again.
 const FORMAT: u32 = 3;
 
-/// One of so many sessions holds the rare word; every agent has some of them.
+/// One of this many sessions contains the rare word; every agent has some of them.
 const RARE_IN: usize = 373;
 
-/// The agent of a session: of twenty, nine are Claude's, six Gemini's, three Codex's and two OpenCode's.
+/// Returns the agent of a session: of twenty, nine are Claude's, six Gemini's, three Codex's and two OpenCode's.
 fn agent_of(number: usize) -> &'static str {
     match number % 20 {
         0..9 => "claude",
@@ -170,7 +170,7 @@ fn agent_of(number: usize) -> &'static str {
     }
 }
 
-/// The turns of a session, until it is as long as it should be.
+/// Returns the turns of a session, up to its target size.
 fn turns(
     plan: &Plan<'_>,
     words: &mut WordSource,
@@ -199,7 +199,7 @@ fn turns(
     Ok(())
 }
 
-/// A moment as RFC 3339.
+/// Formats a time as RFC 3339.
 fn moment(at: u64) -> String {
     let (day, rest) = (agentline::day_of(at, 0), at % 86_400_000);
     let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);

@@ -1,4 +1,4 @@
-//! A stage for one run of the real agent: a home, a workspace and a scripted model of its own.
+//! The test environment for one run of the real agent: a separate home, workspace and scripted model.
 
 use crate::real::real_gemini;
 use agentline::{Agentline, Event, Outcome, PermissionMode, Record, RunRequest, blocking, detect::HostEnv};
@@ -8,36 +8,36 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 /// A model that needs no router request and has a price.
 pub const MODEL: &str = "gemini-2.5-flash";
 
-/// Everything that one test needs; removed with it.
+/// Everything that one test needs. It is removed with the test.
 #[derive(Debug)]
 pub struct TestStage {
     dir: tempfile::TempDir,
-    /// What the agent talks to.
+    /// The agent's model.
     pub model: GeminiModel,
     env: BTreeMap<String, String>,
 }
 
 impl TestStage {
-    /// A stage on which the real agent meets this script.
+    /// Creates an environment in which the real agent gets this script.
     ///
     /// # Panics
-    /// The machine has no room for a stage.
+    /// Panics if the temporary directory cannot be created.
     #[must_use]
     pub fn new(script: Script) -> Self {
         Self::with_model(GeminiModel::start(script).expect("a free port on loopback"))
     }
 
-    /// A stage with a model that was started elsewhere.
+    /// Creates an environment with an existing model.
     ///
     /// # Panics
-    /// The machine has no room for a stage.
+    /// Panics if the temporary directory cannot be created.
     #[must_use]
     pub fn with_model(model: GeminiModel) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-test-").tempdir().expect("a temporary folder");
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         env.insert("PATH".into(), std::env::var("PATH").unwrap_or_default());
         env.insert("HOME".into(), dir.path().join("home").to_string_lossy().into_owned());
-        // The agent leaves reports of failed requests in the temporary folder.
+        // The agent writes reports of failed requests to the temporary directory.
         let tmp = dir.path().join("tmp");
         fs::create_dir_all(&tmp).expect("a temporary folder");
         env.insert("TMPDIR".into(), tmp.to_string_lossy().into_owned());
@@ -48,19 +48,19 @@ impl TestStage {
         stage
     }
 
-    /// The user's home.
+    /// Returns the user's home.
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.dir.path().join("ws")
     }
 
-    /// A place outside both.
+    /// Returns a directory outside both.
     #[must_use]
     pub fn outside(&self) -> PathBuf {
         self.dir.path().to_owned()
@@ -69,7 +69,7 @@ impl TestStage {
     /// Writes the user's settings.
     ///
     /// # Panics
-    /// The file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn settings(&self, json: &str) {
         fs::write(self.home().join(".gemini/settings.json"), json).expect("settings");
     }
@@ -77,7 +77,7 @@ impl TestStage {
     /// Writes a file into the workspace.
     ///
     /// # Panics
-    /// The file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn file(&self, path: &str, content: &str) {
         let path = self.workspace().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -100,24 +100,24 @@ impl TestStage {
         self
     }
 
-    /// The caller's variables.
+    /// Returns the caller's variables.
     #[must_use]
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.env
     }
 
-    /// The library for this stage's user, with the real agent.
+    /// Returns the library with the environment of this user and the real agent.
     ///
     /// # Panics
-    /// Real agents are left out; ask [`real_gemini`] first.
+    /// Panics if real agents are disabled; call [`real_gemini`] first.
     #[must_use]
     pub fn agentline(&self) -> Agentline {
-        let program = real_gemini().expect("real agents are not left out");
+        let program = real_gemini().expect("real agents are enabled");
         let here = HostEnv::new(self.env.clone(), self.home(), self.workspace());
         Agentline::new(here).program("gemini", program.path)
     }
 
-    /// A request that a test starts from: everything permitted, no extensions, a model with a price.
+    /// Returns the default request of a test: everything permitted, no extensions, a model with a price.
     #[must_use]
     pub fn request(&self, prompt: &str) -> RunRequest {
         let mut request = RunRequest::new(prompt)
@@ -128,10 +128,10 @@ impl TestStage {
         request
     }
 
-    /// Runs to the end and gives everything that happened.
+    /// Runs to the end and returns all events and the outcome.
     ///
     /// # Panics
-    /// The request is refused.
+    /// Panics if the request is refused.
     #[must_use]
     pub fn play(&self, request: RunRequest) -> (Vec<Record>, Outcome) {
         let mut records = Vec::new();
@@ -143,14 +143,14 @@ impl TestStage {
         (records, outcome.unwrap_or_else(|error| panic!("the request was refused: {error}")))
     }
 
-    /// Runs to the end and gives the outcome.
+    /// Runs to the end and returns the outcome.
     #[must_use]
     pub fn outcome(&self, request: RunRequest) -> Outcome {
         self.play(request).1
     }
 }
 
-/// Leaves the test out, aloud, where real agents are switched off.
+/// Skips the test, with a message, if real agents are disabled.
 #[macro_export]
 macro_rules! needs_real_gemini {
     () => {

@@ -1,14 +1,14 @@
-//! All that a run told: its events, and what the stories ask about them.
+//! The events of a run, and queries on them.
 
 use crate::shown;
 use agentline::{Event, Outcome, Record, Run, ToolStatus, ToolUse};
 
-/// All that a run told.
+/// All events of a run and its outcome.
 #[derive(Debug)]
 pub struct RunRecord {
-    /// Its events, without the outcome.
+    /// The events, without the outcome.
     pub records: Vec<Record>,
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -16,7 +16,7 @@ impl RunRecord {
     /// Reads a run to its end.
     ///
     /// # Panics
-    /// Never: the last event is the outcome.
+    /// Never panics, because the last event is the outcome.
     pub async fn of(mut run: Run) -> Self {
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
@@ -28,7 +28,7 @@ impl RunRecord {
         unreachable!("the last event is the outcome");
     }
 
-    /// Every decision, in order: tool, decision, who decided, why, by which rule.
+    /// Returns every decision in order: tool, decision, decider, reason, rule.
     #[must_use]
     pub fn decisions(&self) -> Vec<String> {
         let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
@@ -41,14 +41,14 @@ impl RunRecord {
         decisions.collect()
     }
 
-    /// Every refusal of the outcome: tool, why, by which rule.
+    /// Returns every denial of the outcome: tool, reason, rule.
     #[must_use]
     pub fn denied(&self) -> Vec<String> {
         let rule = |rule: &Option<String>| rule.clone().unwrap_or_else(|| "-".into());
         self.outcome.denied.iter().map(|d| format!("{} {} {}", d.tool, d.reason, rule(&d.rule))).collect()
     }
 
-    /// The calls, in order.
+    /// Returns the calls in order.
     #[must_use]
     pub fn tools(&self) -> Vec<&ToolUse> {
         let tools = self.records.iter().filter_map(|record| match &record.event {
@@ -58,7 +58,7 @@ impl RunRecord {
         tools.collect()
     }
 
-    /// How the calls ended, in order.
+    /// Returns the statuses of the calls in order.
     #[must_use]
     pub fn ends(&self) -> Vec<ToolStatus> {
         let ends = self.records.iter().filter_map(|record| match &record.event {
@@ -68,7 +68,7 @@ impl RunRecord {
         ends.collect()
     }
 
-    /// What the calls gave back, in order.
+    /// Returns the results of the calls in order.
     #[must_use]
     pub fn results(&self) -> Vec<&str> {
         let results = self.records.iter().filter_map(|record| match &record.event {
@@ -78,13 +78,13 @@ impl RunRecord {
         results.collect()
     }
 
-    /// The codes of the warnings.
+    /// Returns the codes of the warnings.
     #[must_use]
     pub fn warnings(&self) -> Vec<&str> {
         self.outcome.warnings.iter().map(|warning| warning.code.as_str()).collect()
     }
 
-    /// Everything, for a failed assertion.
+    /// Formats everything for a failed assertion.
     #[must_use]
     pub fn shown(&self) -> String {
         let records: Vec<String> =

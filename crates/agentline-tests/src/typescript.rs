@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const TYPESCRIPT: Package =
     Package { id: "typescript", name: "typescript", version: "5.9.3", beside: &["@types/node@=20.19.43"] };
 
-/// Node.js, and the folder in which the compiler and the types are.
+/// Node.js, and the directory of the compiler and the types.
 #[derive(Debug)]
 pub struct TypeScript {
     node: PathBuf,
@@ -15,10 +15,10 @@ pub struct TypeScript {
 }
 
 impl TypeScript {
-    /// Both, after they were installed if they were not there, or `None` where real agents are left out.
+    /// Returns both, and installs them if necessary, or `None` if real agents are disabled.
     ///
     /// # Panics
-    /// They cannot be installed, or there is no Node.js.
+    /// Panics if they cannot be installed or there is no Node.js.
     #[must_use]
     pub fn find() -> Option<Self> {
         if left_out() {
@@ -26,19 +26,19 @@ impl TypeScript {
         }
         let modules = TYPESCRIPT
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off leaves these tests out"));
+            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
         let node = find_node(agentline.here()).expect("Node.js installed it").path;
         Some(Self { node, modules })
     }
 
-    /// Node.js.
+    /// Returns the path of Node.js.
     #[must_use]
     pub fn node(&self) -> &Path {
         &self.node
     }
 
-    /// The folder `node_modules`.
+    /// Returns the directory `node_modules`.
     #[must_use]
     pub fn modules(&self) -> &Path {
         &self.modules

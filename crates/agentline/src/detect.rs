@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_here_is_one_problem_with_a_way_out() {
+    fn missing_program_is_one_problem_with_a_hint() {
         let root = tempfile::tempdir().unwrap();
         let here = here(root.path(), "/nonexistent");
         let mut found = detect(agents::find("gemini").unwrap(), &here);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn is_quick() {
+    fn detection_is_fast() {
         let root = tempfile::tempdir().unwrap();
         let path: Vec<String> = (0..40).map(|i| format!("/nonexistent/{i}")).collect();
         let here = here(root.path(), &path.join(":"));

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_use_that_is_explained_by_itself_is_one() {
+    fn built_in_example_uses_are_parsed() {
         for text in USES {
             let ask = use_of(text).unwrap();
             assert_ne!(ask.kind, ToolKind::Other, "{text}");
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn paths_are_explained_by_where_they_lead() {
+    fn paths_are_explained_by_their_resolved_target() {
         let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::create_dir(dir.path().join("src")).unwrap();
         std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn many_problems_are_counted_and_not_shown() {
+    fn excess_problems_are_counted_but_not_listed() {
         let request = (0..500).fold(RunRequest::new("x"), |request, n| request.deny(format!("Bash(p{n})")));
         let dir = tempfile::tempdir().unwrap();
         let files = AgentFiles::new(dir.path(), []).unwrap();

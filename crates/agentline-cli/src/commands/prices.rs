@@ -129,7 +129,7 @@ mod tests {
     use super::dollars;
 
     #[test]
-    fn prices_are_written_as_makers_write_them() {
+    fn prices_are_formatted_like_vendor_price_lists() {
         let written = [0.0, 2.0, 12.5, 0.125, 0.005, 168.0, 0.0375].map(|usd| dollars(Some(usd)));
         assert_eq!(written, ["0.00", "2.00", "12.50", "0.125", "0.005", "168.00", "0.0375"]);
         assert_eq!(dollars(None), "-");

@@ -230,7 +230,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_pipe_without_a_writer_is_given_up() {
+    fn opening_a_pipe_without_a_writer_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let [silent, pipe] = ["silent", "pipe"].map(|name| dir.path().join(name));
         assert!(Command::new("mkfifo").args([&silent, &pipe]).status().unwrap().success());

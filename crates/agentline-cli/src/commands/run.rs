@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_arrives_under_its_key() {
+    fn every_flag_sets_its_key() {
         let typed = "agentline run -f p.md --attach a --system s --system-mode append --name n -a gemini --surface json -m m \
             --resume latest --session-id i --mcp d=http://localhost --schema s.json -C w --include-dir d \
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \

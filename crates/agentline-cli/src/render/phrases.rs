@@ -113,7 +113,7 @@ mod tests {
     use agentline::ToolKind;
 
     #[test]
-    fn a_call_is_told_by_its_target() {
+    fn tool_call_is_described_by_its_target() {
         let mut tool = ToolUse::new("1", "Bash", "run_shell_command", ToolKind::Shell);
         assert_eq!(call(&tool), "Bash");
         tool.input = serde_json::from_str(r#"{"description":"d","command":"ls\nrm -rf /"}"#).ok();
@@ -125,7 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn long_lines_are_shortened_by_characters() {
+        assert_eq!((cut("äöü", 3), cut("äöüx", 3)), ("äöü".into(), "äö…".into()));
+    }
+
+    #[test]
+    fn durations_are_formatted_briefly() {
         assert_eq!(
             (seconds(12), seconds(3120), seconds(61_000)),
             ("12 ms".into(), "3.1 s".into(), "1 min 1 s".into())

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_of_a_sub_agent_follows_its_call() {
+    fn subagent_entries_follow_their_call() {
         let mut session = SavedSession::default();
         let mut context = entry("context", Role::User);
         context.context = true;

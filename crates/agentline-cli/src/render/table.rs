@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_the_terminal_and_is_whole_on_a_pipe() {
+    fn table_fits_the_terminal_and_is_complete_on_a_pipe() {
         assert_eq!(
             table().lines(Some(32)),
             [
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_exact_to_an_eighth() {
+    fn bars_are_accurate_to_an_eighth() {
         assert_eq!(bar(10.0, 10.0, 4), "████");
         assert_eq!(bar(5.0, 10.0, 3), "█▌");
         assert_eq!(bar(0.0001, 10.0, 3), "▏");

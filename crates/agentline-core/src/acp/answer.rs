@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_shows_what_an_agent_adds_up() {
+    fn total_reveals_whether_cached_tokens_are_included() {
         let n = |n| Some(n);
         assert_eq!(
             read(

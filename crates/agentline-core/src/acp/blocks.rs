@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn text_comes_in_blocks_lists_and_bare_strings() {
+    fn text_is_read_from_blocks_lists_and_strings() {
         assert_eq!(read(r#"{"type":"text","text":"a\n"}"#), r#"[Text("a\n")]"#);
         assert_eq!(read(r#""bare""#), r#"[Text("bare")]"#);
         assert_eq!(read(r#"{"text":"untyped"}"#), r#"[Text("untyped")]"#);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_tool_is_text_and_diffs() {
+    fn tool_content_is_read_as_text_and_diffs() {
         let raw = r#"[{"type":"content","content":{"type":"text","text":"out"}},
             {"type":"diff","path":"/a","oldText":null,"newText":"x\n"},{"type":"terminal","terminalId":"t"}]"#;
         let raw = RawValue::from_string(raw.to_owned()).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_and_models_come_by_lists_of_their_own_or_as_options() {
+    fn modes_and_models_are_read_from_lists_or_config_options() {
         let mut session = AcpSession::default();
         session.opened(
             r#"{"sessionId":"s","modes":{"currentModeId":"default","availableModes":[{"id":"default"},{"id":"plan"}]},

@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_git_come_after_those_of_the_caller() {
+    fn git_settings_are_appended_to_the_callers() {
         let restricted = |given: &[(&str, &str)]| {
             let mut env = given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             restrict_git(&mut env);

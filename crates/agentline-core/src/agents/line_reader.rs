@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_of_a_line_that_breaks_off_are_known_as_far_as_it_goes() {
+    fn truncated_line_yields_its_complete_keys() {
         let head = br#"{"type":"meta","payload":{"a":[1,2"#;
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(first_keys(head), [pair("type", "meta"), pair("payload", "")]);

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_harmless_is_asked_and_rules_are_told() {
+    fn non_harmless_tools_ask_and_rules_are_passed_on() {
         let all =
             permissions(&RunRequest::new("x").deny("WebFetch").ask("Read").deny("Write(src/**)")).unwrap();
         assert_eq!(

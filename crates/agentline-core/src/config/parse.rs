@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times_are_read_in_all_their_forms() {
+    fn durations_are_parsed_in_every_format() {
         for (text, millis) in [
             ("90", 90_000),
             ("1.5", 1_500),
@@ -203,20 +203,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shown_time_is_read_back_as_it_was(millis in 0_u64..1_000_000_000_000) {
+        fn formatted_duration_round_trips(millis in 0_u64..1_000_000_000_000) {
             let time = Duration::from_millis(millis);
             let back = parse_duration(&show_duration(time)).unwrap();
             prop_assert!(back.abs_diff(time) < Duration::from_micros(500), "{time:?} {back:?}");
         }
 
         #[test]
-        fn no_text_makes_a_short_form_panic(text in ".{0,40}") {
+        fn parsing_short_forms_never_panics(text in ".{0,40}") {
             let _ = (parse_duration(&text), parse_env(&text), parse_mcp(&text), comma_list(&text));
         }
     }
 
     #[test]
-    fn variables_keep_everything_behind_the_first_equals_sign() {
+    fn variables_are_split_at_the_first_equals_sign() {
         assert_eq!(parse_env("A=b=c "), Ok(("A".into(), "b=c ".into())));
         assert_eq!(parse_env("A="), Ok(("A".into(), String::new())));
         assert_eq!(
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_urls_or_commands() {
+    fn servers_are_parsed_as_urls_or_commands() {
         let url = McpServer::Url { url: "https://x.test/mcp?k=v".into(), headers: BTreeMap::new() };
         assert_eq!(parse_mcp("docs=https://x.test/mcp?k=v"), Ok(("docs".into(), url)));
         let McpServer::Command { command, args, .. } =
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_inside_of_a_rule_belong_to_it() {
+    fn commas_inside_rules_do_not_split_them() {
         assert_eq!(
             comma_list("Write(src/**), Bash(echo a,b),,WebFetch"),
             ["Write(src/**)", "Bash(echo a,b)", "WebFetch"]

@@ -38,7 +38,7 @@ fn settings(config: Config) -> Config {
 }
 
 #[test]
-fn the_built_in_layer_is_what_a_request_defaults_to() {
+fn built_in_layer_equals_request_defaults() {
     let config = Config::build(&[]).unwrap();
     assert_eq!(config.request, RunRequest::default());
     assert_eq!(config.notices, []);
@@ -60,7 +60,7 @@ fn the_built_in_layer_is_what_a_request_defaults_to() {
 }
 
 #[test]
-fn the_examples_in_the_built_in_file_are_good() {
+fn examples_in_the_built_in_file_are_valid() {
     let text: String = DEFAULTS
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -83,7 +83,7 @@ fn the_examples_in_the_built_in_file_are_good() {
 }
 
 #[test]
-fn what_has_no_effect_says_so() {
+fn settings_without_effect_are_reported() {
     let config = from_toml(
         "[agents.gemini]\nargs = ['--x']\ncommand = ['a', 'b']\nsurface = 'json'\n[agents.mine]\ncommand = 'm'",
     );
@@ -92,7 +92,7 @@ fn what_has_no_effect_says_so() {
 }
 
 #[test]
-fn every_key_reaches_its_place_from_a_file_a_map_a_flag_and_a_variable() {
+fn every_key_is_read_from_files_maps_flags_and_variables() {
     let nothing = settings(Config::build(&[]).unwrap());
     for key in KEYS {
         let value = example(key);
@@ -118,7 +118,7 @@ fn every_key_reaches_its_place_from_a_file_a_map_a_flag_and_a_variable() {
 }
 
 #[test]
-fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
+fn every_run_key_sets_only_its_own_field() {
     fn changed(path: &str, before: &Value, after: &Value) -> Vec<String> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) if path.is_empty() || path == "limits" => {
@@ -146,7 +146,7 @@ fn every_key_of_a_run_sets_the_field_of_its_name_and_no_other() {
 }
 
 #[test]
-fn a_higher_layer_wins_for_every_key() {
+fn higher_layer_overrides_every_key() {
     for key in KEYS {
         let value = map(json!({ key.name: example(key) }));
         // Each layer in turn is the highest one with the key.
@@ -171,7 +171,7 @@ fn a_higher_layer_wins_for_every_key() {
 }
 
 #[test]
-fn layers_stand_in_the_order_in_which_they_are_given() {
+fn layers_apply_in_the_given_order() {
     let user = Layer::file("user", "model = 'a'\ntimeout = 1\nname = 'a'\nidle_timeout = 1");
     let workspace = Layer::file("workspace", "model = 'b'\ntimeout = 2\nname = 'b'");
     let environment =
@@ -190,7 +190,7 @@ fn layers_stand_in_the_order_in_which_they_are_given() {
 }
 
 #[test]
-fn a_higher_layer_wins_whichever_name_it_used() {
+fn higher_layer_wins_under_any_alias() {
     let below = Layer::map(
         "below",
         map(json!({"timeout": 5, "approval_mode": "plan", "model": "a", "allow": ["Read"]})),
@@ -210,7 +210,7 @@ fn a_higher_layer_wins_whichever_name_it_used() {
 }
 
 #[test]
-fn tables_are_added_to_entry_by_entry() {
+fn tables_are_merged_by_entry() {
     let user = "env = { A = '1', B = '1' }\n[agents.gemini]\nprogram = 'g'\nenv = { X = 'x' }\n[prices.models.m]\ninput = 1\noutput = 2";
     let above = "env = { B = '2' }\n[agents.gemini-cli]\nenv = { Y = 'y' }\n[prices.models.'gemini-2.5-pro']\ninput = 3\noutput = 4";
     let config = Config::build(&[Layer::file("user", user), Layer::file("above", above)]).unwrap();
@@ -229,7 +229,7 @@ fn tables_are_added_to_entry_by_entry() {
 }
 
 #[test]
-fn every_other_name_means_the_same_as_the_key() {
+fn every_alias_is_equivalent_to_its_key() {
     for (alias, value, canonical) in [
         ("model_id", json!("m"), json!({"model": "m"})),
         ("cwd", json!("/w"), json!({"working_dir": "/w"})),
@@ -281,7 +281,7 @@ fn every_key_is_accepted_in_camel_case_and_with_dashes() {
 }
 
 #[test]
-fn every_word_of_a_mode_is_understood() {
+fn every_mode_name_is_accepted() {
     for (word, mode) in [
         ("default", PermissionMode::Default),
         ("suggest", PermissionMode::Default),
@@ -304,7 +304,7 @@ fn every_word_of_a_mode_is_understood() {
 }
 
 #[test]
-fn a_sandbox_is_a_switch_or_a_program() {
+fn sandbox_is_a_boolean_or_a_program() {
     for (value, sandbox) in [
         (json!(true), Sandbox::On),
         (json!(false), Sandbox::Off),
@@ -319,7 +319,7 @@ fn a_sandbox_is_a_switch_or_a_program() {
 }
 
 #[test]
-fn null_is_not_set() {
+fn null_counts_as_unset() {
     assert_eq!(
         from_json(json!({"model": null, "timeout": null, "nonsense": null})),
         Config::build(&[]).unwrap()
@@ -327,7 +327,7 @@ fn null_is_not_set() {
 }
 
 #[test]
-fn variables_hold_text_that_is_read_by_the_kind_of_the_key() {
+fn variables_are_parsed_by_the_type_of_the_key() {
     let layer = Layer::environment([
         ("AGENTLINE_ALLOW", "Write(src/**), Bash(echo a,b)"),
         ("AGENTLINE_INCLUDE_DIRECTORIES", r#"["/a,b", "/c"]"#),
@@ -363,7 +363,7 @@ fn variables_hold_text_that_is_read_by_the_kind_of_the_key() {
 }
 
 #[test]
-fn paths_start_from_the_folder_of_their_file() {
+fn relative_paths_resolve_from_the_directory_of_their_file() {
     let text = "working_dir = '.'\nrecord = './t.jsonl'\nprompt_file = '/abs'\ninclude_directories = ['../x', '~/y']\n[agents.gemini]\nprogram = 'bin/gemini'\n[agents.other]\nprogram = 'other'";
     let layer = Layer::file("/w/agentline.toml", text).base("/w").home("/home/me");
     let config = Config::build(&[layer]).unwrap();
@@ -378,7 +378,7 @@ fn paths_start_from_the_folder_of_their_file() {
 }
 
 #[test]
-fn agent_bin_is_the_program_of_the_runs_agent_unless_a_higher_layer_names_it() {
+fn agent_bin_sets_the_program_unless_a_higher_layer_does() {
     let bin = Layer::file("bin", "agent_bin = 'mine'");
     let table = Layer::file("table", "[agents.gemini]\nprogram = 'other'");
     let config = Config::build(&[table.clone(), bin.clone()]).unwrap();
@@ -399,7 +399,7 @@ fn agent_bin_is_the_program_of_the_runs_agent_unless_a_higher_layer_names_it() {
 }
 
 #[test]
-fn yolo_off_takes_back_only_what_a_lower_layer_permitted() {
+fn yolo_false_reverts_only_lower_layers() {
     let bypass = Layer::map("below", map(json!({"permission_mode": "bypass"})));
     let plan = Layer::map("below", map(json!({"permission_mode": "plan"})));
     let off = Layer::map("above", map(json!({"yolo": false})));
@@ -417,7 +417,7 @@ fn yolo_off_takes_back_only_what_a_lower_layer_permitted() {
 }
 
 #[test]
-fn show_tells_value_and_source_of_every_key_and_no_secret() {
+fn show_lists_value_and_source_of_every_key_without_secrets() {
     let text = "apiKey = 'sk-1234567890'\nmodel = 'm'\nenv = { GEMINI_API_KEY = 'sk-1234567890', DEBUG = 1 }\n[mcp_servers.docs]\nurl = 'https://me:sk-1234567890@x.test/sk-1234567890?k=sk-1234567890'\nheaders = { X = 'sk-1234567890' }\n[mcp_servers.run]\ncommand = 'npx'\nargs = ['--token', 'sk-1234567890', '--api-key=sk-1234567890', 'plain']\nenv = { A_TOKEN = 'sk-1234567890' }\n[agents.gemini]\nprogram = '/g'\nenv = { MY_SECRET = 'sk-1234567890' }\n[prices.models.'m-1.5']\ninput = 1\noutput = 2";
     let config =
         Config::build(&[Layer::file("a.toml", text), Layer::flags(map(json!({"trust": "full"})))]).unwrap();
@@ -456,7 +456,7 @@ fn show_tells_value_and_source_of_every_key_and_no_secret() {
 }
 
 #[test]
-fn a_file_of_prices_lies_below_what_settings_say() {
+fn settings_override_the_price_file() {
     for head in ["", "prices."] {
         let text =
             format!("[{head}models.m]\ninput = 1\noutput = 2\n[{head}models.n]\ninput = 3\noutput = 4");

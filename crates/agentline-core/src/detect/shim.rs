@@ -66,14 +66,14 @@ mod tests {
     ];
 
     #[test]
-    fn every_form_leads_to_the_script() {
+    fn every_shim_format_resolves_to_its_script() {
         for (name, text) in SAMPLES {
             assert_eq!(script(text).as_deref(), Some(&SCRIPT.map_owned()[..]), "{name}");
         }
     }
 
     #[test]
-    fn pnpm_leads_into_its_store() {
+    fn pnpm_shim_resolves_into_the_store() {
         let text = "@SETLOCAL\r\n@IF NOT DEFINED NODE_PATH (\r\n  @SET \"NODE_PATH=C:\\pnpm\\global\\5\\node_modules\"\r\n)\r\n\
             @IF EXIST \"%~dp0\\node.exe\" (\r\n  \"%~dp0\\node.exe\"  \"%~dp0\\global\\5\\node_modules\\@google\\gemini-cli\\bundle\\gemini.js\" %*\r\n)\r\n";
         let parts = script(text).unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_may_lead_upward() {
+    fn shim_target_may_be_in_a_parent_directory() {
         let text = "#!/bin/sh\nexec node \"$basedir/../lib/node_modules/x/cli.mjs\" \"$@\"\n";
         assert_eq!(script(text).unwrap(), ["..", "lib", "node_modules", "x", "cli.mjs"]);
     }

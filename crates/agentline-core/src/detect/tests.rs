@@ -31,7 +31,7 @@ fn won(found: &DetectResult) -> Option<(Candidate, PathBuf, Option<Version>)> {
 
 /// Each row is found on its own; of two rows, the upper one wins.
 #[test]
-fn places_are_taken_in_order() {
+fn locations_are_tried_in_order() {
     let rows: &[(Candidate, &str, &str)] = &[
         (Candidate::Path, "/p1/lib/node_modules", "/p1/gemini"),
         (Candidate::Path, "/p2/lib/node_modules", "/p2/gemini"),
@@ -75,7 +75,7 @@ fn places_are_taken_in_order() {
 }
 
 #[test]
-fn what_was_not_found_is_told_with_its_pattern() {
+fn missing_locations_are_listed_with_their_patterns() {
     let env = env(&[("PATH", "/bin")]);
     let found = find(info(), &search(&env), &MemoryFs::default());
     assert_eq!((found.program, found.problem), (None, None));
@@ -85,7 +85,7 @@ fn what_was_not_found_is_told_with_its_pattern() {
 }
 
 #[test]
-fn the_newest_node_comes_first() {
+fn newest_node_version_is_preferred() {
     let env = env(&[("PATH", "/bin")]);
     let bin = |v: &str| format!("/home/u/.nvm/versions/node/{v}/bin/gemini");
     let look = ["v9.9.9", "v20.10.0", "v20.9.1", "latest"]
@@ -99,7 +99,7 @@ fn the_newest_node_comes_first() {
 }
 
 #[test]
-fn the_path_variable_is_the_answer_or_an_error() {
+fn path_variable_selects_the_program_or_fails() {
     let look = MemoryFs::default().package("/m", "/bin/gemini", "0.61.0").package("/n", "/opt/g", "0.50.0");
     let look = look.file("/bin/node", "").plain("/opt/notes.txt", "hello");
     let set = |value| env(&[("PATH", "/bin"), ("GEMINI_CLI_PATH", value)]);
@@ -150,7 +150,7 @@ fn a_configured_program_is_a_path_or_a_name() {
 }
 
 #[test]
-fn a_script_outside_of_path_gets_its_own_node() {
+fn script_outside_path_uses_its_own_node() {
     let env = env(&[("PATH", "/bin")]);
     let bin = "/home/u/.nvm/versions/node/v20.1.0/bin";
     let look = MemoryFs::default()
@@ -169,7 +169,7 @@ fn a_script_outside_of_path_gets_its_own_node() {
 }
 
 #[test]
-fn a_file_that_may_not_be_started_is_passed_over() {
+fn non_executable_file_is_skipped() {
     let env = env(&[("PATH", "/a:/b")]);
     let look = MemoryFs::default().plain("/a/gemini", "text").file("/b/gemini", "x");
     let found = find(info(), &search(&env), &look);
@@ -178,7 +178,7 @@ fn a_file_that_may_not_be_started_is_passed_over() {
 }
 
 #[test]
-fn the_version_is_of_the_agents_own_package() {
+fn version_is_read_from_the_agents_package() {
     let env = env(&[("PATH", "/a:/n")]);
     let look = MemoryFs::default()
         .file("/n/node", "")
@@ -204,7 +204,7 @@ fn the_version_is_of_the_agents_own_package() {
 }
 
 #[test]
-fn npm_configuration_names_the_prefix() {
+fn npm_prefix_is_read_from_the_npm_configuration() {
     let env = env(&[("PATH", "/bin")]);
     let look = MemoryFs::default()
         .file("/bin/node", "")
@@ -255,7 +255,7 @@ fn windows_shims_become_node_and_script() {
 }
 
 #[test]
-fn a_shim_without_node_says_so() {
+fn shim_without_node_is_reported() {
     let env = env(&[("PATH", "/tools")]);
     let cmd = "\"%dp0%\\x.js\" %*";
     let windows = Search { os: Os::Windows, ..search(&env) };
@@ -266,7 +266,7 @@ fn a_shim_without_node_says_so() {
 }
 
 #[test]
-fn a_stub_is_no_program() {
+fn install_stub_is_not_a_program() {
     let look = MemoryFs::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
     let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
     let info = crate::agents::find("gemini").unwrap().info();

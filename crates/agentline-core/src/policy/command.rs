@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     #[cfg(not(windows))]
-    fn plain_commands_fall_into_parts() {
+    fn plain_commands_are_split_into_parts() {
         for (text, parts) in [
             ("git status", &["git status"][..]),
             ("a && b; c | d", &["a", "b", "c", "d"]),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_something_is_not_plain() {
+    fn commands_with_hidden_parts_are_not_plain() {
         for text in [
             "git $(rm x)",
             "git `rm x`",
@@ -134,12 +134,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in r#"[a-z '"\\$(){}<>|&;`#=\n*?!\[\]~-]{0,60}"#) {
+        fn arbitrary_text_never_panics(text in r#"[a-z '"\\$(){}<>|&;`#=\n*?!\[\]~-]{0,60}"#) {
             let _ = read(&text);
         }
 
         #[test]
-        fn no_combination_of_words_makes_it_panic(
+        fn word_combinations_never_panic(
             words in proptest::collection::vec(
                 proptest::sample::select(vec![
                     "if", "then", "fi", "for", "in", "do", "done", "case", "esac", "{", "}", "(", ")", "((", "))", "[[",

@@ -212,7 +212,7 @@ mod tests {
 
     /// Compares the time for a pattern with many stars to that for a pattern with few, on the same text.
     #[test]
-    fn stars_of_a_pattern_for_commands_cost_little() {
+    fn command_patterns_with_stars_match_quickly() {
         let text = "a".repeat(64 << 10);
         let time = |glob: &WordGlob| {
             let once = || {
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_longer() {
+    fn patterns_with_many_stars_match_in_linear_time() {
         assert!(!Glob::path(&"*a".repeat(200)).fits(&"a".repeat(4000).replace("aaaa", "aaab/"), false));
     }
 
     proptest! {
         #[test]
-        fn a_text_fits_itself_and_nothing_panics(text in "[a-z/.]{0,20}", glob in ".{0,20}") {
+        fn text_matches_itself_and_nothing_panics(text in "[a-z/.]{0,20}", glob in ".{0,20}") {
             prop_assert!(WordGlob::read(&text).fits(&text, false));
             let _ = (Glob::path(&glob).fits(&text, true), WordGlob::read(&glob).fits(&text, false));
         }

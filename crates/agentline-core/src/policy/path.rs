@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_means_the_same_however_its_path_is_written() {
+    fn equivalent_paths_give_equivalent_rules() {
         let length = |text: &str| PathPattern::read(text, &places()).map(|p| (p.length, p.absolute));
         assert_eq!(length("src/**"), Some((4, false)));
         assert_eq!(length("/ws/src/**"), length("src/**"));

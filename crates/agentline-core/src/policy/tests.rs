@@ -250,7 +250,7 @@ const RULES: &[(&str, Use, &str)] = &[
 ];
 
 #[test]
-fn the_most_specific_rule_decides() {
+fn most_specific_rule_wins() {
     let wrong: Vec<String> = RULES
         .iter()
         .filter_map(|(rules, it, expected)| {
@@ -272,7 +272,7 @@ fn the_order_of_rules_does_not_matter() {
 }
 
 #[test]
-fn a_rule_that_is_too_long_is_refused_with_its_key() {
+fn oversized_rule_is_refused_with_its_key() {
     let long = format!("Bash({})", "x".repeat(5000));
     let stars = format!("Bash({}b)", "*a".repeat(100_000));
     for rule in [long, stars] {
@@ -285,7 +285,7 @@ fn a_rule_that_is_too_long_is_refused_with_its_key() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_met_by_refusals_alone() {
+fn oversized_path_matches_only_deny_rules() {
     let mut long = ask(File("Write", "a"));
     long.paths = vec![format!("src/{}", "a/".repeat(10_000))];
     assert_eq!(decided(&policy(M::Bypass, "-Write(other/**)"), &long), "deny rule Write(other/**)");
@@ -313,7 +313,7 @@ const MODES: &[(Use, [&str; 7])] = &[
 const ORDER: [M; 7] = [M::Default, M::AcceptEdits, M::Bypass, M::Plan, M::Auto, M::Deny, M::Prompt];
 
 #[test]
-fn every_mode_decides_what_no_rule_does() {
+fn mode_decides_when_no_rule_matches() {
     for (it, expected) in MODES {
         let found = ORDER.map(|mode| {
             let policy = policy(mode, "");
@@ -324,7 +324,7 @@ fn every_mode_decides_what_no_rule_does() {
 }
 
 #[test]
-fn rules_stand_above_modes_but_planning_stays_planning() {
+fn rules_override_modes_except_plan() {
     for (mode, rules, it, expected) in [
         (M::Bypass, "-Bash(rm *)", Bash("rm x"), "deny rule Bash(rm *)"),
         (M::Bypass, "?Bash(rm *)", Bash("rm x"), "ask rule Bash(rm *)"),
@@ -344,7 +344,7 @@ fn rules_stand_above_modes_but_planning_stays_planning() {
 }
 
 #[test]
-fn our_own_tools_are_refused_by_their_name_alone() {
+fn own_tools_are_denied_only_by_name() {
     let tool = ask(Mcp("agentline", "get"));
     for (rules, expected) in [
         ("", "allow agentline own_tool"),
@@ -362,7 +362,7 @@ fn our_own_tools_are_refused_by_their_name_alone() {
 }
 
 #[test]
-fn every_file_of_a_change_counts() {
+fn every_file_of_a_change_is_checked() {
     let mut change = ask(File("Edit", "src/a"));
     change.paths.push("b".into());
     assert_eq!(decided(&policy(M::Default, "+Edit(src/**)"), &change), "ask mode mode");
@@ -374,7 +374,7 @@ fn every_file_of_a_change_counts() {
 }
 
 #[test]
-fn the_workspace_may_have_two_names() {
+fn workspace_alias_is_recognized() {
     let policy = policy(M::Default, "+Write(/real/ws/src/**)").also_at(Path::new("/real/ws"));
     for path in ["src/a", "/ws/src/a", "/real/ws/src/a"] {
         assert_eq!(
@@ -386,7 +386,7 @@ fn the_workspace_may_have_two_names() {
 }
 
 #[test]
-fn what_is_no_rule_is_refused_with_the_way_out() {
+fn invalid_rules_are_refused_with_a_hint() {
     for rule in
         ["", "Bash(git", "mcp__", "mcp____t", "mcp__a__t(x)", "Write(*/../x)", "WebFetch(https://a.b/)"]
     {
@@ -398,7 +398,7 @@ fn what_is_no_rule_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_file_with_several_names_is_judged_by_all_of_them() {
+fn hard_linked_file_is_checked_under_all_names() {
     let linked = |path: &str, names: &[&str], more: bool| {
         ResolvedPath::in_workspace(format!("/ws/{path}"), path)
             .linked(names.iter().map(|name| (*name).to_owned()).collect(), more)

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_found_wherever_they_stand() {
+    fn hosts_are_found_anywhere_in_the_input() {
         assert_eq!(found(r#"{"url":"https://Docs.RS:443/a"}"#).unwrap(), ["docs.rs"]);
         assert_eq!(found(r#"{"p":["see http://a.b, or (https://c.d.)"]}"#).unwrap(), ["a.b", "c.d"]);
         for unclear in [

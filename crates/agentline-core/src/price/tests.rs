@@ -33,20 +33,20 @@ fn micros(charge: Option<Charge>) -> (f64, bool) {
 }
 
 #[test]
-fn plain_tokens_cost_by_their_kind() {
+fn tokens_are_priced_by_kind() {
     // 500 × 2 + 100 × 10
     assert_eq!(micros(price().charge(&tokens(500, 100), Some(1))), (2_000.0, false));
 }
 
 #[test]
-fn thoughts_cost_as_output_and_tools_as_input() {
+fn thoughts_are_priced_as_output_and_tools_as_input() {
     let used = Tokens { thoughts: Some(40), tool: Some(30), ..tokens(500, 100) };
     // (500 + 30) × 2 + (100 + 40) × 10
     assert_eq!(micros(price().charge(&used, Some(1))), (2_460.0, false));
 }
 
 #[test]
-fn cached_tokens_are_a_part_of_the_prompt_with_their_own_price() {
+fn cached_tokens_are_part_of_the_prompt_with_their_own_price() {
     let used = Tokens { cached: Some(400), ..tokens(500, 0) };
     // 100 × 2 + 400 × 0.5
     assert_eq!(micros(price().charge(&used, Some(1))), (400.0, false));
@@ -58,7 +58,7 @@ fn cached_tokens_are_a_part_of_the_prompt_with_their_own_price() {
 }
 
 #[test]
-fn what_is_written_to_the_cache_costs_by_how_long_it_is_kept() {
+fn cache_writes_are_priced_by_retention() {
     let used =
         Tokens { cached: Some(100), cache_write: Some(300), cache_write_long: Some(200), ..tokens(500, 0) };
     // 100 fresh × 2 + 100 cached × 0.5 + 100 for minutes × 2.5 + 200 for an hour × 4
@@ -72,7 +72,7 @@ fn what_is_written_to_the_cache_costs_by_how_long_it_is_kept() {
 }
 
 #[test]
-fn a_long_prompt_makes_all_of_its_request_dearer() {
+fn long_prompt_raises_the_price_of_the_whole_request() {
     // At the threshold, the low price still applies.
     assert_eq!(micros(price().charge(&tokens(1_000, 10), Some(1))), (2_100.0, false));
     // 1,001 × 4 + 10 × 20. Cached tokens count towards the length: 1 × 4 + 1,000 × 1 + 10 × 20.
@@ -97,7 +97,7 @@ fn several_requests_are_not_one_long_prompt() {
 }
 
 #[test]
-fn what_is_not_known_has_no_cost() {
+fn unknown_values_have_no_cost() {
     let table = PriceTable::default().with([("m".to_owned(), price())].into());
     assert_eq!(table.charge("other", &tokens(1, 1), Some(1)), None);
     assert_eq!(table.charge("m", &Tokens { output: Some(1), ..Tokens::default() }, Some(1)), None);
@@ -112,7 +112,7 @@ fn what_is_not_known_has_no_cost() {
 }
 
 #[test]
-fn a_release_has_the_price_of_its_model_and_another_model_has_not() {
+fn dated_release_has_the_price_of_its_model() {
     let names = ["m", "m-lite", "claude-opus-4", "claude-opus-4-1", "m-preview"];
     let table = PriceTable::default().with(names.map(|n| (n.to_owned(), price())).into());
     let row = |model| table.row(model).map(|(row, _)| row);
@@ -133,7 +133,7 @@ fn a_release_has_the_price_of_its_model_and_another_model_has_not() {
 }
 
 #[test]
-fn your_rows_stand_above_those_that_came_with_it() {
+fn user_prices_override_built_in_prices() {
     let table = PriceTable::built_in();
     let (model, source) = table.sources.iter().find_map(|s| Some((s.models.first()?.clone(), s))).unwrap();
     assert!(!source.maker.is_empty() && !table.is_yours(&model));
@@ -146,7 +146,7 @@ fn your_rows_stand_above_those_that_came_with_it() {
 }
 
 #[test]
-fn the_built_in_table_is_whole() {
+fn built_in_table_is_complete() {
     let sheet: Sheet = toml::from_str(BUILT_IN).unwrap();
     let table = PriceTable::built_in();
     assert_eq!(table.models.len(), sheet.maker.iter().map(|m| m.models.len()).sum::<usize>(), "no row twice");

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_between_stay_and_come_in_order() {
+    fn other_lines_are_kept_in_order() {
         let lines = [delta("key: sk-li"), "{\"ch\":\"clock\"}".to_owned(), delta("ve-0123456789 ok")];
         let hidden = hide(&lines);
         assert_eq!(content(&hidden[0]), "key: ");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_channels_that_tell_the_same_are_both_redacted_and_names_of_fields_stay() {
+    fn both_channels_are_redacted_and_field_names_kept() {
         for secret in [SECRET, "Across-two-channels-9", "type-of-secret-0123"] {
             for cut in 1..secret.len() {
                 let side = |text: &str| delta(text).replace("\"out\"", "\"session\"");
@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_beginning_is_told_unchanged() {
+    fn text_resembling_a_secret_prefix_is_unchanged() {
         let lines: Vec<String> = (0..600).map(|i| delta(&format!("words sk-{}", i % 7))).collect();
         assert_eq!(hide(&lines), lines);
     }
 
     proptest! {
         #[test]
-        fn no_split_over_lines_shows_it(cuts in proptest::collection::vec(0usize..40, 0..10)) {
+        fn secret_split_across_lines_is_redacted(cuts in proptest::collection::vec(0usize..40, 0..10)) {
             let text = format!("a sk- b {SECRET} c sk-l");
             let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
             cuts.sort_unstable();
@@ -379,7 +379,7 @@ mod tests {
         }
 
         #[test]
-        fn no_split_shows_a_secret_with_signs_of_escapes(
+        fn secret_with_escape_characters_is_redacted_across_splits(
             secret in r#"[gh-jstx-z"\\%/+]{20,32}"#,
             cuts in proptest::collection::vec(0usize..40, 0..24),
             is_nested: bool,
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_full_of_percent_signs_and_quotes_is_hidden() {
+    fn secret_with_percent_signs_and_quotes_is_redacted() {
         let told = tell("%+%%\"g\\%\\+\\%s+gsxx/\"", &[], false);
         assert!(!told.contains("gsxx") && !told.contains("+%%"), "{told}");
     }
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_with_signs_of_escapes_is_hidden_however_it_is_cut() {
+    fn secret_with_escape_characters_is_redacted_at_any_cut() {
         let signs = [
             "\"",
             "\\",

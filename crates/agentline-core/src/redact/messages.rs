@@ -94,7 +94,7 @@ mod tests {
     use crate::{ToolKind, ToolStatus, ToolUse};
 
     #[test]
-    fn no_part_of_a_message_shows_a_secret() {
+    fn every_part_of_a_message_is_redacted() {
         const SECRET: &str = "hunter2-hunter2";
         let said = format!("it is {SECRET}");
         let mut call = ToolUse::new(SECRET, SECRET, format!("my {SECRET}"), ToolKind::Shell);

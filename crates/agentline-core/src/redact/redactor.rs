@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_left_alone() {
+    fn short_values_are_not_redacted() {
         assert_eq!(Redactor::new(["short"]).text("a short text"), "a short text");
         assert!(Redactor::new(["short"]).is_empty());
     }
 
     #[test]
-    fn nested_json_hides_it_too() {
+    fn secrets_in_nested_json_are_redacted() {
         let redactor = Redactor::new([SECRET]);
         let once = serde_json::to_string(SECRET).unwrap();
         let twice = serde_json::to_string(&once).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_an_unreadable_line_does_not_tell_that_of_a_secret() {
+    fn redacted_line_does_not_reveal_the_length_of_a_secret() {
         let mut event = Event::unreadable("key password-two!", 17);
         Redactor::new(["password-two"]).event(&mut event);
         let Event::Unreadable { sample, length } = event else { panic!("still a line") };
@@ -263,12 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn of_two_secrets_the_longer_is_hidden_whole() {
+    fn longer_of_overlapping_secrets_is_fully_redacted() {
         assert_eq!(Redactor::new(["password", "password-two"]).text("x password-two y"), "x [redacted] y");
     }
 
     #[test]
-    fn a_text_without_escapes_is_hidden_like_one_with_them() {
+    fn unescaped_and_escaped_text_are_redacted_alike() {
         let redactor = Redactor::new(["password", "password-two", "wordpass", "größte-Größe"]);
         for text in [
             "",
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_json_is_not_shown() {
+    fn invalid_json_is_not_shown() {
         let redactor = Redactor::new(["nSECRETSECRET"]);
         let mut raw = RawValue::from_string(r#"{"a":"\nSECRETSECRET"}"#.to_owned()).unwrap();
         redactor.raw(&mut raw);
@@ -297,13 +297,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_spelling_of_json_shows_it(how in proptest::collection::vec(any::<u8>(), 0..16)) {
+        fn every_json_spelling_of_a_secret_is_redacted(how in proptest::collection::vec(any::<u8>(), 0..16)) {
             let text = format!("before {} after", spell(SECRET, &how));
             prop_assert_eq!(Redactor::new([SECRET]).text(&text), "before [redacted] after");
         }
 
         #[test]
-        fn no_split_shows_it(cuts in proptest::collection::vec(0usize..60, 0..12), times in 1usize..3) {
+        fn secret_is_redacted_at_any_split(cuts in proptest::collection::vec(0usize..60, 0..12), times in 1usize..3) {
             let redactor = Redactor::new([SECRET]);
             let text = format!("sk- then s{} and sk-Zx", SECRET.repeat(times));
             let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| text.is_char_boundary(*c)).collect();

@@ -245,7 +245,7 @@ mod tests {
     use crate::{SavedResult, ToolKind, ToolStatus, ToolUse};
 
     #[test]
-    fn the_record_of_a_result_is_redacted_too() {
+    fn tool_result_records_are_redacted() {
         let mut tool = SavedTool::new(ToolUse::new("1", "Bash", "Bash", ToolKind::Shell));
         let mut result = SavedResult::new(ToolStatus::Ok, "");
         result.original = Some(RawJson::new("{\"out\":\"a-secret-of-ours\"}"));

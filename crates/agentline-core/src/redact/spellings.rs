@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_has_three_alignments() {
+    fn base64_is_matched_in_three_alignments() {
         let core = |before| String::from_utf8(base64_core(b"hunter2!", before)).unwrap();
         // `base64` of the secret alone, after `:` and after `u:`, without the characters that depend on neighbouring
         // bytes.

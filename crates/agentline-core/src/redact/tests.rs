@@ -35,7 +35,7 @@ fn common(a: &str, b: &str) -> usize {
 }
 
 #[test]
-fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
+fn every_encoding_of_a_secret_with_special_characters_is_redacted() {
     let signs =
         ["\\", "\"", "%", "+", "/", " ", "é", "\\n", "\\\"", "%41", "&%", "\\u0041", "+/r\"q\\s%é \\t"];
     for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
@@ -66,7 +66,7 @@ fn every_encoding_of_a_secret_with_special_characters_is_hidden() {
 }
 
 #[test]
-fn every_encoding_of_a_known_secret_is_hidden() {
+fn every_encoding_of_a_known_secret_is_redacted() {
     let redactor = Redactor::new([KEY]);
     let hex: String = KEY.bytes().map(|b| format!("{b:02x}")).collect();
     let percent: String = KEY.bytes().map(|b| format!("%{b:02X}")).collect();
@@ -107,7 +107,7 @@ fn every_encoding_of_a_known_secret_is_hidden() {
 }
 
 #[test]
-fn wrapped_base64_and_lines_of_a_pem_file_are_hidden() {
+fn wrapped_base64_and_pem_lines_are_redacted() {
     let lines: Vec<String> =
         (0..6).map(|i| base64(&[i * 40 + 3, 77, 200, 9 + i].repeat(12), STANDARD, false)).collect();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"));
@@ -128,7 +128,7 @@ fn wrapped_base64_and_lines_of_a_pem_file_are_hidden() {
 }
 
 #[test]
-fn well_known_shapes_are_hidden_though_nobody_knows_them() {
+fn well_known_secret_formats_are_redacted_without_registration() {
     let redactor = Redactor::default();
     let random = "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m";
     let pem_body = format!("{random}\n").repeat(3);
@@ -171,7 +171,7 @@ fn well_known_shapes_are_hidden_though_nobody_knows_them() {
 }
 
 #[test]
-fn ordinary_text_has_no_such_shape() {
+fn ordinary_text_matches_no_secret_format() {
     let text = "risk-free desk-top sk-learn sk-loading-indicator-with-a-very-long-class-name-and-more AKIA ASIAN \
         ghp_short github_pat_ npm_config_cache npm_package_version eyJ.eyJ.x AIza xoxb-token \
         3f786850e387550fdab836ed7e6dc881de23001b gemini-2.5-pro claude-sonnet-4-5-20250929 \
@@ -183,7 +183,7 @@ fn ordinary_text_has_no_such_shape() {
 }
 
 #[test]
-fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
+fn secret_interrupted_by_a_tool_call_is_redacted_on_both_sides() {
     for key in [KEY, "hunter2-hunter2", "sk-ant-ab0123456789cdef0123"] {
         let redactor = Redactor::new([KEY, "hunter2-hunter2"]);
         for cut in 1..key.len() {
@@ -200,7 +200,7 @@ fn what_a_tool_call_interrupts_is_hidden_on_both_sides() {
 }
 
 #[test]
-fn a_word_after_a_tool_call_stays() {
+fn word_after_a_tool_call_is_kept() {
     let redactor = Redactor::new(["test-key-of-ours"]);
     let mut stream = StreamRedactor::default();
     let mut shown = String::new();
@@ -213,7 +213,7 @@ fn a_word_after_a_tool_call_stays() {
 }
 
 #[test]
-fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
+fn held_text_is_searched_for_newly_added_secrets() {
     let (one, two) = (Redactor::new(["first-secret"]), Redactor::new(["first-secret", "first-one-more"]));
     let mut stream = StreamRedactor::default();
     let mut shown = stream.push(one.patterns(), "a first-".into()).concat();
@@ -223,7 +223,7 @@ fn secrets_that_change_on_the_way_are_looked_for_in_what_is_held() {
 }
 
 #[test]
-fn a_private_key_that_a_diff_removes_is_hidden() {
+fn private_key_removed_in_a_diff_is_redacted() {
     let body = vec!["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"; 20].join("\n-");
     let diff =
         format!("@@ -1,22 +0,0 @@\n------BEGIN PRIVATE KEY-----\n-{body}\n------END PRIVATE KEY-----\n x");
@@ -231,7 +231,7 @@ fn a_private_key_that_a_diff_removes_is_hidden() {
 }
 
 #[test]
-fn characters_are_never_cut() {
+fn characters_are_never_split() {
     // A secret whose decoded spelling starts and ends inside a character.
     let redactor = Redactor::new(["%A9password%C3", "größte-Größe", "pass-😀-word"]);
     for text in
@@ -251,7 +251,7 @@ fn characters_are_never_cut() {
 
 proptest! {
     #[test]
-    fn passing_over_text_changes_nothing(
+    fn skipping_plain_text_does_not_change_the_result(
         parts in proptest::collection::vec(
             prop_oneof![
                 Just("AIzaSy"), Just("D-9tSrke72"), Just(KEY), Just("sss"), Just("ssssssss"), Just("s"), Just("%73"), Just("%"),
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn a_secret_in_its_own_spelling_is_hidden_whatever_stands_before_it(
+    fn literal_secret_is_redacted_after_any_prefix(
         before in "([%\\\\uU0-9a-fA-F]{0,8}|[ -~\n]{0,8})",
         secret in prop_oneof![Just(KEY), Just("deadbeefcafe0123"), Just("ud83d-secret"), Just("0041-secret")],
         cut in 0usize..60,
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_show_what_the_whole_shows(
+    fn streamed_and_whole_text_are_redacted_alike(
         parts in proptest::collection::vec(
             prop_oneof![
                 Just(KEY.to_owned()), Just("ghp_R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m".to_owned()),
@@ -337,7 +337,7 @@ proptest! {
 }
 
 #[test]
-fn pieces_keep_their_borders_and_a_mark_stands_in_the_last_one() {
+fn chunks_keep_their_boundaries_and_the_marker_is_in_the_last() {
     let redactor = Redactor::new(["password-of-mine"]);
     let shown = |pieces: &[&str]| -> Vec<Vec<String>> {
         let mut stream = StreamRedactor::default();
@@ -354,7 +354,7 @@ fn pieces_keep_their_borders_and_a_mark_stands_in_the_last_one() {
 }
 
 #[test]
-fn a_piece_that_ends_with_the_first_letters_of_a_secret_is_shown_at_once() {
+fn chunk_ending_with_a_short_prefix_is_emitted_immediately() {
     let redactor = Redactor::new(["no-key-of-anything"]);
     let mut stream = StreamRedactor::default();
     for piece in ["begun", " an", " no-", " sk-", " eyJhb", " -----BEGIN PRIVATE KEY-----", " ghp_abc", " "] {

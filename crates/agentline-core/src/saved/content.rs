@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back_from_a_store_as_it_was() {
+    fn stored_entry_round_trips() {
         let (before, memory) = (full_entry(), Arc::new(Memory::default()));
         let store = Arc::clone(&memory) as Arc<dyn ContentStore>;
         let mut entry = before.clone();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_a_store_lost_is_said_to_be_lost() {
+    fn missing_stored_content_is_reported() {
         let memory = Arc::new(Memory::default());
         let mut entry = full_entry();
         entry.offload(&(Arc::clone(&memory) as Arc<dyn ContentStore>));

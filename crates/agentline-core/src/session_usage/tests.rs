@@ -44,7 +44,7 @@ fn micros(usd: Option<f64>) -> Option<f64> {
 }
 
 #[test]
-fn what_was_taken_back_is_counted_and_belongs_to_no_prompt() {
+fn abandoned_entries_are_counted_without_a_prompt() {
     let mut session = session(vec![prompt("p1", NOON), answer("n", 10, 1, NOON)]);
     session.abandoned = vec![prompt("gone", NOON - DAY), answer("n", 300, 50, NOON - DAY)];
     let session_usage = session_usage(&session, &prices());
@@ -56,7 +56,7 @@ fn what_was_taken_back_is_counted_and_belongs_to_no_prompt() {
 }
 
 #[test]
-fn prompts_models_and_days_are_added_up() {
+fn usage_is_summed_by_prompt_model_and_day() {
     let session = session(vec![
         prompt("p1", NOON),
         answer("m", 500, 100, NOON),
@@ -91,7 +91,7 @@ fn prompts_models_and_days_are_added_up() {
 }
 
 #[test]
-fn a_long_prompt_is_one_request_and_not_a_sum() {
+fn long_prompt_price_applies_per_request() {
     let session = session(vec![prompt("p", NOON), answer("m", 900, 0, NOON), answer("m", 1_100, 0, NOON)]);
     let session_usage = session_usage(&session, &prices());
     // 900 × 2 + 1,100 × 4
@@ -102,7 +102,7 @@ fn a_long_prompt_is_one_request_and_not_a_sum() {
 }
 
 #[test]
-fn several_requests_in_one_record_are_an_estimate() {
+fn merged_requests_give_an_estimated_cost() {
     let mut merged = answer("m", 1_500, 0, NOON);
     merged.requests = Some(3);
     let session_usage = session_usage(&session(vec![prompt("p", NOON), merged]), &prices());
@@ -111,7 +111,7 @@ fn several_requests_in_one_record_are_an_estimate() {
 }
 
 #[test]
-fn one_unknown_price_makes_the_whole_unknown_and_leaves_what_is_known() {
+fn unknown_price_makes_the_total_unknown_but_keeps_known_parts() {
     let session =
         session(vec![prompt("p", NOON), answer("m", 500, 100, NOON), answer("mystery", 500, 100, NOON)]);
     let session_usage = session_usage(&session, &prices());
@@ -124,7 +124,7 @@ fn one_unknown_price_makes_the_whole_unknown_and_leaves_what_is_known() {
 }
 
 #[test]
-fn the_agents_word_counts_before_a_list_price_and_after_yours() {
+fn agent_cost_overrides_list_price_but_not_user_price() {
     let mut said = answer("m", 500, 100, NOON);
     said.cost_usd = Some(0.005);
     let session = session(vec![prompt("p", NOON), said, answer("m", 500, 100, NOON)]);
@@ -142,7 +142,7 @@ fn the_agents_word_counts_before_a_list_price_and_after_yours() {
 }
 
 #[test]
-fn the_agents_word_for_the_session_fills_in_and_is_held_against_its_parts() {
+fn agent_session_cost_fills_gaps_and_is_compared_with_its_parts() {
     let mut unknown = session(vec![prompt("p", NOON), answer("mystery", 500, 100, NOON)]);
     unknown.info.cost_usd = Some(0.25);
     let filled = session_usage(&unknown, &prices());
@@ -162,7 +162,7 @@ fn the_agents_word_for_the_session_fills_in_and_is_held_against_its_parts() {
 }
 
 #[test]
-fn words_of_helpers_and_of_nobody_belong_to_the_prompt_before_them() {
+fn sidechain_and_untimed_entries_belong_to_the_preceding_prompt() {
     let mut aside = prompt("side", NOON);
     aside.sidechain = true;
     let mut helper = answer("n", 10, 0, NOON);
@@ -182,7 +182,7 @@ fn words_of_helpers_and_of_nobody_belong_to_the_prompt_before_them() {
 }
 
 #[test]
-fn requests_of_one_name_are_counted_once() {
+fn requests_with_the_same_id_are_counted_once() {
     let mut entry = answer("n", 10, 0, NOON);
     entry.counted_as = Some("msg_1:req_1".to_owned());
     let session = session(vec![prompt("p", NOON), entry.clone(), entry, answer("n", 10, 0, NOON)]);
@@ -191,7 +191,7 @@ fn requests_of_one_name_are_counted_once() {
 }
 
 #[test]
-fn days_begin_where_people_live() {
+fn days_start_in_the_local_time_zone() {
     let prices = prices();
     let mut fold = SessionUsageReader::new(&prices).east_of_utc(13 * 3600);
     fold.take(&answer("n", 1, 0, NOON));
@@ -205,7 +205,7 @@ fn days_begin_where_people_live() {
 }
 
 #[test]
-fn an_empty_session_used_nothing() {
+fn empty_session_has_no_usage() {
     let session_usage = session_usage(&session(vec![prompt("p", NOON)]), &prices());
     assert!(session_usage.total.is_empty() && session_usage.turns[0].row.is_empty());
     assert_eq!(

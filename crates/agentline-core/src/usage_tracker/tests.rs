@@ -20,7 +20,7 @@ fn prices() -> PriceTable {
 }
 
 #[test]
-fn a_counter_tells_what_it_counted_since_and_one_started_anew_tells_all() {
+fn cumulative_counter_yields_the_difference_unless_it_restarted() {
     assert_eq!(tokens(300, 30).since(tokens(100, 10)), tokens(200, 20));
     assert_eq!(tokens(50, 5).since(tokens(100, 10)), tokens(50, 5));
     let mut book = UsageTracker::default();
@@ -32,7 +32,7 @@ fn a_counter_tells_what_it_counted_since_and_one_started_anew_tells_all() {
 }
 
 #[test]
-fn each_number_says_where_it_came_from() {
+fn each_number_names_its_source() {
     let mut book = UsageTracker::default();
     let told = Tokens { total: Some(137), ..tokens(100, 30) };
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, told));
@@ -53,7 +53,7 @@ fn each_number_says_where_it_came_from() {
 }
 
 #[test]
-fn turns_keep_their_order_and_are_replaced_when_told_again() {
+fn turns_keep_their_order_and_repeats_replace_them() {
     let mut book = UsageTracker::default();
     book.take(call(UsageSource::SessionFile, "z", "m", tokens(1, 1)));
     book.take(call(UsageSource::SessionFile, "a", "n", tokens(2, 2)));
@@ -69,7 +69,7 @@ fn turns_keep_their_order_and_are_replaced_when_told_again() {
 }
 
 #[test]
-fn what_two_sources_both_tell_is_counted_once() {
+fn usage_reported_by_two_sources_is_counted_once() {
     let mut book = UsageTracker::default();
     book.take(call(UsageSource::Stream, "1", "m", tokens(10, 1)));
     book.take(call(UsageSource::SessionFile, "x", "m", tokens(10, 1)));
@@ -79,7 +79,7 @@ fn what_two_sources_both_tell_is_counted_once() {
 }
 
 #[test]
-fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
+fn disagreeing_sources_are_reported() {
     let mut book = UsageTracker::default();
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
     book.take(call(UsageSource::SessionFile, "1", "m", tokens(100, 31)));
@@ -109,7 +109,7 @@ fn sources_that_tell_of_the_same_requests_and_differ_are_named() {
 }
 
 #[test]
-fn a_run_is_priced_by_its_calls_where_they_are_all_known() {
+fn run_is_priced_per_call_if_all_calls_are_known() {
     let micros = |charge: Option<crate::Charge>| charge.map(|c| ((c.usd * 1e6).round(), c.estimated));
     let mut book = UsageTracker::default();
     book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(2_000, 0)));
@@ -131,7 +131,7 @@ fn a_run_is_priced_by_its_calls_where_they_are_all_known() {
 }
 
 #[test]
-fn a_conversation_adds_up_its_runs() {
+fn conversation_usage_is_the_sum_of_its_runs() {
     let mut outcome =
         Outcome::not_begun(&RunInfo::default(), Verdict::Done, Failure::new(FailureKind::NoResult, ""));
     let mut spent = UsageTotals::default();

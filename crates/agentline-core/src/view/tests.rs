@@ -60,7 +60,7 @@ fn kinds(message: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_record_is_one_message_with_thinking_first_and_text_last() {
+fn record_becomes_one_message_with_thinking_first_and_text_last() {
     let session = session(vec![answer()]);
     let [message] = <[Value; 1]>::try_from(unified(&session, BlockOrder::Grouped)).unwrap();
     assert_eq!(
@@ -93,7 +93,7 @@ fn a_record_is_one_message_with_thinking_first_and_text_last() {
 }
 
 #[test]
-fn the_original_is_there_byte_for_byte() {
+fn original_record_is_preserved_byte_for_byte() {
     let session = session(vec![answer()]);
     let message = unified_view(&session, BlockOrder::Grouped, false).next().unwrap();
     assert!(serde_json::to_string(&message).unwrap().contains("\"_original\":{\"id\":  \"m1\"}"));
@@ -103,7 +103,7 @@ fn the_original_is_there_byte_for_byte() {
 }
 
 #[test]
-fn the_true_order_is_there_for_the_asking() {
+fn original_block_order_is_available() {
     let session = session(vec![answer()]);
     let [message] = <[Value; 1]>::try_from(unified(&session, BlockOrder::Turn)).unwrap();
     assert_eq!(
@@ -113,7 +113,7 @@ fn the_true_order_is_there_for_the_asking() {
 }
 
 #[test]
-fn claude_s_results_are_the_user_s_and_speech_after_them_is_a_message_of_its_own() {
+fn claude_view_puts_results_in_user_messages_and_splits_later_text() {
     let session = session(vec![answer()]);
     let messages = claude(&session);
     let roles: Vec<&str> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
@@ -134,7 +134,7 @@ fn claude_s_results_are_the_user_s_and_speech_after_them_is_a_message_of_its_own
 }
 
 #[test]
-fn nothing_said_is_the_raw_string() {
+fn blank_content_is_kept_as_a_string() {
     let mut user = Entry::new("u", Role::User);
     user.parts = vec![EntryPart::text(" \n")];
     let mut notice = Entry::new("i", Role::System);
@@ -148,7 +148,7 @@ fn nothing_said_is_the_raw_string() {
 }
 
 #[test]
-fn context_is_hidden_unless_it_is_asked_for() {
+fn context_is_hidden_unless_requested() {
     let mut context = Entry::new("c", Role::User);
     context.context = true;
     let session = session(vec![context, answer()]);
@@ -158,7 +158,7 @@ fn context_is_hidden_unless_it_is_asked_for() {
 }
 
 #[test]
-fn images_changes_and_odd_results_keep_what_they_are() {
+fn images_changes_and_unusual_results_are_preserved() {
     let mut edit = tool("t1", "Edit", "replace", Some(ToolStatus::Error), "");
     edit.diff = Some(SavedDiff {
         path: "/a".into(),

@@ -1,14 +1,14 @@
 //! Tests the Agent Client Protocol as a state machine, with scripted, recorded and damaged agents.
 
+mod after_the_answer;
 mod basics;
 mod compatibility;
-mod desk;
-mod harm;
+mod concurrent_sessions;
+mod damaged_input;
+mod harness;
 mod opening;
 mod quirks;
 mod recorded;
 mod replay;
-mod rooms;
-mod times;
 mod tools;
 mod updates;

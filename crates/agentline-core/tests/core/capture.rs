@@ -31,7 +31,7 @@ pub(crate) fn all() -> Vec<Capture> {
     let mut captures: Vec<Capture> = ["stream-json", "json", "misc"]
         .into_iter()
         .flat_map(|folder| {
-            let files = std::fs::read_dir(root().join(folder)).expect("the captures are there");
+            let files = std::fs::read_dir(root().join(folder)).expect("the captures exist");
             files.map(move |f| (folder, f.expect("a file").file_name().into_string().expect("a plain name")))
         })
         .filter_map(|(folder, file)| Some((folder, file.strip_suffix(".stderr.txt")?.to_owned())))
@@ -43,17 +43,17 @@ pub(crate) fn all() -> Vec<Capture> {
 }
 
 pub(crate) fn find(name: &str) -> Capture {
-    all().into_iter().find(|c| c.name == name).unwrap_or_else(|| panic!("there is no capture {name}"))
+    all().into_iter().find(|c| c.name == name).unwrap_or_else(|| panic!("capture {name} is missing"))
 }
 
 fn read(folder: &str, file: &str) -> Capture {
     let folder_path = root().join(folder);
     // A run without output has no file.
     let stdout = std::fs::read(folder_path.join(file)).unwrap_or_default();
-    let notes = std::fs::read(folder_path.join(format!("{file}.stderr.txt"))).expect("the notes are there");
+    let notes = std::fs::read(folder_path.join(format!("{file}.stderr.txt"))).expect("the notes exist");
     let notes = String::from_utf8_lossy(&notes).into_owned();
-    let (head, stderr) = notes.split_once("# ---- stderr ----\n").expect("the notes have a head");
-    let code = head.split_once("exit=").expect("the head has the exit code").1;
+    let (head, stderr) = notes.split_once("# ---- stderr ----\n").expect("the notes have a header");
+    let code = head.split_once("exit=").expect("the header has the exit code").1;
     let code: i32 = code.split(' ').next().and_then(|c| c.parse().ok()).expect("the exit code is a number");
     let stem = file.rsplit_once('.').map_or(file, |f| f.0);
     Capture {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 /// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-core --test core configuration_docs`.
 #[test]
-fn the_page_holds_the_table_of_keys_and_the_defaults() {
+fn page_contains_the_key_table_and_defaults() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let current = between(&written, "keys", &key_table());

@@ -11,7 +11,7 @@ use agentline_core::{
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"auto"}"#;
 const DONE: &str = r#"{"type":"result","status":"success","stats":{"total_tokens":250,"input_tokens":200,"output_tokens":40,"cached":60}}"#;
 
-fn begun() -> Player {
+fn started() -> Player {
     let mut player = Player::new(Surface::StreamJson);
     player.prompt(order());
     player.stdout(INIT);
@@ -37,13 +37,13 @@ fn disk(changes: &[(&str, FileChangeKind)]) -> DiskReport {
 }
 
 #[test]
-fn text_that_retries_repeated_is_what_the_agent_recorded() {
+fn text_repeated_by_retries_is_replaced_by_the_record() {
     for (pieces, recorded) in [
         (&["The answer ", "The answer is 4."][..], "The answer is 4."),
         (&["Something else", "It is 4."], "It is 4."),
         (&["4", "4", "4"], "4"),
     ] {
-        let mut player = begun();
+        let mut player = started();
         pieces.iter().for_each(|piece| text(&mut player, piece));
         player.stdout(DONE);
         player.late_lines = vec![format!(r#"{{"id":"1","type":"gemini","content":"{recorded}"}}"#)];
@@ -56,9 +56,9 @@ fn text_that_retries_repeated_is_what_the_agent_recorded() {
 }
 
 #[test]
-fn text_that_is_right_stays_and_an_older_record_does_not_replace_it() {
+fn correct_text_is_not_replaced_by_an_older_record() {
     for recorded in ["", "Let me look.", "The answer is 4."] {
-        let mut player = begun();
+        let mut player = started();
         text(&mut player, "The answer ");
         text(&mut player, "is 4.");
         player.stdout(DONE);
@@ -70,8 +70,8 @@ fn text_that_is_right_stays_and_an_older_record_does_not_replace_it() {
 }
 
 #[test]
-fn the_text_is_that_of_the_last_turn_that_has_any() {
-    let mut player = begun();
+fn text_is_taken_from_the_last_turn_with_text() {
+    let mut player = started();
     text(&mut player, "First.");
     write(&mut player, "a", "a.txt");
     text(&mut player, "Sec");
@@ -84,14 +84,14 @@ fn the_text_is_that_of_the_last_turn_that_has_any() {
 }
 
 #[test]
-fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
+fn stopped_call_confirms_no_change() {
     let stopped = [
         r#""status":"cancelled""#,
         r#""status":"success","resultDisplay":"Command cancelled by user.""#,
         r#""status":"error","result":[{"functionResponse":{"response":{"error":"Tool \"write_file\" was canceled by the user."}}}]"#,
     ];
     for how in stopped {
-        let mut player = begun();
+        let mut player = started();
         write(&mut player, "a", "a.txt");
         text(&mut player, "done");
         player.stdout(DONE);
@@ -101,7 +101,7 @@ fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
         player.exit(ExitReason::Code(0));
         assert!(player.outcome().files.is_empty(), "{how}: {:?}", player.outcome().files);
     }
-    let mut player = begun();
+    let mut player = started();
     write(&mut player, "a", "a.txt");
     text(&mut player, "done");
     player.stdout(DONE);
@@ -111,7 +111,7 @@ fn a_stopped_call_confirms_nothing_whatever_its_result_said() {
 }
 
 #[test]
-fn a_recorded_run_with_its_session_file() {
+fn recorded_run_with_its_session_file() {
     let capture = capture::find("stream-json/v0.61.0_full_tools");
     let mut player = Player::new(Surface::StreamJson);
     player.disk =
@@ -146,8 +146,8 @@ fn a_recorded_run_with_its_session_file() {
 }
 
 #[test]
-fn tools_that_never_reported_are_closed_by_us() {
-    let mut player = begun();
+fn unfinished_tools_are_closed_as_cancelled() {
+    let mut player = started();
     player.stdout(
         r#"{"type":"tool_use","tool_name":"write_file","tool_id":"a","parameters":{"file_path":"a"}}"#,
     );

@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_lines_end_in_one_outcome(
+    fn any_lines_lead_to_one_outcome(
         lines in prop::collection::vec(line(), 0..24),
         surface in prop::sample::select(&[Surface::StreamJson, Surface::Json][..]),
         redacted in any::<bool>(),

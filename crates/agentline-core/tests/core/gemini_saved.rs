@@ -2,8 +2,8 @@
 
 mod fixtures;
 mod long;
-mod odd;
 mod properties;
+mod unusual_records;
 
 use crate::saved_text::{load, text_of};
 use agentline_core::{SavedSession, SessionFormat};
@@ -31,7 +31,7 @@ pub(crate) fn files(recording: &str) -> Vec<Saved> {
     let names = list(&root().join(recording));
     let file = |name: String| {
         let form = if name.ends_with(".jsonl") { SessionFormat::Lines } else { SessionFormat::Whole };
-        let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("it can be read");
+        let text = std::fs::read_to_string(root().join(recording).join(&name)).expect("the file is readable");
         Saved { name, form, text }
     };
     names.into_iter().filter(|name| name != "projects.json").map(file).collect()
@@ -55,7 +55,7 @@ pub(crate) fn recordings() -> Vec<String> {
 }
 
 #[test]
-fn recordings_are_read_as_they_were_meant() {
+fn recordings_match_their_snapshots() {
     let all = recordings();
     assert!(all.len() >= 17, "{all:?}");
     for recording in all {

@@ -4,28 +4,28 @@ use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, RUN, order};
 use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind};
 
-fn told(player: &Player) -> String {
+fn all_outputs(player: &Player) -> String {
     format!("{:?}", player.out)
 }
 
 #[test]
-fn any_cut_of_the_bytes_gives_the_same_outputs() {
+fn any_split_of_the_bytes_gives_the_same_outputs() {
     let mut dice = Dice::new(1);
     let mut replays = 0;
     for capture in capture::all() {
-        let wanted = told(&capture.play());
+        let wanted = all_outputs(&capture.play());
         let length = capture.stdout.len();
         for _ in 0..12 {
             let mut cuts: Vec<usize> = (0..1 + dice.below(9)).map(|_| dice.below(length)).collect();
             cuts.sort_unstable();
             let player = capture.play_with(order(), &cuts, Stderr::Last);
-            assert!(told(&player) == wanted, "{} cut at {cuts:?}", capture.name);
+            assert!(all_outputs(&player) == wanted, "{} cut at {cuts:?}", capture.name);
             replays += 1;
         }
         if length < 8000 {
             let every: Vec<usize> = (1..length).collect();
             assert!(
-                told(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
+                all_outputs(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
                 "{} byte by byte",
                 capture.name
             );
@@ -38,7 +38,7 @@ fn any_cut_of_the_bytes_gives_the_same_outputs() {
 #[test]
 fn the_same_inputs_give_the_same_outputs() {
     for capture in capture::all() {
-        assert!(told(&capture.play()) == told(&capture.play()), "{}", capture.name);
+        assert!(all_outputs(&capture.play()) == all_outputs(&capture.play()), "{}", capture.name);
     }
 }
 
@@ -57,7 +57,7 @@ fn begin(capture: &Capture, lines: usize, disk: bool) -> Player {
 }
 
 #[test]
-fn from_any_moment_time_alone_ends_it() {
+fn timeouts_alone_end_a_run_at_any_point() {
     for capture in capture::all() {
         let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
         for stop in [0, 1, 2, lines / 2, lines] {
@@ -73,7 +73,7 @@ fn from_any_moment_time_alone_ends_it() {
 }
 
 #[test]
-fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
+fn cancel_at_any_point_ends_the_run_in_four_shutdown_steps() {
     for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
         let lines = String::from_utf8_lossy(&capture.stdout).lines().count();
         for stop in 0..=lines {
@@ -91,7 +91,7 @@ fn a_cancel_at_any_moment_ends_it_in_four_steps_of_the_ladder() {
 }
 
 #[test]
-fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
+fn nothing_follows_the_outcome_and_late_answers_have_no_effect() {
     for capture in capture::all() {
         let mut player = capture.play();
         let before = player.out.len();
@@ -120,7 +120,7 @@ fn nothing_follows_the_outcome_and_late_answers_change_nothing() {
 }
 
 #[test]
-fn a_prompt_that_comes_too_late_gets_its_outcome_too() {
+fn late_prompt_also_gets_an_outcome() {
     for capture in capture::all().into_iter().take(5) {
         let mut player = capture.play();
         assert!(!player.conn.vacant());

@@ -30,7 +30,7 @@ fn failed(code: u16) -> Vec<String> {
 }
 
 #[test]
-fn events_come_from_the_session_file_while_the_run_goes_on() {
+fn events_are_read_from_the_session_file_during_the_run() {
     let mut player = player();
     for line in capture::session("full_tools") {
         player.side(&line);
@@ -51,7 +51,7 @@ fn events_come_from_the_session_file_while_the_run_goes_on() {
     player.stdout(ANSWER);
     player.exit(ExitReason::Code(0));
     player.check();
-    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is told once");
+    assert_eq!(player.texts(), ["Let me write it.", "All done. 4"], "the last text is reported once");
     let outcome = player.outcome();
     assert_eq!((outcome.verdict, outcome.turns, outcome.tool_calls), (Verdict::Done, 7, 9));
     assert_eq!(outcome.text, "All done. 4");
@@ -60,7 +60,7 @@ fn events_come_from_the_session_file_while_the_run_goes_on() {
 }
 
 #[test]
-fn refusals_come_from_the_session_file_too() {
+fn denials_are_read_from_the_session_file() {
     let mut player = player();
     player.late_lines = capture::session("default_denied");
     player.stdout(r#"{"session_id":"s-1","response":"after deny","stats":{"models":{"m":{}}}}"#);
@@ -73,7 +73,7 @@ fn refusals_come_from_the_session_file_too() {
 }
 
 #[test]
-fn a_stopped_tool_is_told_as_stopped() {
+fn stopped_tool_is_reported_as_stopped() {
     let mut player = player();
     for line in capture::session("acp_reject_cancel_error") {
         player.side(&line);
@@ -88,7 +88,7 @@ fn a_stopped_tool_is_told_as_stopped() {
 }
 
 #[test]
-fn text_that_the_first_writing_of_a_record_did_not_have_is_told() {
+fn text_added_by_a_rewritten_record_is_reported() {
     let mut player = player();
     player.side(r#"{"id":"1","type":"gemini","content":""}"#);
     player.side(r#"{"id":"1","type":"gemini","content":"later"}"#);
@@ -97,7 +97,7 @@ fn text_that_the_first_writing_of_a_record_did_not_have_is_told() {
 }
 
 #[test]
-fn without_a_session_file_the_agent_s_own_counts_are_told_with_a_warning() {
+fn agent_counts_are_used_with_a_warning_without_a_session_file() {
     let player = capture::find("json/json_tools").play();
     let outcome = player.outcome();
     assert_eq!((outcome.turns, outcome.tool_calls), (4, 4));
@@ -107,7 +107,7 @@ fn without_a_session_file_the_agent_s_own_counts_are_told_with_a_warning() {
 }
 
 #[test]
-fn the_document_may_stand_on_stderr() {
+fn document_may_be_on_stderr() {
     let mut player = player();
     player.stderr("Ripgrep is not available. Falling back to GrepTool.");
     failed(429).iter().for_each(|line| player.stderr(line));
@@ -120,7 +120,7 @@ fn the_document_may_stand_on_stderr() {
 }
 
 #[test]
-fn the_document_may_be_printed_twice_and_the_second_time_break_off() {
+fn document_may_be_repeated_and_truncated_the_second_time() {
     for kept in 0..=7 {
         let mut player = player();
         let lines = failed(401);
@@ -136,7 +136,7 @@ fn the_document_may_be_printed_twice_and_the_second_time_break_off() {
 }
 
 #[test]
-fn a_brace_on_stderr_hides_nothing_that_follows() {
+fn brace_on_stderr_does_not_hide_later_lines() {
     let mut player = player();
     player.stderr("{");
     player.stderr("  not: 'a document'");
@@ -176,7 +176,7 @@ fn noise_around_the_document_is_reported_and_does_not_hide_it() {
 }
 
 #[test]
-fn a_document_that_is_cut_off_is_no_success() {
+fn truncated_document_is_not_a_success() {
     for kept in 0..ANSWER.len() {
         let mut player = player();
         player.stdout(&ANSWER[..kept]);
@@ -188,7 +188,7 @@ fn a_document_that_is_cut_off_is_no_success() {
 }
 
 #[test]
-fn half_of_a_character_pair_does_not_lose_the_document() {
+fn lone_surrogate_does_not_lose_the_document() {
     let mut player = player();
     player.stdout(r#"{"response":"half \ud83d pair","stats":{"models":{"m":{}}}}"#);
     player.exit(ExitReason::Code(0));
@@ -196,7 +196,7 @@ fn half_of_a_character_pair_does_not_lose_the_document() {
 }
 
 #[test]
-fn a_prompt_that_was_never_sent_is_told_so() {
+fn unsent_prompt_is_reported_as_context_overflow() {
     let mut player = player();
     player.stdout(r#"{"session_id":"s","response":"","stats":{"models":{}}}"#);
     player.exit(ExitReason::Code(0));

@@ -37,15 +37,15 @@ fn turn(player: &mut Player, id: &str) {
 }
 
 #[track_caller]
-fn stopped(mut player: Player, kind: FailureKind, message: &str) {
-    assert!(player.rungs().len() == 2, "it was not stopped");
+fn assert_stopped(mut player: Player, kind: FailureKind, message: &str) {
+    assert!(player.rungs().len() == 2, "the run was not stopped");
     // Whatever the agent sends after the stop, the limit is the reason.
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":999}}"#);
     player.exit(ExitReason::Code(0));
     player.check();
     let outcome = player.outcome();
     assert_eq!(outcome.verdict, Verdict::LimitReached);
-    let error = outcome.error.as_ref().expect("it says why");
+    let error = outcome.error.as_ref().expect("the error has a reason");
     assert_eq!((error.kind, &*error.message), (kind, message));
 }
 
@@ -58,36 +58,36 @@ fn turns() {
     }
     assert_eq!(player.rungs().len(), 1);
     player.stdout(r#"{"type":"message","role":"assistant","content":"third"}"#);
-    stopped(player, FailureKind::MaxTurns, "turn limit of 2 reached: 3 used");
+    assert_stopped(player, FailureKind::MaxTurns, "turn limit of 2 reached: 3 used");
 }
 
 #[test]
-fn tool_calls_also_several_in_one_turn() {
+fn tool_calls_including_several_in_one_turn() {
     let mut player = limited(|l| l.max_tool_calls = Some(2));
     tool(&mut player, "a");
     tool(&mut player, "b");
     assert_eq!(player.rungs().len(), 1);
     tool(&mut player, "c");
-    stopped(player, FailureKind::MaxToolCalls, "tool call limit of 2 reached: 3 used");
+    assert_stopped(player, FailureKind::MaxToolCalls, "tool call limit of 2 reached: 3 used");
 }
 
 #[test]
-fn tokens_while_the_run_goes_on() {
+fn tokens_during_the_run() {
     let mut player = limited(|l| l.max_tokens = Some(250));
     turn(&mut player, "1");
     turn(&mut player, "2");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "3");
-    stopped(player, FailureKind::MaxTokens, "token limit of 250 reached: 375 used");
+    assert_stopped(player, FailureKind::MaxTokens, "token limit of 250 reached: 375 used");
 }
 
 #[test]
-fn output_tokens_with_their_thoughts() {
+fn output_tokens_including_thoughts() {
     let mut player = limited(|l| l.max_output_tokens = Some(49));
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxOutputTokens, "output token limit of 49 reached: 50 used");
+    assert_stopped(player, FailureKind::MaxOutputTokens, "output token limit of 49 reached: 50 used");
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn cost() {
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
     turn(&mut player, "2");
-    stopped(player, FailureKind::MaxCost, "cost limit of $0.0006 reached: $0.0007 used");
+    assert_stopped(player, FailureKind::MaxCost, "cost limit of $0.0006 reached: $0.0007 used");
 }
 
 #[test]
-fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
+fn unknown_cost_is_null_and_stops_nothing() {
     let mut player = limited(|l| l.max_cost = Some(0.0));
     player.side(r#"{"id":"1","type":"gemini","content":"x","model":"unheard-of","tokens":{"input":9,"output":9,"total":18}}"#);
     assert_eq!(player.rungs().len(), 1);
@@ -112,7 +112,7 @@ fn a_cost_that_nobody_knows_stops_nothing_and_is_null() {
 }
 
 #[test]
-fn a_limit_that_the_last_turn_crosses_acts_after_it() {
+fn limit_exceeded_by_the_last_turn_applies_after_it() {
     let mut player = limited(|l| l.max_tokens = Some(100));
     player.stdout(r#"{"type":"message","role":"assistant","content":"the answer"}"#);
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":125,"input_tokens":100,"output_tokens":20}}"#);

@@ -2,18 +2,18 @@
 
 mod acp;
 mod capture;
-mod clocks;
+mod concurrent_runs;
 mod configuration_docs;
 mod corrections;
-mod damage;
+mod damaged_recordings;
 mod decoder;
 mod gemini_saved;
 mod invariants;
 mod json_surface;
 mod limits;
 mod play;
-mod rooms;
 mod saved_text;
 mod secrets;
+mod timeouts;
 mod tool_tables;
 mod verdicts;

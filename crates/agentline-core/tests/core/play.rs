@@ -27,7 +27,7 @@ pub(crate) fn order() -> TurnSpec {
 /// Returns the dialogue for one surface of Gemini CLI.
 pub(crate) fn dialogue(surface: Surface) -> Box<dyn Dialogue> {
     agents::find("gemini")
-        .expect("it is listed")
+        .expect("the agent is listed")
         .dialogue(&agentline_core::DialogueConfig::new(surface, None))
 }
 
@@ -137,7 +137,7 @@ impl Player {
         let mut steps = 0;
         while let Some(deadline) = self.conn.deadline() {
             steps += 1;
-            assert!(steps < 50, "time alone does not end it: {:?}", self.conn);
+            assert!(steps < 50, "timeouts alone do not end the run: {:?}", self.conn);
             self.now = deadline;
             self.take(InputKind::Tick);
         }
@@ -236,20 +236,20 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
                 );
             }
             ConnectionOutput::Ask(run, id, ask) => {
-                assert!(!done.contains(run), "a question after the outcome");
+                assert!(!done.contains(run), "a request after the outcome");
                 // A review is requested again after each answer.
                 let again = matches!(ask, HostRequest::Review { .. });
-                assert!(asks.insert(*id, true).is_none() || again, "{id:?} was asked before");
+                assert!(asks.insert(*id, true).is_none() || again, "{id:?} was already requested");
             }
             ConnectionOutput::Withdraw(id) => {
-                assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not open");
+                assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not pending");
             }
             ConnectionOutput::Close(rung) => {
                 assert!(last_rung < Some(*rung), "{rung:?} after {last_rung:?}");
                 last_rung = Some(*rung);
             }
             ConnectionOutput::Frame(_) | ConnectionOutput::Follow(..) | ConnectionOutput::Ready => {}
-            other => panic!("an output that these checks do not know: {other:?}"),
+            other => panic!("unexpected output: {other:?}"),
         }
     }
 }
@@ -271,7 +271,7 @@ fn hand(player: &mut Player, piece: SplitItem<'_>) {
         SplitItem::TooLong { text, length } => {
             player.take(InputKind::TooLong { stream: Stream::Stdout, text, length })
         }
-        other => panic!("a piece that the tests do not know: {other:?}"),
+        other => panic!("unexpected part: {other:?}"),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn load(agent: &str, form: SessionFormat, text: &str) -> SavedSession
 }
 
 pub(crate) fn fold(agent: &str, form: SessionFormat) -> Box<dyn SessionReader> {
-    let agent: &dyn Agent = agents::find(agent).expect("it is listed");
+    let agent: &dyn Agent = agents::find(agent).expect("the agent is listed");
     agent.session_reader(form).expect("it has a reader")
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn take(fold: &mut dyn SessionReader, form: SessionFormat, text: &str
     match form {
         SessionFormat::Lines => {
             for line in whole.as_str().lines() {
-                fold.take(whole.part_of(line).expect("a line of it"));
+                fold.take(whole.part_of(line).expect("a line of the text"));
             }
         }
         _ => fold.take(whole),
@@ -46,13 +46,13 @@ pub(crate) fn text_of(session: &SavedSession) -> String {
         info.updated
     );
     for entry in &session.entries {
-        tell(&mut out, entry);
+        write_entry(&mut out, entry);
     }
     if !session.abandoned.is_empty() {
         out.push_str("abandoned:\n");
     }
     for entry in &session.abandoned {
-        tell(&mut out, entry);
+        write_entry(&mut out, entry);
     }
     for damage in &session.damage {
         let _ = writeln!(out, "damage {:?}: {}", damage.line, damage.message);
@@ -60,7 +60,7 @@ pub(crate) fn text_of(session: &SavedSession) -> String {
     out
 }
 
-fn tell(out: &mut String, entry: &Entry) {
+fn write_entry(out: &mut String, entry: &Entry) {
     let role = match entry.role {
         Role::User => "user",
         Role::Assistant => "assistant",
@@ -98,7 +98,7 @@ fn tell(out: &mut String, entry: &Entry) {
             EntryPart::Thinking { text, signature } => {
                 let _ = writeln!(out, "  thinking {} {}", short(text), signature.as_deref().unwrap_or(""));
             }
-            EntryPart::Tool(tool) => tell_tool(out, tool),
+            EntryPart::Tool(tool) => write_tool(out, tool),
             EntryPart::Media(file) => {
                 let _ = writeln!(
                     out,
@@ -115,7 +115,7 @@ fn tell(out: &mut String, entry: &Entry) {
     }
 }
 
-fn tell_tool(out: &mut String, tool: &SavedTool) {
+fn write_tool(out: &mut String, tool: &SavedTool) {
     let input = |raw: &Option<Box<serde_json::value::RawValue>>| {
         raw.as_ref().map_or_else(|| "-".to_owned(), |r| short(r.get()))
     };

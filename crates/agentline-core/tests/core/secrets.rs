@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const SECRET: &str = "s3cr3t-\"value\"/of-ours";
 
 /// Returns all outputs as programs see them.
-fn leaves(player: &Player) -> String {
+fn visible_outputs(player: &Player) -> String {
     let mut all = String::new();
     for output in &player.out {
         match output {
@@ -42,7 +42,7 @@ fn texts_in(line: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
+fn recorded_text_is_redacted_if_it_is_a_secret() {
     let mut tried = 0;
     for capture in capture::all().into_iter().filter(|c| c.stdout.len() < 20_000) {
         let mut secrets = BTreeSet::new();
@@ -55,7 +55,7 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
             capture.play_into(&mut player, &[], Stderr::Between);
             player.check();
             let quoted = serde_json::to_string(&secret).expect("JSON");
-            let shown = leaves(&player);
+            let shown = visible_outputs(&player);
             let quoted = &quoted[1..quoted.len() - 1];
             let at = shown.lines().find(|line| line.contains(quoted));
             assert!(at.is_none(), "{}: `{secret}` in {at:?}", capture.name);
@@ -66,7 +66,7 @@ fn no_text_of_a_recording_leaves_when_it_is_a_secret() {
 }
 
 #[test]
-fn a_veil_does_not_change_the_verdict() {
+fn redaction_does_not_change_the_verdict() {
     for capture in capture::all() {
         let plain = capture.play();
         let mut redacted =
@@ -84,7 +84,7 @@ fn a_veil_does_not_change_the_verdict() {
 }
 
 #[test]
-fn no_recording_holds_anything_that_looks_like_a_key() {
+fn recordings_contain_nothing_that_looks_like_a_key() {
     let redactor = agentline_core::Redactor::default();
     for capture in capture::all() {
         let text = String::from_utf8_lossy(&capture.stdout);
@@ -93,9 +93,9 @@ fn no_recording_holds_anything_that_looks_like_a_key() {
 }
 
 #[test]
-fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
+fn secret_interrupted_by_a_tool_call_is_redacted_everywhere() {
     for cut in 1..SECRET.len() {
-        let shown = shown(|p| {
+        let shown = outputs_of(|p| {
             let message = |piece: &str| {
                 let content = serde_json::to_string(piece).expect("JSON");
                 format!(r#"{{"type":"message","role":"assistant","content":{content},"delta":true}}"#)
@@ -114,7 +114,7 @@ fn a_secret_that_a_tool_call_interrupts_is_shown_in_no_event_and_no_outcome() {
 }
 
 #[test]
-fn frames_go_out_as_they_are() {
+fn frames_are_sent_unredacted() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     let mut order = order();
     order.prompt = format!("use {SECRET} here");
@@ -128,7 +128,7 @@ fn frames_go_out_as_they_are() {
 }
 
 /// Returns the outputs of a run in which `put` inserts the secret somewhere.
-fn shown(put: impl Fn(&mut Player)) -> String {
+fn outputs_of(put: impl Fn(&mut Player)) -> String {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
@@ -136,11 +136,11 @@ fn shown(put: impl Fn(&mut Player)) -> String {
     player.stdout(r#"{"type":"result","status":"success"}"#);
     player.exit(ExitReason::Code(0));
     player.check();
-    leaves(&player)
+    visible_outputs(&player)
 }
 
 #[track_caller]
-fn nothing_of_it(shown: &str) {
+fn assert_redacted(shown: &str) {
     // No part of four or more letters may be shown.
     for part in ["s3cr", "3cr3t", "r3t-", "value", "/of-", "ours"] {
         assert!(!shown.contains(part), "`{part}` in {shown}");
@@ -148,11 +148,11 @@ fn nothing_of_it(shown: &str) {
 }
 
 #[test]
-fn a_cut_text_does_not_show_half_of_it() {
+fn truncated_text_shows_no_part_of_a_secret() {
     for before in 150..230 {
         let line = format!("{}{SECRET}{}", ".".repeat(before), ".".repeat(300));
-        nothing_of_it(&shown(|p| p.stdout(&line)));
-        nothing_of_it(&shown(|p| {
+        assert_redacted(&outputs_of(|p| p.stdout(&line)));
+        assert_redacted(&outputs_of(|p| {
             p.take(InputKind::TooLong {
                 stream: agentline_core::Stream::Stdout,
                 text: line.clone().into(),
@@ -162,12 +162,12 @@ fn a_cut_text_does_not_show_half_of_it() {
     }
     for before in 250..320 {
         let line = format!("Attempt 1 failed {}{SECRET} and more", ".".repeat(before));
-        nothing_of_it(&shown(|p| p.stderr(&line)));
+        assert_redacted(&outputs_of(|p| p.stderr(&line)));
     }
     for after in [4070, 4080, 4090, 4096, 8170, 8180, 8190] {
         let line = format!("{SECRET}{}", ".".repeat(after));
-        nothing_of_it(&shown(|p| p.stderr(&line)));
-        nothing_of_it(&shown(|p| {
+        assert_redacted(&outputs_of(|p| p.stderr(&line)));
+        assert_redacted(&outputs_of(|p| {
             p.stderr(SECRET);
             (0..after / 1000).for_each(|_| p.stderr(&".".repeat(after % 1000 + 999)));
         }));
@@ -175,22 +175,22 @@ fn a_cut_text_does_not_show_half_of_it() {
 }
 
 #[test]
-fn text_split_over_events_does_not_show_it() {
+fn secret_split_across_events_is_redacted() {
     for cut in 1..SECRET.len() {
-        let shown = shown(|p| {
+        let shown = outputs_of(|p| {
             for piece in [&SECRET[..cut], &SECRET[cut..]] {
                 let content = serde_json::to_string(piece).expect("JSON");
                 p.stdout(&format!(r#"{{"type":"message","role":"assistant","content":{content}}}"#));
                 p.stderr("a word between");
             }
         });
-        nothing_of_it(&shown);
+        assert_redacted(&shown);
         assert!(shown.contains("[redacted]"));
     }
 }
 
 #[test]
-fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
+fn text_before_a_possible_secret_is_shown_after_a_short_pause() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
     player.stdout(r#"{"type":"message","role":"assistant","content":"it is s3cr3t","delta":true}"#);
@@ -203,7 +203,7 @@ fn text_in_front_of_a_possible_secret_is_shown_after_a_short_silence() {
 }
 
 #[test]
-fn tools_are_still_paired_when_their_ids_are_hidden() {
+fn tools_stay_paired_when_their_ids_are_redacted() {
     let id = serde_json::to_string(SECRET).expect("JSON");
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
     player.prompt(order());
@@ -215,19 +215,19 @@ fn tools_are_still_paired_when_their_ids_are_hidden() {
     player.stdout(r#"{"type":"result","status":"success"}"#);
     player.exit(ExitReason::Code(0));
     player.check();
-    nothing_of_it(&leaves(&player));
+    assert_redacted(&visible_outputs(&player));
     let results = player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();
     assert_eq!((results, player.outcome().denied.len()), (1, 1));
 }
 
 #[test]
-fn what_the_session_file_recorded_is_hidden_too() {
+fn session_file_text_is_redacted() {
     let content = serde_json::to_string(&format!("it is {SECRET}")).expect("JSON");
-    let shown = shown(|p| {
+    let shown = outputs_of(|p| {
         p.stdout(r#"{"type":"message","role":"assistant","content":"it is "}"#);
         p.stdout(&format!(r#"{{"type":"message","role":"assistant","content":{content}}}"#));
         p.side(&format!(r#"{{"id":"1","type":"gemini","content":{content}}}"#));
     });
-    nothing_of_it(&shown);
+    assert_redacted(&shown);
     assert!(shown.contains("text_repeated"), "{shown}");
 }

@@ -10,7 +10,7 @@ fn rows() -> impl Iterator<Item = (&'static dyn Agent, &'static ToolRow)> {
 }
 
 #[test]
-fn every_name_leads_there_and_back() {
+fn tool_names_round_trip() {
     for (agent, row) in rows() {
         let table = agent.tools();
         let name = format!("{} {}", agent.info().id, row.native);
@@ -25,7 +25,7 @@ fn every_name_leads_there_and_back() {
 }
 
 #[test]
-fn tools_of_servers_and_unknown_ones_pass_through() {
+fn server_tools_and_unknown_tools_pass_through() {
     for agent in AGENTS {
         let table = agent.tools();
         let native = table.native("mcp__files__read_all").expect("every agent has servers");
@@ -56,7 +56,7 @@ fn as_value(raw: &serde_json::value::RawValue) -> Value {
 
 proptest! {
     #[test]
-    fn arguments_lead_there_and_back(picks in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    fn arguments_round_trip(picks in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         offset in 1_u64..5000, limit in 1_u64..5000) {
         for (agent, row) in rows() {
             let names = names(row);
@@ -156,7 +156,7 @@ fn argument_table() -> String {
 
 /// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-core --test core tool_tables`.
 #[test]
-fn the_page_holds_the_tables() {
+fn page_contains_the_tables() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tool-names.md");
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let current = between(&written, "names", &name_table());

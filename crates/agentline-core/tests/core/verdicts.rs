@@ -25,7 +25,7 @@ fn row(outcome: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn every_recorded_run_comes_to_what_the_table_says() {
+fn every_recorded_run_has_the_expected_outcome() {
     let mut table: BTreeMap<&str, Vec<String>> = TABLE
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -45,14 +45,14 @@ fn every_recorded_run_comes_to_what_the_table_says() {
                 let _ = writeln!(wrong, "{}\n  wanted {wanted:?}\n  told   {told:?}", capture.name);
             }
         }
-        assert!(player.conn.gone(), "{}: something is left", capture.name);
+        assert!(player.conn.gone(), "{}: something remains", capture.name);
     }
     assert_eq!(wrong, "");
     assert!(table.is_empty(), "captures are missing: {:?}", table.keys());
 }
 
 #[test]
-fn a_run_that_is_no_success_says_why_and_what_to_do() {
+fn failed_run_reports_a_reason_and_a_hint() {
     for capture in capture::all() {
         let player = capture.play();
         let outcome = player.outcome();
@@ -68,7 +68,7 @@ fn a_run_that_is_no_success_says_why_and_what_to_do() {
 }
 
 #[test]
-fn nothing_of_a_recorded_line_is_unreadable() {
+fn recorded_lines_are_all_readable() {
     for capture in capture::all() {
         let player = capture.play();
         // Two recordings were truncated by a pipe, so their last line is incomplete.

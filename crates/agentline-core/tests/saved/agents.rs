@@ -1,21 +1,21 @@
 //! Compares every recording, as it is read, with a snapshot.
 
-use crate::look::{read, recordings, told};
+use crate::recordings::{format_session, read, recordings};
 
-fn all_are_read_as_before(agent: &str) {
+fn check_snapshots(agent: &str) {
     for (name, text) in recordings(agent) {
         let session = read(agent, &text);
         assert_eq!(session.damage, [], "{name}");
-        insta::assert_snapshot!(format!("{agent}_{name}"), told(&session));
+        insta::assert_snapshot!(format!("{agent}_{name}"), format_session(&session));
     }
 }
 
 #[test]
-fn recordings_of_claude_code_are_read_as_before() {
-    all_are_read_as_before("claude");
+fn claude_code_recordings_match_their_snapshots() {
+    check_snapshots("claude");
 }
 
 #[test]
-fn recordings_of_codex_are_read_as_before() {
-    all_are_read_as_before("codex");
+fn codex_recordings_match_their_snapshots() {
+    check_snapshots("codex");
 }

@@ -2,9 +2,9 @@
 //! whether complete, truncated or damaged.
 
 mod agents;
-mod look;
-mod numbers;
+mod locations;
 mod offloaded;
-mod older;
-mod places;
-mod promises;
+mod old_versions;
+mod properties;
+mod recordings;
+mod token_counts;

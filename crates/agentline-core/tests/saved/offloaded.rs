@@ -1,6 +1,6 @@
 //! Checks that moving the content to a store after every record does not change a session.
 
-use super::look;
+use super::recordings;
 use agentline_core::{
     BlockOrder, ContentStore, RawJson, Redactor, SavedSession, SessionFormat, agents, unified_message,
 };
@@ -53,8 +53,8 @@ fn recordings() -> Vec<(&'static str, String)> {
 }
 
 fn read(agent: &str, text: &str, store: Option<&Arc<dyn ContentStore>>) -> SavedSession {
-    let agent = agents::find(agent).expect("it is listed");
-    let mut fold = agent.session_reader(SessionFormat::Lines).expect("it has lines");
+    let agent = agents::find(agent).expect("the agent is listed");
+    let mut fold = agent.session_reader(SessionFormat::Lines).expect("the file has lines");
     for line in text.lines() {
         fold.take(RawJson::new(line));
         store.into_iter().for_each(|store| fold.offload(store));
@@ -70,11 +70,11 @@ fn rendered(mut session: SavedSession) -> String {
         all.push('\n');
     }
     session.load();
-    all + &look::told(&session)
+    all + &recordings::format_session(&session)
 }
 
 #[test]
-fn a_session_is_the_same_when_its_content_is_not_in_memory() {
+fn offloaded_session_is_identical() {
     for (agent, text) in recordings() {
         let store: Arc<dyn ContentStore> = Arc::new(Memory::default());
         let offloaded = read(agent, &text, Some(&store));
@@ -84,7 +84,7 @@ fn a_session_is_the_same_when_its_content_is_not_in_memory() {
 }
 
 #[test]
-fn a_session_is_redacted_alike_when_its_content_is_not_in_memory() {
+fn offloaded_session_is_redacted_identically() {
     // Words of every recording, whole and split between two answers, serve as secrets.
     for (agent, text) in recordings() {
         let plain = read(agent, &text, None);

@@ -1,4 +1,4 @@
-//! The agent: reads what the client sends, opens sessions, and starts a thread for each prompt.
+//! The agent: reads the client's messages, opens sessions, and starts a thread for each prompt.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -59,7 +59,7 @@ impl FakeAcpAgent {
             if let Some(log) = &mut log {
                 log.write_all(&line)?;
             }
-            // As real agents do, a line that is no message is passed over.
+            // As in real agents, a line that is not a message is skipped.
             if let Ok(message) = serde_json::from_slice(&line) {
                 self.take(message);
             }
@@ -104,7 +104,7 @@ impl FakeAcpAgent {
             "session/set_config_option" => self.answer(id, self.set_config_option(&params)),
             "session/prompt" => match self.session(&params) {
                 Ok(session) => {
-                    // At once, so that a cancel right behind the prompt finds its turn.
+                    // Immediately, so that a cancel right after the prompt finds its turn.
                     let control = session.begin_turn();
                     self.aside(id, move |agent, id| turn::play(&agent, &session, &control, &id, &params));
                 }
@@ -114,7 +114,7 @@ impl FakeAcpAgent {
         }
     }
 
-    /// Does something on a thread of its own, so that the input is always read.
+    /// Runs a function on its own thread, so that the input is always read.
     fn aside(self: &Arc<Self>, id: &Value, work: impl FnOnce(Arc<Self>, Value) + Send + 'static) {
         let (agent, id) = (Arc::clone(self), id.clone());
         thread::spawn(move || work(agent, id));
@@ -175,7 +175,7 @@ impl FakeAcpAgent {
         }
     }
 
-    /// The time that a session takes to open.
+    /// Waits for the time that opening a session takes.
     fn take_time(&self) {
         if let Some(millis) = self.peer.faults.number(FaultFlag::SessionNewSlow, 2000) {
             thread::sleep(Duration::from_millis(millis));
@@ -226,7 +226,7 @@ impl FakeAcpAgent {
         }
     }
 
-    /// Opens a session, a new one or one that was kept.
+    /// Opens a new or a stored session.
     fn open(
         &self,
         params: &Value,
@@ -305,7 +305,7 @@ impl FakeAcpAgent {
         if self.has(FaultFlag::SetModelError) {
             return Err(shapes::internal(&format!("Unknown model: {model}")));
         }
-        // Any name is taken, as Gemini does.
+        // Any name is accepted, as in Gemini.
         model.clone_into(&mut lock(&session.state).model);
         Ok(json!({}))
     }
@@ -336,7 +336,7 @@ impl FakeAcpAgent {
     }
 }
 
-/// A process that does nothing but live.
+/// Starts a process that only stays alive.
 fn recorder(cwd: &Path) -> Option<process::Child> {
     let nothing = process::Stdio::null;
     let mut command = process::Command::new("sleep");

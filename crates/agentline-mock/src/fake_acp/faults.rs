@@ -1,4 +1,4 @@
-//! What a fault is, and which ones a process has.
+//! The definition of a fault, and the active faults of a process.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fault;
 
-/// One way to err.
+/// One fault.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AcpFault {
-    /// What `FAKE_ACP_FAULT` is set to.
+    /// The value of `FAKE_ACP_FAULT`.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A one-line description.
     pub about: &'static str,
-    /// A prompt that brings it out.
+    /// A prompt that triggers it.
     pub prompt: &'static str,
-    /// Which part of a conversation it is about.
+    /// The part of a conversation that it affects.
     pub stage: FaultStage,
     pub(super) how: FaultAction,
 }
 
 impl AcpFault {
-    /// Where it is nothing but a script: a prompt that brings it out on an agent without any fault.
+    /// Returns a prompt that has the same effect on an agent without faults, if the fault is only a script.
     #[must_use]
     pub fn as_prompt(&self) -> Option<String> {
         match self.how {
@@ -34,7 +34,7 @@ impl AcpFault {
     }
 }
 
-/// A prompt with a script before it.
+/// Puts a script before a prompt.
 fn before(script: &str, prompt: &str) -> String {
     if super::words::is_script(prompt) {
         return format!("{script}\n{prompt}");
@@ -42,25 +42,25 @@ fn before(script: &str, prompt: &str) -> String {
     format!("{script}\nsay You said: {}", super::words::on_one_line(prompt))
 }
 
-/// The part of a conversation that a fault is about.
+/// The part of a conversation that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultStage {
-    /// The start and `initialize`.
+    /// Startup and `initialize`.
     Start,
     /// `session/new`, `session/load`, modes and models.
     Session,
     /// The bytes and the JSON-RPC of every line.
     Lines,
-    /// What an update says.
+    /// The content of an update.
     Updates,
-    /// What is told of tools.
+    /// Reports of tools.
     Tools,
-    /// Requests for permission.
+    /// Permission requests.
     Permission,
     /// Other requests of the agent: files, terminals.
     Requests,
-    /// How a prompt is answered.
+    /// The answer to a prompt.
     Answer,
     /// Token counts.
     Usage,
@@ -70,10 +70,10 @@ pub enum FaultStage {
     Process,
 }
 
-/// How a fault is done.
+/// How a fault is implemented.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaultAction {
-    /// The agent looks at this flag where it matters.
+    /// The agent checks this flag.
     Flag(FaultFlag),
     /// Several flags together.
     Flags(&'static [FaultFlag]),
@@ -181,16 +181,16 @@ pub(super) enum FaultFlag {
     SlowExit,
 }
 
-/// The faults of this process, each with the number behind its colon.
+/// The faults of this process, each with its parameter.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults {
     faults: Vec<(&'static AcpFault, Option<u64>)>,
-    /// How many prompts are still played with the scripts of faults; without it, all are.
+    /// How many more prompts are played with the scripts of faults. `None` means all.
     prompts: Option<AtomicU64>,
 }
 
 impl ActiveFaults {
-    /// Reads the variables. A name that there is not is an error: a test that misspells it would prove nothing.
+    /// Reads the variables. An unknown name is an error: a test that misspells it would prove nothing.
     pub(super) fn from_env() -> Result<Self, String> {
         let names = env::var("FAKE_ACP_FAULT").unwrap_or_default();
         let mut active = Self::parse(&names)?;
@@ -227,12 +227,12 @@ impl ActiveFaults {
         self.find(flag).is_some()
     }
 
-    /// The number of a fault with this flag, or `usual` when it has none; nothing when there is no such fault.
+    /// Returns the parameter of a fault with this flag, `usual` if it has none, or `None` if there is no such fault.
     pub(super) fn number(&self, flag: FaultFlag, usual: u64) -> Option<u64> {
         self.find(flag).map(|number| number.unwrap_or(usual))
     }
 
-    /// The script of a turn: that of the prompt, changed by the faults.
+    /// Returns the script of a turn: that of the prompt, changed by the faults.
     pub(super) fn script(&self, prompt: &str) -> String {
         let mut script = prompt.to_owned();
         let one_less = |left: u64| left.checked_sub(1);

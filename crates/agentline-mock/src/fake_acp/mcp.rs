@@ -1,4 +1,4 @@
-//! The agent as a client of MCP servers: lists their tools when a session opens, and calls them when told to.
+//! The agent as a client of MCP servers: lists their tools when a session opens, and calls them on request.
 
 mod http;
 
@@ -16,7 +16,7 @@ use super::peer::lock;
 use super::session::Control;
 use http::HttpLink;
 
-/// How long a server may take for one answer.
+/// The time limit for one response of a server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The servers of one session.
@@ -45,7 +45,7 @@ struct StdioLink {
 }
 
 impl Servers {
-    /// Connects to all. Like Gemini, a server that does not answer is neither an error nor reported.
+    /// Connects to all servers. As in Gemini, a server that does not respond is neither an error nor reported.
     pub(super) fn connect(list: &Value) -> Self {
         let control = Control::default();
         let connect = |server: &Value| {
@@ -57,7 +57,7 @@ impl Servers {
         Self(list.as_array().into_iter().flatten().map(connect).collect())
     }
 
-    /// What each server listed, by its name.
+    /// Returns the tools of each server by its name.
     pub(super) fn listed(&self) -> Value {
         let tools = |server: &Server| match &server.tools {
             Ok(tools) => json!(tools),
@@ -70,7 +70,7 @@ impl Servers {
             .into()
     }
 
-    /// Calls a tool and gives the result of `tools/call`.
+    /// Calls a tool and returns the result of `tools/call`.
     pub(super) fn call(
         &self,
         server: &str,

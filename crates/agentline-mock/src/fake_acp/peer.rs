@@ -1,4 +1,4 @@
-//! The wire: writes lines with the faults that they are to have, and matches the client's answers with our questions.
+//! The connection: writes lines with their faults, and matches the client's responses with our requests.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ impl AcpPeer {
         }
     }
 
-    /// A notification about a session.
+    /// Sends a notification about a session.
     pub(super) fn update(&self, session: &str, update: &Value) {
         let mut params = json!({"sessionId": session, "update": update});
         if self.faults.has(FaultFlag::UpdateWithoutSession) {
@@ -43,7 +43,7 @@ impl AcpPeer {
         self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
     }
 
-    /// The good answer to a request of the client.
+    /// Sends the result of a client's request.
     pub(super) fn answer(&self, id: &Value, result: &Value) {
         let mut message = json!({"jsonrpc": "2.0", "id": self.answer_id(id), "result": result});
         if self.faults.has(FaultFlag::ResultAndError) {
@@ -52,14 +52,14 @@ impl AcpPeer {
         self.send_answer(&message);
     }
 
-    /// The bad answer to a request of the client.
+    /// Sends the error for a client's request.
     pub(super) fn refuse(&self, id: &Value, error: &Value) {
         self.send_answer(&json!({"jsonrpc": "2.0", "id": self.answer_id(id), "error": error}));
     }
 
-    /// Asks the client. Its whole answer comes out of the channel.
+    /// Sends a request to the client. The whole response is sent to the channel.
     pub(super) fn ask(&self, method: &str, params: &Value) -> Receiver<Value> {
-        // Like Gemini's, our ids begin with 0, so that they meet those of the client.
+        // As in Gemini, our ids start with 0, so that they collide with those of the client.
         let number = self.next_id.fetch_add(1, Ordering::SeqCst);
         let id = if self.faults.has(FaultFlag::RequestIdsAsStrings) {
             json!(format!("ask-{number}"))
@@ -72,11 +72,11 @@ impl AcpPeer {
         told
     }
 
-    /// Takes an answer of the client. One to nothing that we asked is dropped.
+    /// Handles a response of the client. A response to an unknown request is dropped.
     pub(super) fn settle(&self, answer: Value) {
         let asked = lock(&self.open).remove(&answer["id"].to_string());
         if let Some(asked) = asked {
-            // Who asked may have given up meanwhile.
+            // The caller may have given up.
             let _ = asked.send(answer);
         }
     }
@@ -90,7 +90,7 @@ impl AcpPeer {
         self.line(message.to_string().as_bytes());
     }
 
-    /// Sends a line as it is, with the faults of all lines around it.
+    /// Sends a raw line with the faults that apply to all lines.
     pub(super) fn line(&self, bytes: &[u8]) {
         let has = |flag| self.faults.has(flag);
         let _whole = lock(&self.line);
@@ -122,7 +122,7 @@ impl AcpPeer {
         }
         out.extend_from_slice(bytes);
         out.extend_from_slice(if has(FaultFlag::Crlf) { b"\r\n" } else { b"\n" });
-        // A client that reads no more is seen at the end of our input.
+        // A client that no longer reads is noticed at the end of our input.
         let _ = if has(FaultFlag::SlowBytes) { dribble(&out) } else { write(&out) };
     }
 
@@ -162,7 +162,7 @@ fn dribble(bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What one thread broke must not stop the others.
+/// A panic of one thread must not stop the others.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

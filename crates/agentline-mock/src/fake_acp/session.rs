@@ -1,4 +1,4 @@
-//! A session: what it was opened with, what has changed since, its history, and the turn that may be running.
+//! A session: its parameters, its state, its history, and its active turn.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct FakeSession {
     pub(super) servers: Value,
     pub(super) mcp: Servers,
     pub(super) state: Mutex<FakeSessionState>,
-    /// Memory that this session is to cost.
+    /// Memory that this session uses.
     pub(super) weight: Vec<u8>,
     /// A process that lives as long as the session.
     pub(super) recorder: Mutex<Option<Child>>,
@@ -30,22 +30,22 @@ impl FakeSession {
     /// Ends the session's own process.
     pub(super) fn close(&self) {
         if let Some(mut recorder) = lock(&self.recorder).take() {
-            // It may be dead already.
+            // It may have exited already.
             let _ = recorder.kill();
             let _ = recorder.wait();
         }
     }
 }
 
-/// What changes in a session.
+/// The mutable state of a session.
 #[derive(Debug)]
 pub(super) struct FakeSessionState {
     pub(super) mode: String,
     pub(super) model: String,
     pub(super) prompts: Vec<String>,
-    /// Every update of the conversation, to be replayed.
+    /// Every update of the conversation, for replay.
     pub(super) history: Vec<Value>,
-    /// The tools that were allowed for good.
+    /// The tools that are always allowed.
     pub(super) always: HashSet<String>,
     pub(super) turn: Option<Arc<Control>>,
 }
@@ -63,7 +63,7 @@ impl Default for FakeSessionState {
     }
 }
 
-/// Whether a turn was cancelled, and a way to wait for that.
+/// Whether a turn was cancelled, with a way to wait for that.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     cancelled: Mutex<bool>,
@@ -80,7 +80,7 @@ impl Control {
         *lock(&self.cancelled)
     }
 
-    /// Waits so long, or until the turn is cancelled.
+    /// Waits for a duration, or until the turn is cancelled.
     pub(super) fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut cancelled = lock(&self.cancelled);
@@ -92,12 +92,12 @@ impl Control {
 }
 
 impl FakeSession {
-    /// A path of a script: one that is not absolute counts from the session's folder.
+    /// Returns a path of a script. A relative one starts from the session's directory.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.cwd.join(path)
     }
 
-    /// Begins a turn. One that still runs is cancelled, as in Gemini.
+    /// Starts a turn. An active one is cancelled, as in Gemini.
     pub(super) fn begin_turn(&self) -> Arc<Control> {
         let control = Arc::new(Control::default());
         let before = lock(&self.state).turn.replace(Arc::clone(&control));
@@ -107,7 +107,7 @@ impl FakeSession {
         control
     }
 
-    /// Ends a turn, unless another has begun.
+    /// Ends a turn, unless another has started.
     pub(super) fn end_turn(&self, control: &Arc<Control>) {
         lock(&self.state).turn.take_if(|turn| Arc::ptr_eq(turn, control));
     }
@@ -116,16 +116,16 @@ impl FakeSession {
         lock(&self.state).history.push(update.clone());
     }
 
-    /// Keeps the session for another process, where there is a folder for it.
+    /// Stores the session for another process, if there is a directory for it.
     pub(super) fn store(&self) {
         let Some(file) = store_file(&self.id) else { return };
         let state = lock(&self.state);
         let kept = json!({"prompts": state.prompts, "history": state.history});
-        // A folder that cannot be written shows when the session is loaded.
+        // A failed write shows when the session is loaded.
         let _ = fs::write(file, kept.to_string());
     }
 
-    /// What another process kept of a session.
+    /// Returns the stored state of a session.
     pub(super) fn stored(id: &str) -> Option<FakeSessionState> {
         let kept: Value = serde_json::from_str(&fs::read_to_string(store_file(id)?).ok()?).ok()?;
         let texts = |list: &Value| -> Vec<String> {

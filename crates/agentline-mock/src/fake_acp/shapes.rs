@@ -1,20 +1,20 @@
-//! The JSON of the protocol, in the shapes that real agents send.
+//! The JSON of the protocol, in the formats that real agents send.
 
 use serde_json::{Value, json};
 
 use super::faults::{ActiveFaults, FaultFlag};
 
-/// The modes that a session has.
+/// The modes of a session.
 pub(super) const MODES: [&str; 4] = ["default", "autoEdit", "yolo", "plan"];
 
 /// The models that a session lists.
 pub(super) const MODELS: [&str; 3] = ["auto", "fake-large", "fake-small"];
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
 
-/// The result of `initialize`.
+/// Returns the result of `initialize`.
 pub(super) fn initialized(faults: &ActiveFaults, version: &str) -> Value {
     let protocol = faults.number(FaultFlag::ProtocolVersion, 2).unwrap_or(1);
     if faults.has(FaultFlag::InitializeBare) {
@@ -48,7 +48,7 @@ pub(super) fn initialized(faults: &ActiveFaults, version: &str) -> Value {
     result
 }
 
-/// What `session/new` and `session/load` say of modes, models and options.
+/// Returns the modes, models and options in the results of `session/new` and `session/load`.
 pub(super) fn opened(faults: &ActiveFaults, mode: &str, model: &str) -> Value {
     if faults.has(FaultFlag::NoModesNoModels) {
         return json!({});
@@ -68,7 +68,7 @@ pub(super) fn opened(faults: &ActiveFaults, mode: &str, model: &str) -> Value {
     })
 }
 
-/// The options of a session.
+/// Returns the options of a session.
 pub(super) fn config_options(mode: &str, model: &str) -> Value {
     let options =
         |ids: &[&str]| -> Vec<Value> { ids.iter().map(|id| json!({"value": id, "name": id})).collect() };
@@ -84,7 +84,7 @@ pub(super) fn config_options(mode: &str, model: &str) -> Value {
     ])
 }
 
-/// A piece of text, of the answer or of a thought.
+/// Returns a chunk of text of the answer or of a thought.
 pub(super) fn chunk(faults: &ActiveFaults, kind: &str, text: &str) -> Value {
     let content = if faults.has(FaultFlag::TextAsString) {
         json!(text)
@@ -123,7 +123,7 @@ pub(super) fn commands() -> Value {
     ]})
 }
 
-/// A request for permission: the options in Gemini's order, with the most generous first.
+/// Returns a permission request with the options in Gemini's order, the most permissive first.
 pub(super) fn options(faults: &ActiveFaults) -> Value {
     let option = |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
     let always = option("proceed_always", "Allow for this session", "allow_always");
@@ -146,12 +146,12 @@ pub(super) fn options(faults: &ActiveFaults) -> Value {
     }
 }
 
-/// An error of JSON-RPC.
+/// Returns a JSON-RPC error.
 pub(super) fn error(code: i64, message: &str) -> Value {
     json!({"code": code, "message": message})
 }
 
-/// An error with the shape that Gemini gives what went wrong inside it.
+/// Returns an error in the format of Gemini's internal errors.
 pub(super) fn internal(details: &str) -> Value {
     json!({"code": -32603, "message": "Internal error", "data": {"details": details}})
 }

@@ -1,4 +1,4 @@
-//! Shell commands of the agent: each in a session of its own, as real agents start them.
+//! Shell commands of the agent, each in its own session, as real agents start them.
 
 use std::env;
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::peer::lock;
 use super::session::Control;
 
-/// The first argument of a process that is to become a shell.
+/// The first argument of a process that becomes a shell.
 pub(super) const FLAG: &str = "--fake-acp-shell";
 
-/// How a command ended and what it printed. No status: it was cancelled.
+/// The exit status and output of a command. The status is `None` if it was cancelled.
 pub(super) struct CommandResult {
     pub(super) status: Option<ExitStatus>,
     pub(super) output: String,
@@ -57,7 +57,7 @@ pub(super) fn run(command: &str, cwd: &Path, control: &Control) -> io::Result<Co
             break Some(status);
         }
         if control.cancelled() {
-            // It leads a group of its own; where there are no groups, the child alone is ended.
+            // The command leads its own process group. On systems without groups, only the child is ended.
             let _ = crate::os::kill_group(child.id());
             let _ = child.kill();
             child.wait()?;
@@ -65,7 +65,7 @@ pub(super) fn run(command: &str, cwd: &Path, control: &Control) -> io::Result<Co
         }
         control.wait(Duration::from_millis(5));
     };
-    // Something that it left behind may keep the pipe open; nobody waits for that.
+    // A process that the command left behind may keep the pipe open; it is not awaited.
     let until = Instant::now() + Duration::from_millis(200);
     while readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < until {
         thread::sleep(Duration::from_millis(2));

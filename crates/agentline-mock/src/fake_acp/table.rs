@@ -1,4 +1,4 @@
-//! The table of all faults, by the part of the conversation that they are about.
+//! The table of all faults, by the part of the conversation that they affect.
 
 use super::faults::{AcpFault, FaultAction, FaultFlag, FaultStage};
 
@@ -60,10 +60,10 @@ const fn cancel(name: &'static str, flag: FaultFlag, about: &'static str) -> Acp
     row(FaultStage::Cancel, name, FaultAction::Flag(flag), LONG, about)
 }
 
-/// Every fault that the fake agent knows.
+/// Every fault of the fake agent.
 #[rustfmt::skip]
 pub const FAULTS: &[AcpFault] = &[
-    // The start.
+    // Startup.
     start("exit_at_start", FaultFlag::ExitAtStart, "exits at once, with code 3 or the one behind the colon"),
     start("exit_after_initialize", FaultFlag::ExitAfterInitialize, "answers `initialize` and exits 0"),
     start("initialize_never", FaultFlag::InitializeNever, "never answers `initialize`"),
@@ -195,7 +195,7 @@ pub const FAULTS: &[AcpFault] = &[
     before(FaultStage::Usage, "usage_in_quota", "quota 100 20", "tokens in `_meta.quota`"),
     before(FaultStage::Usage, "usage_three_ways", "usage 100 20 30 5\nquota 100 20\nused 120 1000 0.01", "the same tokens in all three places"),
     instead(FaultStage::Usage, "usage_odd", "say Done.\nresult {\"stopReason\":\"end_turn\",\"usage\":{\"inputTokens\":-1,\"outputTokens\":\"many\",\"totalTokens\":1e300},\"_meta\":{\"quota\":7}}", "token counts that are none"),
-    // Cancelling.
+    // Cancellation.
     cancel("cancel_ignored", FaultFlag::CancelIgnored, "a cancel does nothing"),
     cancel("cancel_slow", FaultFlag::CancelSlow, "a cancel is answered after 2000 ms"),
     cancel("cancel_as_end_turn", FaultFlag::CancelAsEndTurn, "a cancelled prompt ends with `end_turn`"),

@@ -1,4 +1,4 @@
-//! Tools of the agent: told to the client, asked for where the script says so, and really done.
+//! Tools of the agent: reported to the client, permitted on request, and actually executed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ struct Use {
     work: Work,
 }
 
-/// What a tool does.
+/// The action of a tool.
 enum Work {
     Write(PathBuf, String),
     Read(PathBuf),
@@ -37,7 +37,7 @@ enum Work {
     Nothing,
 }
 
-/// How a tool ended: its status, and what replaces its content.
+/// The end of a tool: its status, and the replacement of its content.
 struct Done {
     status: &'static str,
     content: Option<Value>,
@@ -52,7 +52,7 @@ pub(super) fn tool(turn: &FakeTurn<'_>, words: &str, asks: bool) {
     }
 }
 
-/// Plays `SERVER TOOL JSON`, and says what the tool answered.
+/// Plays `SERVER TOOL JSON`, and sends the result as text.
 pub(super) fn call(turn: &FakeTurn<'_>, words: &str, asks: bool) {
     let mut words = words.splitn(3, char::is_whitespace);
     let mut next = || words.next().unwrap_or_default().to_owned();
@@ -137,7 +137,7 @@ fn new_id(turn: &FakeTurn<'_>, name: &str) -> Value {
     }
 }
 
-/// Announces, asks and does. Nothing: it was refused.
+/// Announces the tool, requests permission and executes it. Returns `None` if it was denied.
 fn play(turn: &FakeTurn<'_>, usage: &Use, asks: bool) -> Option<Done> {
     let silent = turn.agent.has(FaultFlag::ToolFirstInPermission);
     let asks = asks && !lock(&turn.session.state).always.contains(&usage.name);
@@ -165,7 +165,7 @@ fn play(turn: &FakeTurn<'_>, usage: &Use, asks: bool) -> Option<Done> {
     Some(work(turn, usage))
 }
 
-/// Asks for permission, as often as the faults say. An error says why there is none.
+/// Requests permission as often as the faults say. An error has the reason of a denial.
 fn permission(turn: &FakeTurn<'_>, usage: &Use) -> Result<(), String> {
     let options = shapes::options(&turn.agent.peer.faults);
     let mut params = json!({"options": options, "toolCall": tell(usage, "", "pending")});
@@ -182,7 +182,7 @@ fn permission(turn: &FakeTurn<'_>, usage: &Use) -> Result<(), String> {
         let both = [ask(), ask()];
         return both.iter().try_for_each(|answer| decide(turn, usage, &options, answer));
     }
-    // Not for ever: a test that fails must end too.
+    // With a limit, because a failing test must end too.
     if let Some(times) = turn.agent.peer.faults.number(FaultFlag::AsksAgain, 10_000) {
         for _ in 1..times {
             decide(turn, usage, &options, &ask())?;
@@ -292,7 +292,7 @@ fn finish(turn: &FakeTurn<'_>, usage: &Use, done: &Done) {
     }
 }
 
-/// What is told of a use: as an update of this kind, or, without one, as the `toolCall` of a request.
+/// Returns the report of a use as an update of this kind, or, without one, as the `toolCall` of a request.
 fn tell(usage: &Use, kind: &str, status: &str) -> Value {
     let mut told = json!({
         "toolCallId": usage.id, "title": usage.title, "kind": usage.kind, "status": status,

@@ -33,7 +33,7 @@ pub(super) struct FakeTurn<'a> {
     pub(super) control: &'a Control,
     id: &'a Value,
     blocks: &'a Value,
-    /// Words for the time after the answer, with how long after it.
+    /// Script lines for after the answer, each with its delay.
     later: Vec<(Duration, String)>,
     usage: Option<Value>,
     meta: Option<Value>,
@@ -201,7 +201,7 @@ impl FakeTurn<'_> {
         None
     }
 
-    /// The words that say what the agent knows.
+    /// Plays the words that report what the agent knows.
     fn tell(&self, word: &str, name: &str) {
         let text = match word {
             "env" => match env::var(name) {
@@ -227,7 +227,7 @@ impl FakeTurn<'_> {
         self.say(&text);
     }
 
-    /// The blocks of the prompt, with lengths in the place of what they carry.
+    /// Describes the blocks of the prompt, with lengths instead of their content.
     fn described_prompt(&self) -> Value {
         let described = |block: &Value| {
             let mut block = block.clone();
@@ -251,7 +251,7 @@ impl FakeTurn<'_> {
         }
         for character in text.chars() {
             self.update(&shapes::chunk(&self.agent.peer.faults, kind, &character.to_string()));
-            // Gives the other sessions their turn, so that their lines come in between.
+            // Lets other sessions run, so that their lines are interleaved.
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -261,7 +261,7 @@ impl FakeTurn<'_> {
         self.agent.peer.update(&self.session.id, update);
     }
 
-    /// Asks the client, with the session's id in the parameters.
+    /// Sends a request to the client, with the session's id in the parameters.
     pub(super) fn ask(&self, method: &str, mut params: Value) -> Receiver<Value> {
         params["sessionId"] = json!(self.session.id);
         self.agent.peer.ask(method, &params)
@@ -325,7 +325,7 @@ impl FakeTurn<'_> {
         }
     }
 
-    /// What comes after the answer.
+    /// Plays the lines after the answer.
     fn after(&mut self) {
         let answered = Instant::now();
         let mut later = std::mem::take(&mut self.later);
@@ -340,7 +340,7 @@ impl FakeTurn<'_> {
     }
 }
 
-/// The JSON of a script; what is none becomes an empty object.
+/// Parses the JSON of a script. Invalid JSON becomes an empty object.
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!({}))
 }
@@ -364,7 +364,7 @@ fn quota(input: u64, output: u64, model: &str) -> Value {
     json!({"quota": {"token_count": count, "model_usage": models}})
 }
 
-/// Counts one more in a file, and says the how many-th it is. Other turns may count in it at the same time.
+/// Increments a counter in a file and returns it. Other turns may do so at the same time.
 fn count(file: &Path) -> u64 {
     let counted = OpenOptions::new().append(true).create(true).open(file).and_then(|mut file| {
         file.write_all(b".")?;

@@ -1,4 +1,4 @@
-//! The words that a prompt may script its turn with.
+//! The words with which a prompt can script its turn.
 
 /// One word of a script.
 #[derive(Clone, Copy, Debug)]
@@ -6,9 +6,9 @@
 pub struct ScriptWord {
     /// The word itself.
     pub name: &'static str,
-    /// How it is written. A word without arguments must stand alone on its line.
+    /// Its syntax. A word without arguments must be alone on its line.
     pub usage: &'static str,
-    /// What it does, in a line.
+    /// A one-line description.
     pub about: &'static str,
 }
 
@@ -16,7 +16,7 @@ const fn word(name: &'static str, usage: &'static str, about: &'static str) -> S
     ScriptWord { name, usage, about }
 }
 
-/// Every word. In a text `\n` means a new line; a path counts from the session's folder.
+/// Every word. In a text, `\n` means a new line. A relative path starts from the session's directory.
 #[rustfmt::skip]
 pub const WORDS: &[ScriptWord] = &[
     word("say", "say TEXT", "a piece of the answer"),
@@ -71,7 +71,7 @@ pub const WORDS: &[ScriptWord] = &[
     word("hang", "hang", "nothing more, until cancelled"),
 ];
 
-/// A line of a script taken apart, or nothing when it is none.
+/// Parses a line of a script, or returns `None`.
 pub(super) fn parse(line: &str) -> Option<(&'static str, &str)> {
     let line = line.trim();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -80,17 +80,17 @@ pub(super) fn parse(line: &str) -> Option<(&'static str, &str)> {
     (rest.is_empty() != takes_arguments).then_some((word.name, rest.trim_start()))
 }
 
-/// Whether a prompt holds at least one line of a script.
+/// Returns whether a prompt contains at least one line of a script.
 pub(super) fn is_script(prompt: &str) -> bool {
     prompt.lines().any(|line| parse(line).is_some())
 }
 
-/// A text as the argument of a word.
+/// Returns a text as the argument of a word.
 pub(super) fn on_one_line(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
-/// The argument of a word as the text that it means.
+/// Returns the text of an argument.
 pub(super) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -113,10 +113,10 @@ mod tests {
     use super::{is_script, on_one_line, parse, unescape};
 
     #[test]
-    fn lines_are_taken_apart() {
+    fn script_lines_are_parsed() {
         assert_eq!(parse("say  hello there"), Some(("say", "hello there")));
         assert_eq!(parse("plan"), Some(("plan", "")));
-        // Words of ordinary prompts are no script.
+        // Words in ordinary prompts are not a script.
         assert_eq!(parse("plan the work"), None);
         assert_eq!(parse("say"), None);
         assert_eq!(parse("Say hello"), None);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_survive_one_line() {
+    fn text_round_trips_on_one_line() {
         let text = "a\nb\\n\\";
         assert_eq!(unescape(&on_one_line(text)), text);
         assert_eq!(unescape("hi\\n"), "hi\n");

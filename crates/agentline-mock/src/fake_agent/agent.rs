@@ -1,4 +1,4 @@
-//! The voice of the fake agent: Gemini's events and its JSON document, as the real one writes them.
+//! The output of the fake agent: Gemini's events and its JSON document, as the real one writes them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::clock;
 
-/// The version that the fake agent says it has.
+/// The version that the fake agent reports.
 pub(super) const VERSION: &str = "0.61.0";
 
-/// The file that a well-behaved run writes, and what is in it.
+/// The file that a normal run writes, and its content.
 pub(super) const FILE: (&str, &str) = ("hello.txt", "hi there\n");
 
-/// Which output was asked for.
+/// The requested output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FakeFormat {
     StreamJson,
@@ -28,7 +28,7 @@ pub(super) struct FakeAgent {
     pub(super) session: String,
     pub(super) model: String,
     pub(super) prompt: String,
-    /// Whether this is a question for the version and not a run.
+    /// Whether only the version is requested.
     pub(super) asks_version: bool,
     params: Value,
     said: String,
@@ -76,13 +76,13 @@ impl FakeAgent {
         self.params[name].as_bool().unwrap_or(false)
     }
 
-    /// The secret to betray: the parameter, or the key that the agent was given.
+    /// Returns the secret to leak: the parameter, or the agent's key.
     pub(super) fn secret(&self) -> String {
         let key = || std::env::var("GEMINI_API_KEY").ok();
         self.text("secret").or_else(key).unwrap_or_else(|| "sk-fake-secret-0123456789abcdef".to_owned())
     }
 
-    /// Sleeps for the parameter `seconds`, ten minutes without it: for ever, in the eyes of a test, but no longer.
+    /// Sleeps for the parameter `seconds`, or for ten minutes, which is longer than any test waits.
     pub(super) fn hang(&self) {
         thread::sleep(Duration::from_secs(self.number("seconds", 600)));
     }
@@ -90,7 +90,7 @@ impl FakeAgent {
 
 /// Bytes.
 impl FakeAgent {
-    /// Writes bytes to standard output at once, as they are.
+    /// Writes raw bytes to standard output immediately.
     pub(super) fn raw(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(bytes.as_ref())?;
@@ -112,7 +112,7 @@ impl FakeAgent {
 
 /// Events.
 impl FakeAgent {
-    /// One line of an event, with Gemini's order of the fields.
+    /// Returns one line of an event, with Gemini's field order.
     pub(super) fn line(&self, kind: &str, fields: &[(&str, Value)]) -> String {
         let mut line = format!(r#"{{"type":{},"timestamp":"{}""#, json!(kind), clock::timestamp());
         for (name, value) in fields {
@@ -122,7 +122,7 @@ impl FakeAgent {
         line
     }
 
-    /// Writes one event; nothing in the JSON format, which has none.
+    /// Writes one event, or nothing in the JSON format, which has none.
     pub(super) fn event(&mut self, kind: &str, fields: &[(&str, Value)]) -> io::Result<()> {
         if self.format == FakeFormat::Json {
             return Ok(());
@@ -150,7 +150,7 @@ impl FakeAgent {
         if self.format == FakeFormat::Json { Ok(()) } else { self.raw(line) }
     }
 
-    /// The line of a text delta.
+    /// Returns the line of a text delta.
     pub(super) fn delta(&self, text: &str) -> String {
         let role = ("role", json!("assistant"));
         self.line("message", &[role, ("content", json!(text)), ("delta", json!(true))])
@@ -158,7 +158,7 @@ impl FakeAgent {
 
     pub(super) fn tool_use(&mut self, name: &str, id: &str, parameters: Value) -> io::Result<()> {
         self.tools += 1;
-        // The JSON document holds the text of the last turn alone.
+        // The JSON document contains only the text of the last turn.
         self.said.clear();
         let fields = [("tool_name", json!(name)), ("tool_id", json!(id)), ("parameters", parameters)];
         self.event("tool_use", &fields)
@@ -179,20 +179,20 @@ impl FakeAgent {
         self.event("tool_result", &fields)
     }
 
-    /// Asks to write a file, writes it, and says so.
+    /// Announces a file write, writes the file, and reports the result.
     pub(super) fn write_file(&mut self, id: &str) -> io::Result<()> {
         self.tool_use("write_file", id, json!({"file_path": FILE.0, "content": FILE.1}))?;
         fs::write(FILE.0, FILE.1)?;
         self.tool_done(id)
     }
 
-    /// The proper end of a run that went well.
+    /// Ends a successful run.
     pub(super) fn succeed(&mut self) -> io::Result<u8> {
         self.result("success", None)?;
         Ok(0)
     }
 
-    /// The proper end of a run that failed: the JSON format says it on standard error.
+    /// Ends a failed run. The JSON format reports the failure on standard error.
     pub(super) fn fail(&mut self, kind: &str, message: &str, code: u8) -> io::Result<u8> {
         self.result("error", Some(json!({"type": kind, "message": message, "code": code})))?;
         Ok(code)
@@ -221,7 +221,7 @@ impl FakeAgent {
         }
     }
 
-    /// The `stats` of stream-json.
+    /// Returns the `stats` of stream-json.
     pub(super) fn stats(&self) -> Value {
         let tokens =
             json!({"total_tokens": 125, "input_tokens": 100, "output_tokens": 20, "cached": 30, "input": 70});
@@ -232,7 +232,7 @@ impl FakeAgent {
         stats
     }
 
-    /// The document of `-o json`.
+    /// Returns the document of `-o json`.
     pub(super) fn document(&self) -> String {
         let tokens = json!({
             "input": 70, "prompt": 100, "candidates": 20, "total": 125, "cached": 30, "thoughts": 5, "tool": 0,

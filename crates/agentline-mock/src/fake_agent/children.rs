@@ -1,4 +1,4 @@
-//! Faults with more processes: children that outlive the agent, hide from it, or are too many.
+//! Faults with additional processes: children that outlive the agent, hide from it, or are too many.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -18,16 +18,16 @@ pub(super) const FLAG: &str = "--fake-agent-child";
 /// No pid file.
 const NOWHERE: &str = "-";
 
-/// What a child does. Its words on the command line are `FLAG KIND SECONDS PID_FILE STUBBORN`.
+/// The behaviour of a child. Its arguments are `FLAG KIND SECONDS PID_FILE STUBBORN`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Sleeps in the session of the agent.
     Sleeper,
-    /// Sleeps in a session of its own, as the shell tool's children do.
+    /// Sleeps in its own session, like the children of the shell tool.
     OwnSession,
-    /// Starts an [`Kind::OwnSession`] and ends, so that it belongs to nobody.
+    /// Starts a [`Kind::OwnSession`] and exits, so that the child is orphaned.
     Daemonizer,
-    /// Starts a child like itself, so many deep.
+    /// Starts a child like itself, to this depth.
     Chain(u8),
 }
 
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// The life of a child.
+/// Runs as a child.
 pub(super) fn be_child(words: &[String]) -> io::Result<u8> {
     let [kind, seconds, pid_file, stubborn] = words else { return Ok(2) };
     let (Some(kind), Ok(lifetime)) = (Kind::of(kind), seconds.parse()) else { return Ok(2) };
@@ -84,7 +84,7 @@ fn command(kind: Kind, [seconds, pid_file, stubborn]: [&str; 3]) -> io::Result<C
     Ok(command)
 }
 
-/// Starts children and waits until `expected` of them have said that they live.
+/// Starts children and waits until `expected` of them have reported that they are running.
 fn start(
     agent: &FakeAgent,
     kinds: &[Kind],
@@ -123,7 +123,7 @@ fn lines_in(file: &str) -> usize {
 
 fn unchanged(_: &mut Command) {}
 
-/// A run that goes well and leaves these children behind.
+/// Plays a successful run that leaves these children behind.
 fn leave_behind(
     agent: &mut FakeAgent,
     kinds: &[Kind],

@@ -1,8 +1,8 @@
-//! The time as Gemini writes it: `2026-11-15T04:28:24.844Z`.
+//! The time in Gemini's format: `2026-11-15T04:28:24.844Z`.
 
 use jiff::Timestamp;
 
-/// Now, in UTC.
+/// Returns the current time in UTC.
 pub(super) fn timestamp() -> String {
     written(Timestamp::now())
 }
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right() {
+    fn dates_are_formatted_correctly() {
         let written = |millis| written(Timestamp::from_millisecond(millis).unwrap());
         assert_eq!(written(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(written(951_782_400_000), "2000-02-29T00:00:00.000Z");

@@ -1,4 +1,4 @@
-//! Faults in how a run ends: exit codes that say something else, crashes, no result.
+//! Faults in the end of a run: misleading exit codes, crashes, no result.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use serde_json::json;
 use super::agent::{FILE, FakeAgent};
 use crate::os::{self, signal};
 
-/// Exit codes that Gemini CLI is known to use, each of which a driver must understand.
+/// Exit codes that Gemini CLI is known to use, each of which a driver must handle.
 ///
 /// From 144 on they are HTTP statuses modulo 256 (400, 401, 403, 429, 500, 503), not signals.
 pub const EXIT_CODES: &[u8] = &[0, 1, 41, 42, 44, 52, 53, 54, 55, 127, 130, 144, 145, 147, 173, 244, 247];
 
-/// What Gemini CLI writes on standard error with a code.
+/// Returns what Gemini CLI writes to standard error with a code.
 const MESSAGES: &[(u8, &str)] = &[
     (41, "When using Gemini API, you must specify the GEMINI_API_KEY environment variable."),
     (

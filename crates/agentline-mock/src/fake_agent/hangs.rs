@@ -1,4 +1,4 @@
-//! Faults of an agent that does not end, or does not end when it is told to.
+//! Faults of an agent that does not exit, or not when it is told to.
 
 use std::io;
 use std::thread;
@@ -89,7 +89,7 @@ pub(super) fn retries_forever(agent: &mut FakeAgent) -> io::Result<u8> {
     Ok(173)
 }
 
-/// Waits for a polite signal.
+/// Waits for an interrupt or termination signal.
 fn wait_for_signal(agent: &mut FakeAgent) -> io::Result<()> {
     os::notice_signals()?;
     agent.begin()?;
@@ -102,7 +102,7 @@ fn wait_for_signal(agent: &mut FakeAgent) -> io::Result<()> {
 }
 
 pub(super) fn exit_0_on_signal(agent: &mut FakeAgent) -> io::Result<u8> {
-    // What the real one does: no result, and an exit code as if all were well.
+    // As the real one does: no result, and the exit code of a success.
     wait_for_signal(agent)?;
     Ok(0)
 }

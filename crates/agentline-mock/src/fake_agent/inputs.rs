@@ -1,4 +1,4 @@
-//! Faults at the standard streams: the prompt not read, streams closed early, standard error flooded.
+//! Faults in the standard streams: an unread prompt, streams closed early, a flood on standard error.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ pub(super) fn closes_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     os::close_standard(0)?;
     agent.init()?;
     agent.say("All done. 4")?;
-    // Time for the writer of a large prompt to meet the closed pipe.
+    // Gives the writer of a large prompt time to encounter the closed pipe.
     thread::sleep(Duration::from_millis(200));
     agent.succeed()
 }

@@ -1,4 +1,4 @@
-//! Faults in the bytes of the output: noise, broken encodings, lines too long, too many or too slow.
+//! Faults in the bytes of the output: noise, invalid encodings, lines that are too long, too many or too slow.
 
 use std::io;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agent::{FakeAgent, FakeFormat};
 
-/// The same run as `ok`, with `noise` written between all events.
+/// Plays the same run as `ok`, with `noise` written between all events.
 fn with_noise(agent: &mut FakeAgent, noise: &[u8]) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw(noise)?;
@@ -23,7 +23,7 @@ fn with_noise(agent: &mut FakeAgent, noise: &[u8]) -> io::Result<u8> {
     Ok(code)
 }
 
-/// The same run as `ok`, with each line changed.
+/// Plays the same run as `ok`, with each line changed.
 fn with_lines(agent: &mut FakeAgent, change: impl Fn(&str) -> Vec<u8>) -> io::Result<u8> {
     agent.begin()?;
     for text in ["All ", "done. ", "4"] {
@@ -115,7 +115,7 @@ pub(super) fn pretty_printed(agent: &mut FakeAgent) -> io::Result<u8> {
 }
 
 pub(super) fn unicode_separators(agent: &mut FakeAgent) -> io::Result<u8> {
-    // Raw in the line: some readers take each of these for the end of it.
+    // Raw in the line: some readers treat each of these as a line end.
     with_lines(agent, |line| {
         format!("{}\n", line.replacen("content\":\"", "content\":\"\u{2028}\u{2029}\u{85}", 1)).into_bytes()
     })
@@ -155,7 +155,7 @@ pub(super) fn no_last_newline(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn split_character(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let line = agent.delta("🦀 é 漢");
-    // Every byte in a write of its own, with time for the reader to see it alone.
+    // Every byte in its own write, with time for the reader to see it alone.
     for byte in line.as_bytes() {
         agent.raw([*byte])?;
         if !byte.is_ascii() {
@@ -213,7 +213,7 @@ pub(super) fn endless_line(agent: &mut FakeAgent) -> io::Result<u8> {
     Ok(0)
 }
 
-/// Writes a line many times. Large writes of a prepared buffer: the reader is what a test measures, not this.
+/// Writes a line many times, in large writes of a prepared buffer: a test measures the reader, not this function.
 fn repeat(agent: &mut FakeAgent, line: &str, count: usize) -> io::Result<()> {
     let batch = (1 << 20) / line.len() + 1;
     let buffer = line.repeat(batch.min(count));
@@ -243,7 +243,7 @@ pub(super) fn many_unreadable(agent: &mut FakeAgent) -> io::Result<u8> {
 }
 
 pub(super) fn stdout_cut(agent: &mut FakeAgent) -> io::Result<u8> {
-    // What the real one does on a pipe: the end of a long output is lost and the exit code is 0.
+    // As the real one does on a pipe: the end of a long output is lost and the exit code is 0.
     agent.begin()?;
     let mut rest = agent.size("bytes", 65_536);
     let line = agent.delta("a piece of a long answer ");

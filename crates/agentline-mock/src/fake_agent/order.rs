@@ -1,4 +1,4 @@
-//! Faults in the story that the events tell: out of order, twice, never, or not true.
+//! Faults in the sequence of events: out of order, duplicated, missing, or false.
 
 use std::fs;
 use std::io;
@@ -66,7 +66,7 @@ pub(super) fn empty_answer(agent: &mut FakeAgent) -> io::Result<u8> {
 }
 
 pub(super) fn retried_text(agent: &mut FakeAgent) -> io::Result<u8> {
-    // What the real one does when a stream breaks and is tried again: no sign that the first text is void.
+    // As the real one does when a stream breaks and is retried: there is no sign that the first text is invalid.
     agent.begin()?;
     for _ in 0..3 {
         agent.say("The answer ")?;

@@ -1,4 +1,4 @@
-//! Faults that betray a secret: the key must not leave the driver, wherever the agent puts it.
+//! Faults that leak a secret: the driver must not pass on the key, wherever the agent puts it.
 
 use std::fs;
 use std::io;
@@ -75,7 +75,7 @@ pub(super) fn secret_in_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
 }
 
 pub(super) fn secret_escaped(agent: &mut FakeAgent) -> io::Result<u8> {
-    // Each character as a JSON escape: the bytes on the wire are not those of the secret, the text is.
+    // Each character as a JSON escape: the bytes differ from those of the secret, the text does not.
     let escaped: String = agent.secret().encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     agent.begin()?;
     agent.raw(format!(

@@ -1,4 +1,4 @@
-//! Faults in the shape of events: fields missing, of the wrong type, doubled, or with values that nobody expects.
+//! Faults in the format of events: fields that are missing, of the wrong type or duplicated, or with unexpected values.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::agent::FakeAgent;
 
-/// The events of a run with all their fields, to leave out or to spoil.
+/// Returns the events of a run with all their fields, for modification.
 fn specimens() -> [(&'static str, Vec<(&'static str, Value)>); 6] {
     let error = json!({"type": "file_not_found", "message": "File not found"});
     [
@@ -42,7 +42,7 @@ pub(super) fn wrong_types(agent: &mut FakeAgent) -> io::Result<u8> {
         json!(""),
     ];
     for (kind, fields) in specimens() {
-        // A wrong result would end the run; it has a fault of its own.
+        // An invalid result would end the run; it has its own fault.
         if kind == "result" {
             continue;
         }
@@ -132,14 +132,14 @@ pub(super) fn deep_nesting(agent: &mut FakeAgent) -> io::Result<u8> {
     let (open, close) = ("{\"a\":[".repeat(depth / 2), "]}".repeat(depth / 2));
     let fields = r#""tool_name":"write_file","tool_id":"deep""#;
     agent.raw(format!("{{\"type\":\"tool_use\",{fields},\"parameters\":{{\"p\":{open}1{close}}}}}\n"))?;
-    // And one that never closes.
+    // And one that is never closed.
     agent.raw(format!("{}\n", "[".repeat(depth)))?;
     agent.tool_done("deep")?;
     agent.say("All done. 4")?;
     agent.succeed()
 }
 
-/// The result with these words, which need not be JSON, as token counts.
+/// Returns the result with these texts, which need not be JSON, as token counts.
 fn with_tokens(agent: &mut FakeAgent, total: &str, input: &str, output: &str) -> io::Result<u8> {
     agent.begin()?;
     agent.say("All done. 4")?;

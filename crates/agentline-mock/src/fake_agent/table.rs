@@ -1,4 +1,4 @@
-//! The table of all faults, by theme.
+//! The table of all faults by topic.
 
 use super::{AgentFault, Play, children, ends, hangs, inputs, lines, order, secrets, shapes, workspace};
 
@@ -11,10 +11,10 @@ const fn row(
     AgentFault { name, params, about, play }
 }
 
-/// What a fault that leaves processes behind can be told.
+/// The parameters of a fault that leaves processes behind.
 const PROCESS: &[&str] = &["seconds", "pid_file", "stubborn"];
 
-/// Every fault that the fake agent knows.
+/// Every fault of the fake agent.
 #[rustfmt::skip]
 pub const FAULTS: &[AgentFault] = &[
     // Bytes and lines.
@@ -42,7 +42,7 @@ pub const FAULTS: &[AgentFault] = &[
     row("million_events", &["count"], lines::million_events, "a million small events as fast as they are read"),
     row("many_unreadable", &["count"], lines::many_unreadable, "100,000 lines that cannot be read"),
     row("stdout_cut", &["bytes"], lines::stdout_cut, "output that breaks off after 64 KiB, exit 0, no result"),
-    // Shapes of events.
+    // Formats of events.
     row("wrong_types", &[], shapes::wrong_types, "every field of every event but the result with every wrong type"),
     row("wrong_result_types", &[], shapes::wrong_result_types, "a result whose stats and error have the wrong types"),
     row("missing_fields", &[], shapes::missing_fields, "every event but the result without each of its fields"),
@@ -156,7 +156,7 @@ pub const FAULTS: &[AgentFault] = &[
     row("secret_in_garbage", &["secret"], secrets::secret_in_garbage, "a secret in a line that is not JSON"),
     row("secret_escaped", &["secret"], secrets::secret_escaped, "a secret written with JSON escapes"),
     row("secret_in_file", &["secret"], secrets::secret_in_file, "a secret written to a file"),
-    // Working folder.
+    // Working directory.
     row("cwd_deleted", &["dir"], workspace::cwd_deleted, "deletes the working folder, which `dir` must name"),
     row("many_files", &["count"], workspace::many_files, "5,000 files without an event"),
     row("big_file", &["bytes"], workspace::big_file, "a file of 100 MB without an event"),

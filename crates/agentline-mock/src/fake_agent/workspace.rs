@@ -1,4 +1,4 @@
-//! Faults in the working folder: gone, full of files, or with files that hurt whoever looks at them.
+//! Faults in the working directory: deleted, full of files, or with files that harm a careless reader.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::os;
 
 pub(super) fn cwd_deleted(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    // Only the folder that the test names, and only if it is the working folder: this deletes everything in it.
+    // Only the directory that the test names, and only if it is the working directory: this deletes everything in it.
     let named = agent.text("dir").map(PathBuf::from).unwrap_or_default();
     let here = env::current_dir()?;
     if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&here)?) {
@@ -90,7 +90,7 @@ fn link(_target: &Path, _name: &Path) -> io::Result<()> {
 
 pub(super) fn deletes_files(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    // Plain files of the working folder itself, if the test names one: nothing is deleted by accident.
+    // Regular files of the working directory itself, if the test names one: nothing is deleted by accident.
     if let Some(name) = agent.text("file") {
         fs::remove_file(name)?;
     }

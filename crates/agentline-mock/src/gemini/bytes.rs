@@ -1,4 +1,4 @@
-//! Bytes in a JSON script: text where they are text, numbers where they are not.
+//! Bytes in a JSON script: a string if they are text, a list of numbers otherwise.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

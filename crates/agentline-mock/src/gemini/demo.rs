@@ -1,13 +1,14 @@
-//! The script of `agentline demo`: a short piece of work with everything that a run can show.
+//! The script of `agentline demo`: a short task with everything that a run can show.
 
 use serde_json::json;
 
 use super::{GeminiPart, GeminiStep, GeminiTokens, Script};
 
-/// A program is written and corrected, a missing file is asked for, a command runs, and an answer is streamed.
+/// Returns the demo script: a program is written and corrected, a missing file is read, a command runs, and an answer
+/// is streamed.
 ///
-/// It leaves `primes.py` and `SUMMARY.txt` in the working folder. The tools and their parameters are those of
-/// Gemini CLI 0.61.0; the command means the same to a POSIX shell and to PowerShell.
+/// It leaves `primes.py` and `SUMMARY.txt` in the working directory. The tools and their parameters are those of Gemini
+/// CLI 0.61.0; the command works in a POSIX shell and in PowerShell.
 pub fn demo_script() -> Script {
     let program = "def primes(limit):\n    found = []\n    for n in range(1, limit):\n        if all(n % p for p in found):\n            found.append(n)\n    return found\n\nprint(primes(50))\n";
     Script::new([

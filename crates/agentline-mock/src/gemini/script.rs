@@ -1,42 +1,42 @@
-//! A script: the steps of a scripted model, in order.
+//! A script: the steps of a scripted model in order.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::GeminiStep;
 
-/// The answers of a [`ScriptedModel`](super::ScriptedModel), one step for each request to the main model.
+/// The answers of a [`GeminiModel`](super::GeminiModel), one step for each request to the main model.
 ///
 /// As JSON: `{"steps": [{"answer": {"chunks": [[{"text": "hi"}]]}}], "repeat_last": false}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// What is answered, in order.
+    /// The answers in order.
     pub steps: Vec<GeminiStep>,
-    /// Whether the last step answers every later request too.
+    /// Whether the last step also answers every later request.
     #[serde(default)]
     pub repeat_last: bool,
 }
 
 impl Script {
-    /// A script that answers status 500 when a request comes after its last step.
+    /// Creates a script that answers with status 500 after its last step.
     pub fn new(steps: impl IntoIterator<Item = GeminiStep>) -> Self {
         Self { steps: steps.into_iter().collect(), repeat_last: false }
     }
 
-    /// A script with one step that answers every request.
+    /// Creates a script with one step that answers every request.
     pub fn always(step: GeminiStep) -> Self {
         Self::new([step]).repeating_last()
     }
 
-    /// The same script, whose last step answers every later request too.
+    /// Makes the last step answer every later request.
     #[must_use]
     pub fn repeating_last(mut self) -> Self {
         self.repeat_last = true;
         self
     }
 
-    /// The answer to request number `index`, counted from 0, with [`Step::times`] taken into account.
+    /// Returns the answer to request number `index`, starting at 0, taking [`GeminiStep::times`] into account.
     pub fn at(&self, index: usize) -> GeminiStep {
         let mut before = 0;
         for step in &self.steps {
@@ -52,7 +52,7 @@ impl Script {
     }
 }
 
-/// An answer that a person who reads it in a log understands at once.
+/// Returns an answer whose text is clear in a log.
 fn ran_out(index: usize, length: usize) -> GeminiStep {
     let message = format!("script ran out: request {} to a script of {length} answers", index + 1);
     GeminiStep::api_error(500, "INTERNAL", &message, Value::Null)

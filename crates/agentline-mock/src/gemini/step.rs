@@ -1,39 +1,39 @@
-//! A step: the scripted answer to one request, and the words to write it with.
+//! A step: the scripted answer to one request, and its constructors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bytes;
 
-/// One answer of the scripted model, possibly a faulty one.
+/// One answer of the scripted model, possibly with a fault.
 ///
 /// ```
-/// use agentline_mock::gemini::{Step, Tokens};
+/// use agentline_mock::gemini::{GeminiStep, GeminiTokens};
 /// use serde_json::json;
 ///
-/// let step = Step::thought("I will write the file.")
+/// let step = GeminiStep::thought("I will write the file.")
 ///     .and_text("Writing it now.")
 ///     .and_call("write_file", json!({"file_path": "a.txt", "content": "a\n"}))
-///     .usage(Tokens { prompt: 10, ..Tokens::default() });
+///     .usage(GeminiTokens { prompt: 10, ..GeminiTokens::default() });
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeminiStep {
     pub(super) answer: GeminiAnswer,
-    /// The `finishReason` of the last chunk, or none at all.
+    /// The `finishReason` of the last chunk, if any.
     #[serde(default = "stop")]
     pub(super) finish: Option<String>,
     #[serde(default)]
     pub(super) usage: GeminiTokens,
-    /// How long to wait before the first byte.
+    /// The delay before the first byte.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) delay_ms: u64,
-    /// How long to wait between two chunks.
+    /// The delay between two chunks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) chunk_delay_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) midway: Option<Midway>,
-    /// How many requests this step answers before the script goes on.
+    /// The number of requests that this step answers before the script advances.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub(super) times: u32,
 }
@@ -44,15 +44,15 @@ pub struct GeminiStep {
 pub(super) enum GeminiAnswer {
     /// Chunks of the stream, each with its parts.
     Chunks(Vec<Vec<GeminiPart>>),
-    /// A text so many times, one chunk each, with the chunk's number for `{n}`.
+    /// A repeated text, one chunk each, with the chunk's number for `{n}`.
     Many { count: u64, text: String },
-    /// The prompt was refused: no candidate, only this block reason.
+    /// The prompt was blocked: no candidate, only this block reason.
     Blocked(String),
-    /// Another status than 200. A string body is sent as it is, anything else as JSON.
+    /// A status other than 200. A string body is sent verbatim, anything else as JSON.
     Http { status: u16, body: Value },
     /// 404 for the model in the path.
     UnknownModel,
-    /// The bytes of the event stream, whatever they are.
+    /// The raw bytes of the event stream.
     Raw(#[serde(with = "bytes")] Vec<u8>),
     /// The connection closes without a byte.
     Drop,
@@ -60,7 +60,7 @@ pub(super) enum GeminiAnswer {
     Hang,
 }
 
-/// What goes wrong after the first chunk.
+/// A fault after the first chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Midway {
@@ -75,9 +75,9 @@ pub(super) enum Midway {
 pub enum GeminiPart {
     /// Text of the answer.
     Text(String),
-    /// A thought; Gemini CLI shows it in no output of a run without a terminal.
+    /// A thought, which headless Gemini CLI shows in no output.
     Thought(String),
-    /// A call of a tool.
+    /// A tool call.
     Call {
         /// The tool's name, for example `write_file`.
         name: String,
@@ -86,11 +86,11 @@ pub enum GeminiPart {
     },
 }
 
-/// Token counts that an answer reports.
+/// The token counts that an answer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GeminiTokens {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, including cached ones.
     pub prompt: u64,
     /// Tokens of the answer.
     pub candidates: u64,
@@ -98,7 +98,7 @@ pub struct GeminiTokens {
     pub cached: u64,
     /// Tokens of the thoughts.
     pub thoughts: u64,
-    /// The total to claim; without it the true sum of prompt, answer and thoughts.
+    /// The reported total. By default, the true sum of prompt, answer and thoughts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
@@ -109,35 +109,35 @@ impl Default for GeminiTokens {
     }
 }
 
-/// Answers that go well.
+/// Successful answers.
 impl GeminiStep {
-    /// One chunk of text.
+    /// Answers with one chunk of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::chunks([GeminiPart::Text(text.into())])
     }
 
-    /// One thought. Alone it is an answer without text, which Gemini CLI treats as an error.
+    /// Answers with one thought. Alone, it is an answer without text, which Gemini CLI treats as an error.
     pub fn thought(text: impl Into<String>) -> Self {
         Self::chunks([GeminiPart::Thought(text.into())])
     }
 
-    /// One tool call.
+    /// Answers with one tool call.
     pub fn call(name: impl Into<String>, args: Value) -> Self {
         Self::chunks([GeminiPart::Call { name: name.into(), args }])
     }
 
-    /// Several tool calls in one chunk, as a model sends calls that may run side by side.
+    /// Answers with several tool calls in one chunk, as a model sends parallel calls.
     pub fn calls<N: Into<String>>(calls: impl IntoIterator<Item = (N, Value)>) -> Self {
         let parts = calls.into_iter().map(|(name, args)| GeminiPart::Call { name: name.into(), args });
         Self::of(GeminiAnswer::Chunks(vec![parts.collect()]))
     }
 
-    /// These parts, each in a chunk of its own. See [`Step::chunk_delay`].
+    /// Answers with these parts, each in its own chunk. See [`GeminiStep::chunk_delay`].
     pub fn chunks(parts: impl IntoIterator<Item = GeminiPart>) -> Self {
         Self::of(GeminiAnswer::Chunks(parts.into_iter().map(|part| vec![part]).collect()))
     }
 
-    /// One chunk with `bytes` bytes of text, made of numbered lines.
+    /// Answers with one chunk of `bytes` bytes of text, made of numbered lines.
     pub fn big_text(bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes + 16);
         let mut line = 0_u64;
@@ -149,10 +149,10 @@ impl GeminiStep {
         Self::text(text)
     }
 
-    /// A text `count` times, one chunk each, as fast as the client reads. Where it says `{n}` stands the number of
-    /// the chunk, from 1: Gemini CLI stops a model that repeats itself, so a text without `{n}` ends there early.
-    /// Its watch for loops also grows slower with each chunk (46,000 in a minute, on 0.61.0); with the setting
-    /// `model.disableLoopDetection` it takes 100,000 in eight seconds.
+    /// Answers with a text `count` times, one chunk each, as fast as the client reads. `{n}` is replaced by the number
+    /// of the chunk, starting at 1: Gemini CLI stops a model that repeats itself, so a text without `{n}` ends early.
+    /// Its loop detection also slows down with each chunk (46,000 in a minute, on 0.61.0); with the setting
+    /// `model.disableLoopDetection`, it processes 100,000 in eight seconds.
     pub fn many_chunks(count: u64, text: impl Into<String>) -> Self {
         Self::of(GeminiAnswer::Many { count, text: text.into() })
     }
@@ -169,13 +169,13 @@ impl GeminiStep {
         self.and_chunks([GeminiPart::Thought(text.into())])
     }
 
-    /// Adds a tool call in a chunk of its own.
+    /// Adds a tool call in its own chunk.
     #[must_use]
     pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {
         self.and_chunks([GeminiPart::Call { name: name.into(), args }])
     }
 
-    /// Adds parts, each in a chunk of its own. A step that is no content stays what it is.
+    /// Adds parts, each in its own chunk. A step without content stays unchanged.
     #[must_use]
     pub fn and_chunks(mut self, parts: impl IntoIterator<Item = GeminiPart>) -> Self {
         if let GeminiAnswer::Chunks(chunks) = &mut self.answer {
@@ -185,14 +185,14 @@ impl GeminiStep {
     }
 }
 
-/// Answers that go wrong.
+/// Failing answers.
 impl GeminiStep {
-    /// Any HTTP status. A JSON string is sent as it is (say, an HTML page), anything else as JSON.
+    /// Answers with any HTTP status. A JSON string is sent verbatim (for example an HTML page), anything else as JSON.
     pub fn http(status: u16, body: impl Into<Value>) -> Self {
         Self::of(GeminiAnswer::Http { status, body: body.into() })
     }
 
-    /// An error in the shape of Google's API: `{"error": {"code", "message", "status", "details"}}`.
+    /// Answers with an error in the format of Google's API: `{"error": {"code", "message", "status", "details"}}`.
     pub fn api_error(status: u16, name: &str, message: &str, details: Value) -> Self {
         let mut error = json!({"code": status, "message": message, "status": name});
         if !details.is_null() {
@@ -201,7 +201,7 @@ impl GeminiStep {
         Self::http(status, json!({"error": error}))
     }
 
-    /// 429, with the wait that the server suggests (`RetryInfo`) or with none.
+    /// Answers with 429, optionally with the retry delay that the server suggests (`RetryInfo`).
     pub fn rate_limited(retry_after_secs: Option<u64>) -> Self {
         match retry_after_secs {
             Some(secs) => Self::api_error(
@@ -214,7 +214,7 @@ impl GeminiStep {
         }
     }
 
-    /// 429 because the quota of the day is used up: Gemini CLI does not retry this.
+    /// Answers with 429 because the daily quota is exhausted: Gemini CLI does not retry this.
     pub fn daily_quota() -> Self {
         let violation = json!({
             "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_requests",
@@ -231,7 +231,7 @@ impl GeminiStep {
         )
     }
 
-    /// 400 with the reason `API_KEY_INVALID`.
+    /// Answers with 400 and the reason `API_KEY_INVALID`.
     pub fn invalid_key() -> Self {
         let kind = "type.googleapis.com/google.rpc.ErrorInfo";
         Self::api_error(
@@ -242,32 +242,32 @@ impl GeminiStep {
         )
     }
 
-    /// 404 for the model that was asked for.
+    /// Answers with 404 for the requested model.
     pub fn unknown_model() -> Self {
         Self::of(GeminiAnswer::UnknownModel)
     }
 
-    /// The prompt is refused: `promptFeedback.blockReason` and no candidate.
+    /// Blocks the prompt: `promptFeedback.blockReason` and no candidate.
     pub fn blocked() -> Self {
         Self::of(GeminiAnswer::Blocked("SAFETY".to_owned()))
     }
 
-    /// A candidate with an empty text.
+    /// Answers with a candidate with an empty text.
     pub fn empty() -> Self {
         Self::text("")
     }
 
-    /// The connection closes without an answer.
+    /// Closes the connection without an answer.
     pub fn drop_connection() -> Self {
         Self::of(GeminiAnswer::Drop)
     }
 
-    /// No answer ever; the connection stays open until the client or the model goes away.
+    /// Never answers; the connection stays open until the client or the model closes it.
     pub fn hang() -> Self {
         Self::of(GeminiAnswer::Hang)
     }
 
-    /// The body of the event stream byte by byte, valid or not.
+    /// Answers with a raw event stream, valid or not.
     pub fn raw_sse(bytes: impl Into<Vec<u8>>) -> Self {
         Self::of(GeminiAnswer::Raw(bytes.into()))
     }
@@ -287,16 +287,16 @@ impl GeminiStep {
     }
 }
 
-/// How an answer is given.
+/// Options of an answer.
 impl GeminiStep {
-    /// The token counts to report.
+    /// Sets the reported token counts.
     #[must_use]
     pub fn usage(mut self, tokens: GeminiTokens) -> Self {
         self.usage = tokens;
         self
     }
 
-    /// The `finishReason`: `"STOP"` (as it is without this call), `"SAFETY"`, `"MAX_TOKENS"`, `"RECITATION"`,
+    /// Sets the `finishReason`: `"STOP"` (the default), `"SAFETY"`, `"MAX_TOKENS"`, `"RECITATION"`,
     /// `"MALFORMED_FUNCTION_CALL"`, or `None` for a stream that ends without one.
     #[must_use]
     pub fn finish<'a>(mut self, reason: impl Into<Option<&'a str>>) -> Self {
@@ -304,7 +304,7 @@ impl GeminiStep {
         self
     }
 
-    /// Waits before the answer begins.
+    /// Waits before the answer starts.
     #[must_use]
     pub fn delay(mut self, millis: u64) -> Self {
         self.delay_ms = millis;
@@ -318,7 +318,7 @@ impl GeminiStep {
         self
     }
 
-    /// Gives this answer to so many requests before the script goes on: errors that a retry overcomes.
+    /// Gives this answer to this many requests before the script advances, for errors that a retry overcomes.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.times = count;

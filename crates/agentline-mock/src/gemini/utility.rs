@@ -1,10 +1,9 @@
-//! Tells the agent's helper requests from its turns, and answers them without using up the script.
+//! Distinguishes the agent's helper requests from its turns, and answers them without advancing the script.
 //!
-//! How they are told apart, as seen in Gemini CLI 0.61.0: only the agent's turns and those of its subagents use
-//! `:streamGenerateContent`. Everything else (router, summary of a session, loop check, next-speaker check, edit
-//! correction, compression, web search) uses `:generateContent`, and those that want JSON say so with
-//! `generationConfig.responseMimeType` and a `responseJsonSchema` (older: `responseSchema`). The router is the one
-//! whose schema asks for `complexity_score` or `model_choice`. So:
+//! The rules, observed in Gemini CLI 0.61.0: only turns of the agent and its subagents use `:streamGenerateContent`.
+//! Everything else (router, session summary, loop check, next-speaker check, edit correction, compression, web search)
+//! uses `:generateContent`, and requests for JSON have `generationConfig.responseMimeType` and a `responseJsonSchema`
+//! (older: `responseSchema`). The router is the one whose schema has `complexity_score` or `model_choice`:
 //!
 //! | request | purpose |
 //! |---|---|
@@ -14,18 +13,18 @@
 //! | `:generateContent` that offers functions | main |
 //! | `:generateContent` without functions | utility |
 //!
-//! Seen with the real program: the router and the summary of a session. The others follow from its source.
+//! The router and the session summary were observed with the real program. The others follow from its source.
 
 use serde_json::{Map, Value, json};
 
 use super::request::{Purpose, function_declarations};
 
-/// What to put into a schema's property, where anything of the right type would mislead the agent.
+/// The values for properties where any value of the right type would mislead the agent.
 const KNOWN_ANSWERS: &[(&str, &str)] = &[
     // Routers, new and old: a simple task.
     ("complexity_score", "10"),
     ("model_choice", "\"flash\""),
-    // The turn is over; the model does not go on by itself.
+    // The turn is over; the model does not continue by itself.
     ("next_speaker", "\"user\""),
     // No loop.
     ("unproductive_state_confidence", "0"),
@@ -34,7 +33,7 @@ const KNOWN_ANSWERS: &[(&str, &str)] = &[
 
 const ROUTER_PROPERTIES: &[&str] = &["complexity_score", "model_choice"];
 
-/// Says what a request to `:generateContent` or `:streamGenerateContent` is for.
+/// Returns the purpose of a request to `:generateContent` or `:streamGenerateContent`.
 pub(super) fn purpose(streams: bool, body: &Value) -> Purpose {
     if asks_for_json(body) {
         let properties = &schema(body)["properties"];
@@ -44,7 +43,7 @@ pub(super) fn purpose(streams: bool, body: &Value) -> Purpose {
     if streams || function_declarations(body).next().is_some() { Purpose::Main } else { Purpose::Utility }
 }
 
-/// The text to answer a helper request with.
+/// Returns the text of the answer to a helper request.
 pub(super) fn answer(body: &Value) -> String {
     if asks_for_json(body) {
         return fill(schema(body)).to_string();
@@ -66,7 +65,7 @@ fn schema(body: &Value) -> &Value {
     }
 }
 
-/// The plainest value that fits a schema. Types are written in either case (`OBJECT`, `object`).
+/// Returns the simplest value that matches a schema. Types may be in either case (`OBJECT`, `object`).
 fn fill(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].get(0) {
         return first.clone();
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_router_is_told_by_its_schema_and_gets_a_choice() {
+    fn router_is_recognized_by_its_schema_and_gets_a_choice() {
         let new = asking(
             json!({"complexity_reasoning": {"type": "STRING"}, "complexity_score": {"type": "INTEGER"}}),
         );
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_not_turns_even_when_they_stream_json() {
+    fn helper_requests_are_not_turns_even_with_streamed_json() {
         let speaker = asking(json!({"next_speaker": {"type": "string", "enum": ["model", "user"]}}));
         assert_eq!(purpose(true, &speaker), Purpose::Utility);
         assert_eq!(answer(&speaker), r#"{"next_speaker":"user"}"#);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_streamed_or_offer_functions() {
+    fn turns_are_recognized_by_streaming_or_functions() {
         assert_eq!(purpose(true, &json!({"contents": []})), Purpose::Main);
         let tools = json!({"tools": [{"functionDeclarations": [{"name": "write_file"}]}]});
         assert_eq!(purpose(false, &tools), Purpose::Main);

@@ -1,4 +1,4 @@
-//! Puts a step on the wire: as an event stream, as one JSON answer, or as the fault it asks for.
+//! Sends a step: as an event stream, as one JSON answer, or with its fault.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,7 +14,7 @@ use super::{GeminiPart, GeminiStep, GeminiTokens};
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json; charset=UTF-8";
 
-/// Sends one step. `wait` sleeps, and answers `false` when the model is being stopped.
+/// Sends one step. `wait` sleeps, and returns `false` when the model is being stopped.
 pub(super) fn send(
     step: &GeminiStep,
     model: &str,
@@ -58,7 +58,7 @@ pub(super) fn send(
             send_frames(step, streams, &[frame], connection, wait)
         }
         GeminiAnswer::Chunks(chunks) if streams => {
-            // A stream that breaks must not have said that it was finished.
+            // A broken stream must not have reported that it was finished.
             let ends = step.midway.is_none() || chunks.len() > 1;
             let frames: Vec<Value> = (1..)
                 .zip(chunks)
@@ -82,7 +82,7 @@ pub(super) fn send_json(body: &Value, connection: &mut HttpConnection) -> io::Re
     Ok(After::Open)
 }
 
-/// A candidate with one text, as a helper request is answered.
+/// Returns a candidate with one text, the answer to a helper request.
 pub(super) fn plain_answer(model: &str, text: String) -> Value {
     frame(&GeminiStep::empty(), model, &[GeminiPart::Text(text)], Last::Yes)
 }
@@ -116,7 +116,7 @@ fn send_frames(
     Ok(break_off(midway, connection))
 }
 
-/// Streams the events, and breaks off after the first where the step says so.
+/// Streams the events, and stops after the first if the step says so.
 fn stream(
     step: &GeminiStep,
     events: &[&[u8]],
@@ -141,7 +141,7 @@ fn stream(
     Ok(After::Open)
 }
 
-/// Streams one event many times; it is made once, so that the writing is nearly the only work.
+/// Streams one event many times. It is created once, so that writing is nearly the only work.
 fn send_many(
     step: &GeminiStep,
     model: &str,
@@ -171,7 +171,7 @@ fn send_many(
     Ok(After::Open)
 }
 
-/// The text with its number, for `{n}`. Braces in JSON's own syntax never stand around a bare `n`.
+/// Inserts the number for `{n}`. Braces in JSON's own syntax never surround a bare `n`.
 fn numbered(text: &str, number: u64) -> Cow<'_, str> {
     if text.contains("{n}") { text.replace("{n}", &number.to_string()).into() } else { text.into() }
 }
@@ -190,7 +190,7 @@ enum Last {
     No,
 }
 
-/// One `GenerateContentResponse`. The last of a stream carries the reason of the end and the token counts.
+/// Returns one `GenerateContentResponse`. The last of a stream has the finish reason and the token counts.
 fn frame(step: &GeminiStep, model: &str, parts: &[GeminiPart], last: Last) -> Value {
     let parts: Vec<Value> = parts.iter().map(part).collect();
     let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});

@@ -1,4 +1,4 @@
-//! Talks ACP to the fake agent and checks that it behaves, and that each fault is the one that its name promises.
+//! Tests the fake agent over ACP: its normal behaviour, and that each fault does what its name says.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use agentline_mock::fake_acp::{AcpFault, FAULTS, WORDS};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of one agent that does not outlive its test.
@@ -23,11 +23,11 @@ struct Client {
     stderr: Option<JoinHandle<String>>,
     dir: TempDir,
     next_id: u64,
-    /// The kind of option to choose when permission is asked.
+    /// The kind of option to choose for a permission request.
     choice: &'static str,
     /// Every update and request of the agent so far.
     seen: Vec<Value>,
-    /// Lines that were no message.
+    /// Lines that were not messages.
     junk: usize,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What the agent left running ends with the test too.
+        // Processes that the agent left running also end with the test.
         let mark = format!("FAKE_ACP_TEST_MARK={}", self.dir.path().display());
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Client {
         Self { child, stdin, lines, stderr: Some(stderr), dir, next_id: 0, choice, seen: Vec::new(), junk: 0 }
     }
 
-    /// Initialises and opens a session.
+    /// Initializes the agent and opens a session.
     fn open(&mut self) -> String {
         self.initialize();
         self.session()
@@ -127,7 +127,7 @@ impl Client {
     }
 
     fn send(&mut self, message: &Value) {
-        // An agent that is gone is part of the test.
+        // The agent may have exited as part of the test.
         let _ = writeln!(self.stdin.as_mut().expect("open"), "{message}");
     }
 
@@ -136,7 +136,7 @@ impl Client {
             .unwrap_or_else(|why| panic!("no answer to {id}: {why}; seen {:?}", self.seen))
     }
 
-    /// Reads until the answer to this request, and serves the agent's requests meanwhile.
+    /// Reads until the response to this request, and serves the agent's requests meanwhile.
     fn wait_for(&mut self, id: u64, patience: Duration) -> Result<Value, RecvTimeoutError> {
         let until = Instant::now() + patience;
         loop {
@@ -195,15 +195,15 @@ impl Client {
         self.seen.iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// All text of the answers in a session.
-    fn said(&self, session: &str) -> String {
+    /// Returns all text of the answers in a session.
+    fn answer_text(&self, session: &str) -> String {
         let own = self.seen.iter().filter(|message| message["params"]["sessionId"] == session);
         let updates = own.map(|message| &message["params"]["update"]);
         let texts = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
         texts.filter_map(|update| update["content"]["text"].as_str()).collect()
     }
 
-    /// Closes the agent's input and waits for its end.
+    /// Closes the agent's input and waits for its exit.
     fn close(&mut self) -> Option<i32> {
         self.stdin = None;
         let until = Instant::now() + PATIENCE;
@@ -213,7 +213,7 @@ impl Client {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("the agent did not end");
+        panic!("the agent did not exit");
     }
 
     fn stderr(&mut self) -> String {
@@ -227,7 +227,7 @@ impl Client {
 }
 
 #[test]
-fn a_plain_conversation() {
+fn plain_conversation() {
     let mut client = Client::start("");
     let hello = client.initialize();
     assert_eq!(hello["result"]["agentInfo"]["name"], "fake-acp");
@@ -235,13 +235,13 @@ fn a_plain_conversation() {
     let session = client.session();
     let answer = client.prompt(&session, "What is 2+2?");
     assert_eq!(answer["result"], json!({"stopReason": "end_turn"}));
-    assert_eq!(client.said(&session), "You said: What is 2+2?");
+    assert_eq!(client.answer_text(&session), "You said: What is 2+2?");
     assert_eq!(client.call("session/close", json!({}))["error"]["code"], -32601);
     assert_eq!(client.close(), Some(0));
 }
 
 #[test]
-fn a_scripted_turn() {
+fn scripted_turn() {
     let mut client = Client::start("");
     let session = client.open();
     let script = "A preface that is no script.\nthink Hm.\ntool write_file sub/a.txt one\\ntwo\\n\n\
@@ -254,7 +254,7 @@ fn a_scripted_turn() {
         }})
     );
     assert_eq!(client.file("sub/a.txt").as_deref(), Some("one\ntwo\n"));
-    assert_eq!(client.said(&session), "Done.");
+    assert_eq!(client.answer_text(&session), "Done.");
     assert_eq!(client.updates("agent_thought_chunk").len(), 1);
     assert_eq!(client.updates("plan").len(), 1);
     let ended = client.updates("tool_call_update");
@@ -264,7 +264,7 @@ fn a_scripted_turn() {
 }
 
 #[test]
-fn permission_is_asked_and_heeded() {
+fn permission_is_requested_and_respected() {
     let mut client = Client::start("");
     let session = client.open();
     client.prompt(&session, "ask write_file a.txt a\nsay Done.");
@@ -282,27 +282,27 @@ fn permission_is_asked_and_heeded() {
 }
 
 #[test]
-fn the_client_is_asked_for_files() {
+fn files_are_requested_from_the_client() {
     let mut client = Client::start("");
     let session = client.open();
     client.prompt(&session, "fs_read a.txt 2 3\nfs_write a.txt x\nterminal");
     let read = &client.requests("fs/read_text_file")[0]["params"];
     assert_eq!((&read["line"], &read["limit"]), (&json!(2), &json!(3)));
-    let said = client.said(&session);
+    let said = client.answer_text(&session);
     assert!(said.starts_with("read: the client's"), "{said}");
     assert!(said.contains("write failed: -32601"), "{said}");
     assert!(said.contains("terminal failed: -32601"), "{said}");
 }
 
 #[test]
-fn modes_and_models_belong_to_a_session() {
+fn modes_and_models_are_per_session() {
     let mut client = Client::start("");
     let (one, two) = (client.open(), client.session());
     client.call("session/set_mode", json!({"sessionId": one, "modeId": "yolo"}));
     client.call("session/set_model", json!({"sessionId": one, "modelId": "anything"}));
     client.prompt(&one, "state");
     client.prompt(&two, "state");
-    let state = |session: &str| serde_json::from_str::<Value>(&client.said(session)).expect("JSON");
+    let state = |session: &str| serde_json::from_str::<Value>(&client.answer_text(session)).expect("JSON");
     assert_eq!(state(&one)["mode"], "yolo");
     assert_eq!(state(&one)["model"], "anything");
     assert_eq!(state(&two)["mode"], "default");
@@ -315,18 +315,21 @@ fn modes_and_models_belong_to_a_session() {
 }
 
 #[test]
-fn sessions_run_side_by_side() {
+fn sessions_run_concurrently() {
     let mut client = Client::start("one_character_chunks");
     let (one, two) = (client.open(), client.session());
     let slow = client.send_prompt(&one, "sleep 300\nsay aaaaaaaa");
     let fast = client.send_prompt(&two, "say bbbbbbbb");
     client.answer_to(fast);
     client.answer_to(slow);
-    assert_eq!((client.said(&one).as_str(), client.said(&two).as_str()), ("aaaaaaaa", "bbbbbbbb"));
+    assert_eq!(
+        (client.answer_text(&one).as_str(), client.answer_text(&two).as_str()),
+        ("aaaaaaaa", "bbbbbbbb")
+    );
 }
 
 #[test]
-fn a_turn_can_be_cancelled() {
+fn turn_can_be_cancelled() {
     for script in ["hang", "sleep 60000", "run sleep 60", "chunks 10000000 x"] {
         let mut client = Client::start("");
         let session = client.open();
@@ -335,12 +338,12 @@ fn a_turn_can_be_cancelled() {
         client.cancel(&session);
         assert_eq!(client.answer_to(id)["result"], json!({"stopReason": "cancelled"}), "{script}");
         client.prompt(&session, "say Alive.");
-        assert!(client.said(&session).ends_with("Alive."), "{script}");
+        assert!(client.answer_text(&session).ends_with("Alive."), "{script}");
     }
 }
 
 #[test]
-fn a_cancel_waits_for_the_open_permission() {
+fn cancel_waits_for_the_pending_permission_request() {
     let mut client = Client::start("");
     let session = client.open();
     client.choice = "wait";
@@ -357,7 +360,7 @@ fn a_cancel_waits_for_the_open_permission() {
 }
 
 #[test]
-fn a_session_is_loaded_by_another_process() {
+fn session_can_be_loaded_by_another_process() {
     let store = tempfile::tempdir().expect("a folder");
     let env = [("FAKE_ACP_STORE", store.path().to_str().expect("text"))];
     let mut first = Client::start_with("", &env);
@@ -368,27 +371,27 @@ fn a_session_is_loaded_by_another_process() {
     second.initialize();
     let params = json!({"sessionId": session, "cwd": second.dir.path(), "mcpServers": []});
     assert!(second.call("session/load", params)["result"]["modes"].is_object());
-    assert_eq!(second.said(&session), "The answer.");
+    assert_eq!(second.answer_text(&session), "The answer.");
     assert_eq!(second.updates("user_message_chunk").len(), 1);
     second.prompt(&session, "history");
-    assert!(second.said(&session).contains("say The answer."), "{}", second.said(&session));
+    assert!(second.answer_text(&session).contains("say The answer."), "{}", second.answer_text(&session));
 }
 
 #[test]
-fn late_updates_come_after_the_answer() {
+fn late_updates_follow_the_answer() {
     let mut client = Client::start("late_text");
     let session = client.open();
     client.prompt(&session, "hello");
-    assert_eq!(client.said(&session), "Early.");
-    while client.said(&session) == "Early." {
+    assert_eq!(client.answer_text(&session), "Early.");
+    while client.answer_text(&session) == "Early." {
         client.next(PATIENCE).expect("an update");
     }
-    assert_eq!(client.said(&session), "Early.Late.");
+    assert_eq!(client.answer_text(&session), "Early.Late.");
     assert_eq!(client.updates("from_the_future").len(), 1);
 }
 
 #[test]
-fn only_the_first_process_has_a_fault_that_is_meant_once() {
+fn one_time_fault_affects_only_the_first_process() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("once");
     let env = [("FAKE_ACP_FAULT_ONCE", file.to_str().expect("text"))];
@@ -400,14 +403,14 @@ fn only_the_first_process_has_a_fault_that_is_meant_once() {
 }
 
 #[test]
-fn a_fault_that_there_is_not_is_refused() {
+fn unknown_fault_is_refused() {
     let mut client = Client::start("no_such_fault");
     assert_eq!(client.close(), Some(2));
     assert!(client.stderr().contains("there is no fault `no_such_fault`"));
 }
 
 #[test]
-fn gemini_s_manners() {
+fn gemini_specific_behaviour() {
     let mut client = Client::start("gemini_manners");
     let session = client.open();
     client.choice = "reject_once";
@@ -415,12 +418,12 @@ fn gemini_s_manners() {
     assert_eq!(client.updates("tool_call").len() + client.updates("tool_call_update").len(), 0);
     assert_eq!(answer["result"]["_meta"]["quota"]["token_count"]["input_tokens"], 100);
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "autoEdit"}));
-    assert!(client.said(&session).ends_with("[MODE_UPDATE] autoEdit"));
+    assert!(client.answer_text(&session).ends_with("[MODE_UPDATE] autoEdit"));
 }
 
-/// Plays every fault with its own prompt: the agent never panics, and never waits for something that cannot come.
+/// Plays every fault with its own prompt: the agent never panics, and never waits forever.
 #[test]
-fn every_fault_plays() {
+fn every_fault_can_be_played() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len(), "names are unique");
     assert!(FAULTS.len() >= 100, "{}", FAULTS.len());
@@ -429,12 +432,12 @@ fn every_fault_plays() {
     // They wait more than they work.
     thread::scope(|scope| {
         for faults in FAULTS.chunks(FAULTS.len() / 12) {
-            scope.spawn(|| faults.iter().for_each(plays));
+            scope.spawn(|| faults.iter().for_each(play_fault));
         }
     });
 }
 
-fn plays(fault: &AcpFault) {
+fn play_fault(fault: &AcpFault) {
     let short = Duration::from_millis(500);
     let mut client = Client::start(fault.name);
     client.next_id = 100;
@@ -455,16 +458,16 @@ fn plays(fault: &AcpFault) {
     assert!(!stderr.contains("panicked"), "{}: {stderr}", fault.name);
 }
 
-/// What the lines of some faults are like.
+/// The lines of some faults.
 #[test]
-fn lines_are_broken_as_asked() {
+fn lines_are_damaged_as_requested() {
     for (fault, least) in
         [("junk_between", 3), ("invalid_utf8", 3), ("truncated_lines", 3), ("blank_lines", 9)]
     {
         let mut client = Client::start(fault);
         let session = client.open();
         client.prompt(&session, "say Whole.");
-        assert_eq!(client.said(&session), "Whole.", "{fault}");
+        assert_eq!(client.answer_text(&session), "Whole.", "{fault}");
         assert!(client.junk >= least, "{fault}: {}", client.junk);
     }
     let mut client = Client::start("answer_ids_as_strings");
@@ -472,10 +475,10 @@ fn lines_are_broken_as_asked() {
     let mut client = Client::start("long_line");
     let session = client.open();
     client.prompt(&session, "say End.");
-    assert!(client.said(&session).len() > 8_000_000);
+    assert!(client.answer_text(&session).len() > 8_000_000);
 }
 
-/// A small MCP server at an address: JSON for `initialize`, a chunked event stream for the rest.
+/// Starts a small MCP server: JSON for `initialize`, a chunked event stream for the rest.
 fn mcp_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -529,17 +532,17 @@ fn answer_mcp(mut stream: TcpStream) {
     let event =
         format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": result}));
     let _ = write!(stream, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-    // Chunks that part the event in the middle of a line.
+    // Chunks that split the event in the middle of a line.
     for chunk in event.as_bytes().chunks(7) {
         let _ = write!(stream, "{:x}\r\n", chunk.len());
         let _ = stream.write_all(chunk).and_then(|()| stream.write_all(b"\r\n"));
     }
-    // The stream stays open, as servers may let it.
+    // The stream stays open, which servers may do.
     thread::sleep(Duration::from_secs(2));
 }
 
 #[test]
-fn mcp_servers_are_listed_and_called() {
+fn mcp_server_tools_are_listed_and_called() {
     let url = mcp_server();
     let http = |name: &str, token: &str| {
         let headers = json!([{"name": "authorization", "value": format!("Bearer {token}")}]);
@@ -559,14 +562,14 @@ fn mcp_servers_are_listed_and_called() {
     let opened = client.call("session/new", json!({"cwd": client.dir.path(), "mcpServers": servers}));
     let session = opened["result"]["sessionId"].as_str().expect("a session").to_owned();
     client.prompt(&session, "list_tools");
-    let listed: Value = serde_json::from_str(&client.said(&session)).expect("JSON");
+    let listed: Value = serde_json::from_str(&client.answer_text(&session)).expect("JSON");
     assert_eq!((&listed["loud"], &listed["pipe"]), (&json!(["shout"]), &json!(["mark"])));
     assert!(listed["shut"]["error"].as_str().is_some_and(|why| why.contains("401")), "{listed}");
     client.prompt(&session, "call loud shout {\"text\":\"hi\"}\ncall loud shout {}\nask_call pipe mark {}");
     assert!(
-        client.said(&session).ends_with("shout: HIshout failed: mark: given"),
+        client.answer_text(&session).ends_with("shout: HIshout failed: mark: given"),
         "{}",
-        client.said(&session)
+        client.answer_text(&session)
     );
     assert_eq!(client.requests("session/request_permission").len(), 1);
     assert_eq!(client.updates("tool_call")[0]["title"], "shout (loud MCP Server)");

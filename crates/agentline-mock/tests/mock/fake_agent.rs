@@ -1,4 +1,4 @@
-//! Runs the fake agent and checks that each fault is the one that its name promises.
+//! Runs the fake agent and checks that each fault does what its name says.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,16 +11,16 @@ use agentline_mock::fake_agent::{EXIT_CODES, FAULTS, fault};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One run in a folder of its own, with its output in files.
+/// One run in its own directory, with its output in files.
 struct Run {
     dir: TempDir,
     child: Ending,
 }
 
-/// A process that does not outlive its test, even if that panics.
+/// A process that does not outlive its test, even if the test panics.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -55,7 +55,7 @@ impl Run {
             .spawn()
             .expect("started");
         let mut stdin = child.stdin.take().expect("a pipe");
-        // An agent that does not read is part of the test.
+        // The agent may not read its input as part of the test.
         let _ = stdin.write_all(b"What is 2+2?");
         Self { dir, child: Ending(child) }
     }
@@ -64,8 +64,8 @@ impl Run {
         fs::read(self.dir.path().join("stdout")).expect("readable")
     }
 
-    /// Waits until a text stands in the output.
-    fn until_said(&self, text: &str) {
+    /// Waits until the output contains a text.
+    fn wait_for_text(&self, text: &str) {
         until(|| String::from_utf8_lossy(&self.stdout()).contains(text), text);
     }
 
@@ -76,7 +76,7 @@ impl Run {
                 break status;
             }
             if Instant::now() > until {
-                panic!("the agent did not end");
+                panic!("the agent did not exit");
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -96,7 +96,7 @@ impl Ended {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The types of the lines that are events.
+    /// Returns the types of the lines that are events.
     fn kinds(&self) -> Vec<String> {
         self.events().iter().map(|event| event["type"].as_str().unwrap_or("?").to_owned()).collect()
     }
@@ -121,12 +121,12 @@ fn play_with(name: &str, params: &Value) -> Ended {
 fn until(mut condition: impl FnMut() -> bool, what: &str) {
     let until = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < until, "never came true: {what}");
+        assert!(Instant::now() < until, "condition never held: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Small sizes and short times, so that every fault can be run.
+/// Returns small sizes and short times, so that every fault can be run.
 fn small(params: &[&str]) -> Value {
     let value = |name: &str| match name {
         "bytes" => json!(1_000),
@@ -146,7 +146,7 @@ fn small(params: &[&str]) -> Value {
 }
 
 #[test]
-fn the_baseline_is_a_whole_run() {
+fn baseline_is_a_complete_run() {
     let run = play("ok");
     assert_eq!(run.status.code(), Some(0));
     let kinds = run.kinds();
@@ -163,7 +163,7 @@ fn the_baseline_is_a_whole_run() {
 }
 
 #[test]
-fn the_json_format_is_one_document() {
+fn json_format_is_one_document() {
     let run = Run::start("ok", &json!({}), &["-o", "json", "--session-id", "abc"]).end();
     let document: Value = serde_json::from_slice(&run.stdout).expect("one document");
     assert_eq!(document["session_id"], "abc");
@@ -175,7 +175,7 @@ fn the_json_format_is_one_document() {
 }
 
 #[test]
-fn the_table_is_sound() {
+fn fault_table_is_consistent() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len(), "every name once");
     assert!(FAULTS.len() >= 45);
@@ -191,7 +191,7 @@ fn the_table_is_sound() {
 }
 
 #[test]
-fn mistakes_of_the_test_are_refused() {
+fn invalid_test_parameters_are_refused() {
     let unknown = play("no_such_fault");
     assert_eq!(unknown.status.code(), Some(2));
     assert!(unknown.stderr.contains("no fault `no_such_fault`"));
@@ -202,7 +202,7 @@ fn mistakes_of_the_test_are_refused() {
 
 #[test]
 fn every_fault_ends_with_small_parameters() {
-    // Those that end only in ways that their own tests check.
+    // The ends of these are checked by their own tests.
     let elsewhere = ["cwd_deleted"];
     let runs: Vec<_> = FAULTS
         .iter()
@@ -218,7 +218,7 @@ fn every_fault_ends_with_small_parameters() {
 }
 
 #[test]
-fn the_version_is_told_whatever_the_fault() {
+fn version_is_reported_for_every_fault() {
     let run = Run::start("hang_at_start", &json!({}), &["--version"]).end();
     assert_eq!(run.text(), "0.61.0\n");
     assert_eq!(Run::start("version_fails", &json!({}), &["--version"]).end().status.code(), Some(127));
@@ -226,7 +226,7 @@ fn the_version_is_told_whatever_the_fault() {
 }
 
 #[test]
-fn every_exit_code_comes_through() {
+fn every_exit_code_is_returned() {
     for code in EXIT_CODES {
         let run = play(&format!("exit_{code}"));
         assert_eq!(run.status.code(), Some(i32::from(*code)));
@@ -236,7 +236,7 @@ fn every_exit_code_comes_through() {
 }
 
 #[test]
-fn bytes_are_broken_as_promised() {
+fn bytes_are_damaged_as_documented() {
     assert!(play("crlf").text().contains("}\r\n"));
     assert!(play("bom").stdout.starts_with(b"\xef\xbb\xbf{"));
     assert!(String::from_utf8(play("invalid_utf8").stdout).is_err());
@@ -253,14 +253,14 @@ fn bytes_are_broken_as_promised() {
 }
 
 #[test]
-fn a_flood_is_complete() {
+fn flooded_output_is_complete() {
     let run = play("million_events");
     let lines = run.stdout.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(lines, 1_000_003);
 }
 
 #[test]
-fn stories_are_false_as_promised() {
+fn events_are_falsified_as_documented() {
     assert!(!play("success_lie").wrote("hello.txt"));
     let silent = play("silent_write");
     assert!(silent.wrote("hello.txt") && !silent.kinds().contains(&"tool_use".to_owned()));
@@ -276,7 +276,7 @@ fn stories_are_false_as_promised() {
 }
 
 #[test]
-fn a_named_working_folder_is_deleted_and_no_other() {
+fn only_the_named_working_directory_is_deleted() {
     let refused = play_with("cwd_deleted", &json!({"dir": "/nowhere"}));
     assert_eq!(refused.status.code(), Some(2));
     assert!(refused.dir.path().join("workspace").exists());
@@ -286,7 +286,7 @@ fn a_named_working_folder_is_deleted_and_no_other() {
 }
 
 #[test]
-fn hanging_agents_hang_where_they_should() {
+fn hanging_faults_hang_at_the_documented_point() {
     for (name, said) in [
         ("hang_after_init", "\"init\""),
         ("hang_mid_text", "The answer is "),
@@ -295,7 +295,7 @@ fn hanging_agents_hang_where_they_should() {
         ("hang_after_result", "\"result\""),
     ] {
         let mut run = Run::start(name, &json!({}), &[]);
-        run.until_said(said);
+        run.wait_for_text(said);
         std::thread::sleep(Duration::from_millis(100));
         assert!(run.child.0.try_wait().expect("a status").is_none(), "{name} ended");
         assert!(run.kill().text().contains(said));
@@ -316,7 +316,7 @@ mod unix {
     }
 
     fn is_alive(pid: u32) -> bool {
-        // A process that has ended but was not collected yet does not count.
+        // A zombie process does not count.
         match fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(stat) => !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with(['Z', 'X']),
             // SAFETY: signal 0 only asks whether the process exists.
@@ -324,7 +324,7 @@ mod unix {
         }
     }
 
-    /// The children of a run, ended when this is dropped.
+    /// The children of a run, which end when this is dropped.
     struct Children(Vec<u32>);
 
     impl Children {
@@ -346,7 +346,7 @@ mod unix {
     }
 
     #[test]
-    fn crashes_are_signals() {
+    fn crash_faults_end_by_a_signal() {
         for (name, number) in [
             ("killed_sigkill", libc::SIGKILL),
             ("killed_sigsegv", libc::SIGSEGV),
@@ -359,9 +359,9 @@ mod unix {
     }
 
     #[test]
-    fn signals_are_ignored_or_answered() {
+    fn signal_faults_ignore_or_handle_signals() {
         let mut deaf = Run::start("ignores_signals", &json!({}), &[]);
-        deaf.until_said("I will not stop");
+        deaf.wait_for_text("I will not stop");
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             signal(deaf.child.0.id(), number);
         }
@@ -370,13 +370,13 @@ mod unix {
         assert_eq!(deaf.kill().status.signal(), Some(libc::SIGKILL));
 
         let polite = Run::start("exit_0_on_signal", &json!({}), &[]);
-        polite.until_said("Working");
+        polite.wait_for_text("Working");
         signal(polite.child.0.id(), libc::SIGTERM);
         let polite = polite.end();
         assert_eq!((polite.status.code(), polite.kinds().contains(&"result".to_owned())), (Some(0), false));
 
         let flood = Run::start("flood_after_signal", &json!({}), &[]);
-        flood.until_said("Working");
+        flood.wait_for_text("Working");
         signal(flood.child.0.id(), libc::SIGINT);
         until(|| flood.dir.path().join("stdout").metadata().expect("a file").len() > 1_000_000, "a flood");
         flood.kill();
@@ -394,7 +394,7 @@ mod unix {
     }
 
     #[test]
-    fn children_outlive_the_agent_and_are_found_by_their_ids() {
+    fn children_outlive_the_agent_and_report_their_pids() {
         for (name, count) in [
             ("child_left", 1),
             ("child_own_session", 1),
@@ -410,21 +410,21 @@ mod unix {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn children_carry_the_environment_unless_it_was_cleared() {
+    fn children_inherit_the_environment_unless_cleared() {
         for (name, marked) in [("child_own_session", true), ("daemon", true), ("daemon_clean_env", false)] {
             let (run, children) = leaving(name, json!({}));
             let pid = children.0[0];
             let environ = fs::read(format!("/proc/{pid}/environ")).expect("readable");
             let mark = run.dir.path().to_string_lossy().into_owned();
             assert_eq!(String::from_utf8_lossy(&environ).contains(&mark), marked, "{name}");
-            // SAFETY: asks for a number.
+            // SAFETY: only returns a number.
             let session = unsafe { libc::getsid(pid.cast_signed()) };
             assert_eq!(session, pid.cast_signed(), "{name} leads its own session");
         }
     }
 
     #[test]
-    fn a_child_can_keep_the_output_open() {
+    fn child_can_keep_stdout_open() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
         let mut agent = Command::new(env!("CARGO_BIN_EXE_fake-agent"))

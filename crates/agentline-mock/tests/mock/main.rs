@@ -1,4 +1,4 @@
-//! The fake agents and the scripted model, seen from outside.
+//! Tests the fake agents and the scripted model from outside.
 
 mod fake_acp;
 mod fake_agent;

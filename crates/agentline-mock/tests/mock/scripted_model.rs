@@ -1,4 +1,4 @@
-//! Talks to the scripted model over a bare socket and checks every kind of answer and fault.
+//! Tests the scripted model over a plain socket, with every kind of answer and fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 const STREAM: &str = "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse";
 const WHOLE: &str = "/v1beta/models/gemini-2.5-flash:generateContent";
 
-/// Long enough for a loaded machine; only a bug waits so long.
+/// Long enough for a loaded machine; only a bug takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Answer {
     status: u16,
     body: Vec<u8>,
-    /// Whether the body came to its proper end.
+    /// Whether the body ended properly.
     complete: bool,
 }
 
@@ -112,7 +112,7 @@ fn one(step: GeminiStep) -> (GeminiModel, Answer) {
 }
 
 #[test]
-fn a_turn_is_streamed_with_its_end_and_its_tokens() {
+fn turn_is_streamed_with_finish_reason_and_tokens() {
     let step = GeminiStep::thought("hm").and_text("Hello").and_call("write_file", json!({"file_path": "a"}));
     let (model, answer) = one(step.usage(GeminiTokens { prompt: 7, ..GeminiTokens::default() }));
     assert!(answer.complete);
@@ -138,7 +138,7 @@ fn a_turn_is_streamed_with_its_end_and_its_tokens() {
 }
 
 #[test]
-fn side_by_side_calls_share_a_chunk() {
+fn parallel_calls_share_a_chunk() {
     let (_model, answer) = one(GeminiStep::calls([("read_file", json!({})), ("list_directory", json!({}))]));
     let events = answer.events();
     assert_eq!(events.len(), 1);
@@ -146,7 +146,7 @@ fn side_by_side_calls_share_a_chunk() {
 }
 
 #[test]
-fn the_script_goes_on_and_then_says_that_it_ran_out() {
+fn script_advances_and_then_reports_that_it_is_exhausted() {
     let script = Script::new([GeminiStep::rate_limited(Some(3)).times(2), GeminiStep::text("fine")]);
     let model = GeminiModel::start(script).expect("started");
     let limited = post(&model, STREAM, &turn("x"));
@@ -160,7 +160,7 @@ fn the_script_goes_on_and_then_says_that_it_ran_out() {
 }
 
 #[test]
-fn a_repeating_script_never_runs_out() {
+fn repeating_script_is_never_exhausted() {
     let model = GeminiModel::start(Script::always(GeminiStep::text("again"))).expect("started");
     for _ in 0..5 {
         assert_eq!(post(&model, STREAM, &turn("x")).text(), "again");
@@ -168,7 +168,7 @@ fn a_repeating_script_never_runs_out() {
 }
 
 #[test]
-fn helper_requests_use_up_nothing() {
+fn helper_requests_do_not_advance_the_script() {
     let model = GeminiModel::start(Script::new([GeminiStep::text("main")])).expect("started");
     let schema = json!({"type": "OBJECT", "properties": {"complexity_score": {"type": "INTEGER"}}});
     let config = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
@@ -188,7 +188,7 @@ fn helper_requests_use_up_nothing() {
 }
 
 #[test]
-fn errors_have_the_shape_of_googles() {
+fn errors_have_google_api_format() {
     let table = [
         (GeminiStep::invalid_key(), 400, "/error/details/0/reason", "API_KEY_INVALID"),
         (
@@ -211,7 +211,7 @@ fn errors_have_the_shape_of_googles() {
 }
 
 #[test]
-fn odd_ends_are_as_scripted() {
+fn unusual_finish_reasons_follow_the_script() {
     for reason in ["SAFETY", "MAX_TOKENS", "RECITATION", "MALFORMED_FUNCTION_CALL"] {
         let (_model, answer) = one(GeminiStep::text("some").finish(reason));
         assert_eq!(answer.events()[0]["candidates"][0]["finishReason"], reason);
@@ -227,7 +227,7 @@ fn odd_ends_are_as_scripted() {
 }
 
 #[test]
-fn connections_break_where_the_script_says() {
+fn connections_are_dropped_as_scripted() {
     let (_model, dropped) = one(GeminiStep::drop_connection());
     assert_eq!((dropped.status, dropped.complete), (0, false));
     let (_model, cut) = one(GeminiStep::text("first").and_text("second").drop_midway());
@@ -240,7 +240,7 @@ fn connections_break_where_the_script_says() {
 }
 
 #[test]
-fn a_hanging_answer_ends_when_the_model_is_dropped() {
+fn dropping_the_model_ends_a_hanging_answer() {
     for step in
         [GeminiStep::hang(), GeminiStep::text("first").hang_midway(), GeminiStep::text("late").delay(600_000)]
     {
@@ -254,7 +254,7 @@ fn a_hanging_answer_ends_when_the_model_is_dropped() {
         });
         let deadline = Instant::now() + PATIENCE;
         while model.requests().is_empty() {
-            assert!(Instant::now() < deadline, "the request never came");
+            assert!(Instant::now() < deadline, "the request never arrived");
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -267,7 +267,7 @@ fn a_hanging_answer_ends_when_the_model_is_dropped() {
 }
 
 #[test]
-fn delays_are_kept() {
+fn delays_are_respected() {
     let parts = ["a", "b", "c"].map(|text| GeminiPart::Text(text.to_owned()));
     let started = Instant::now();
     let (_model, answer) = one(GeminiStep::chunks(parts).delay(100).chunk_delay(50));
@@ -276,7 +276,7 @@ fn delays_are_kept() {
 }
 
 #[test]
-fn a_hundred_thousand_chunks_arrive() {
+fn hundred_thousand_chunks_are_delivered() {
     let (_model, answer) = one(GeminiStep::many_chunks(100_000, "delta "));
     assert!(answer.complete);
     let count = answer.body.windows(6).filter(|window| window == b"data: ").count();
@@ -289,7 +289,7 @@ fn a_hundred_thousand_chunks_arrive() {
 }
 
 #[test]
-fn a_connection_serves_several_requests_and_chunked_bodies() {
+fn connection_serves_several_requests_and_chunked_bodies() {
     let model = GeminiModel::start(Script::always(GeminiStep::text("hi"))).expect("started");
     let mut stream = connect(&model);
     for _ in 0..3 {
@@ -312,7 +312,7 @@ fn a_connection_serves_several_requests_and_chunked_bodies() {
 }
 
 #[test]
-fn many_agents_at_once_get_their_own_scripts() {
+fn concurrent_agents_get_their_own_scripts() {
     let model = GeminiModel::by_prompt(|request| {
         let prompt = request.user_texts().pop().unwrap_or_default();
         Script::new([GeminiStep::text(format!("first to {prompt}")), GeminiStep::text("second")])
@@ -335,20 +335,20 @@ fn many_agents_at_once_get_their_own_scripts() {
 }
 
 #[test]
-fn a_responder_that_panics_closes_its_connection() {
+fn panicking_responder_closes_its_connection() {
     let model = GeminiModel::by_prompt(|_| panic!("scripted panic")).expect("started");
     assert_eq!(post(&model, STREAM, &turn("x")).status, 0);
 }
 
 #[test]
-fn nothing_listens_at_the_refused_address() {
+fn refused_url_has_no_listener() {
     let url = refused_url().expect("an address");
     let why = TcpStream::connect(url.strip_prefix("http://").expect("a URL")).expect_err("refused");
     assert_eq!(why.kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]
-fn scripts_are_the_same_after_a_way_through_json() {
+fn scripts_round_trip_through_json() {
     let steps = [
         GeminiStep::thought("t").and_text("x").and_call("c", json!({"a": 1})).finish(None).chunk_delay(5),
         GeminiStep::calls([("a", json!({})), ("b", json!({}))]),
@@ -383,7 +383,7 @@ fn the_demo_uses_every_kind_of_event() {
 }
 
 #[test]
-fn prompts_have_scripts_of_their_own() {
+fn each_prompt_has_its_own_script() {
     let red = Script::new([GeminiStep::call("mcp_paint_mix", json!({"a": 1})), GeminiStep::text("red")]);
     let model = GeminiModel::matching([("red", red), ("blue", Script::always(GeminiStep::text("blue")))])
         .expect("a port");
@@ -403,9 +403,9 @@ fn prompts_have_scripts_of_their_own() {
         first.events()[0]["candidates"][0]["content"]["parts"][0]["functionCall"]["name"],
         "mcp_paint_mix"
     );
-    // A tool's result is no prompt, whatever it says.
+    // A tool result is not a prompt, whatever it contains.
     assert_eq!(ask(json!([context, user("make it red"), spoke, result])).text(), "red");
-    // A later prompt in the same session begins its own script.
+    // A later prompt in the same session starts its own script.
     assert_eq!(
         ask(json!([context, user("make it red"), spoke, result, spoke, user("now blue")])).text(),
         "blue"

@@ -1,4 +1,4 @@
-//! Talks to the scripted models of the other APIs over a bare socket.
+//! Tests the scripted models of the other APIs over a plain socket.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use agentline_mock::scripted::{ModelStep, ModelTokens, ScriptedModel};
 use agentline_mock::{anthropic, openai, responses};
 use serde_json::{Value, json};
 
-/// Posts a body and gives the status and what came back.
+/// Posts a body, and returns the status and the response.
 fn post(model: &ScriptedModel, path: &str, body: &Value) -> (u16, String) {
     let mut stream =
         TcpStream::connect(model.url().strip_prefix("http://").expect("a URL")).expect("connected");
@@ -23,7 +23,7 @@ fn post(model: &ScriptedModel, path: &str, body: &Value) -> (u16, String) {
     (status, all)
 }
 
-/// The JSON of every event.
+/// Returns the JSON of every event.
 fn events(answer: &str) -> Vec<Value> {
     let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
@@ -52,7 +52,7 @@ fn chat_completions() {
     assert_eq!(events[4]["choices"][0]["finish_reason"], "tool_calls");
     assert_eq!(events[5]["usage"]["prompt_tokens_details"]["cached_tokens"], 10);
     assert!(answer.contains("data: [DONE]"));
-    // A request for a title comes between and uses up nothing.
+    // A request for a title in between does not advance the script.
     let (_, title) = post(&model, "/v1/chat/completions", &json!({"messages": []}));
     assert!(title.contains("A scripted session"));
     let messages = json!([
@@ -143,7 +143,7 @@ fn responses_items() {
     assert_eq!(turns[1].turn(), 1);
 }
 
-/// Claude Code's guess at the next prompt and Codex's judge use up no step, though they offer tools.
+/// Claude Code's prompt suggestion and Codex's risk assessment do not advance the script, although they offer tools.
 #[test]
 fn helpers_with_tools() {
     let model = anthropic::model([]).expect("a port");
@@ -159,7 +159,7 @@ fn helpers_with_tools() {
 }
 
 #[test]
-fn answers_by_what_is_asked() {
+fn answers_depend_on_the_request() {
     let model = anthropic::model_by(|request| {
         let slow = request.user_texts().iter().any(|text| text == "slow");
         if slow { ModelStep::text("late").delay(300) } else { ModelStep::text("at once") }
@@ -176,7 +176,7 @@ fn answers_by_what_is_asked() {
 }
 
 #[test]
-fn a_model_that_hangs_still_stops() {
+fn hanging_model_can_be_stopped() {
     let model = openai::model([ModelStep::hang()]).expect("a port");
     let address = model.url().strip_prefix("http://").expect("a URL").to_owned();
     let mut stream = TcpStream::connect(address).expect("connected");

@@ -1,5 +1,5 @@
-//! Split, decode and connection against a plain newline scan and `serde_json::Value`, interleaved, best of five, in
-//! processor time, so that a busy machine does not change the figures much.
+//! Compares splitting, decoding and a connection with a plain newline scan and `serde_json::Value`: interleaved, best
+//! of five, in processor time, so that a busy machine has little effect.
 
 use crate::transport::usage;
 use agentline::{
@@ -85,9 +85,9 @@ fn values(bytes: &[u8]) -> usize {
         .count()
 }
 
-/// Everything that the core does with the bytes of one run.
+/// Does everything that the core does with the bytes of one run.
 fn core(bytes: &[u8]) -> usize {
-    let agent = agents::find("gemini").expect("it is in the list");
+    let agent = agents::find("gemini").expect("it is listed");
     let mut connection = Connection::new(
         agent.dialogue(&agentline::DialogueConfig::default()),
         agentline::Timeouts::default(),

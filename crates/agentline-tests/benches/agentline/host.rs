@@ -1,18 +1,18 @@
-//! What a program in another language pays for `agentline host`: runs on warm fake agents, and runs that the cache knows.
-//! The host is a process of its own, so that its processor time and memory are nobody else's.
+//! Measures the cost of `agentline host` for a program in another language: runs on warm fake agents, and cached runs.
+//! The host is a separate process, so that its processor time and memory are measured alone.
 
 use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Instant};
 
-/// How many runs on agents, and how many that are known.
+/// The number of runs on agents, and of cached runs.
 const RUNS: usize = 1_000;
 const KNOWN: usize = 10_000;
-/// How often a host is killed.
+/// The number of times a host is killed.
 const KILLS: usize = 50;
-/// How many different runs the known ones are.
+/// The number of distinct cached runs.
 const DIFFERENT: usize = 50;
-/// How many runs a host has under way at once.
+/// The number of concurrent runs of a host.
 const WINDOW: usize = 16;
 
 pub(crate) fn run() {
@@ -40,7 +40,7 @@ pub(crate) fn run() {
         params["cache"] = true.into();
         params
     };
-    // The first round makes them; each then is found.
+    // The first round creates the entries; later ones find them.
     many(&mut host, DIFFERENT, known);
     let (before, start) = (cpu_ms(&host), Instant::now());
     let hits = many(&mut host, KNOWN, known);
@@ -62,7 +62,7 @@ pub(crate) fn run() {
     );
 }
 
-/// Makes so many runs, some at once, and says how many of them were known.
+/// Makes this many runs, some concurrently, and returns how many of them were cached.
 fn many(host: &mut HostProgram, runs: usize, params: impl Fn(usize) -> Value) -> usize {
     let (mut sent, mut done, mut hits) = (0, 0, 0);
     while done < runs {
@@ -87,11 +87,11 @@ fn memory_mb(host: &HostProgram) -> f64 {
     line.trim().trim_end_matches("kB").trim().parse::<f64>().expect("a number") / 1024.0
 }
 
-/// The processor time of the host alone, in milliseconds.
+/// Returns the processor time of the host alone in milliseconds.
 fn cpu_ms(host: &HostProgram) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", host.child.id())).expect("it lives");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-    // Ticks of 10 ms: user and system time are fields 14 and 15 of all.
+    // Ticks of 10 ms: user and system time are the fields 14 and 15.
     (ticks(11) + ticks(12)) * 10.0
 }

@@ -1,6 +1,6 @@
-//! What agentline costs, measured side by side in one run: `cargo bench -p agentline-tests` (or with `-- decode`,
-//! `transport`, `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure stands next to its floor; compare
-//! ratios, not seconds.
+//! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
+//! `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
+//! its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod decode;
@@ -14,7 +14,7 @@ mod sessions;
 mod snapshot;
 mod transport;
 
-/// One part: its name and what it does.
+/// One part: its name and function.
 type Part = (&'static str, fn());
 
 const PARTS: &[Part] = &[
@@ -48,7 +48,7 @@ fn main() {
     }
 }
 
-/// The middle of the values.
+/// Returns the median of the values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A cold run through agentline beside the same agent by hand, on the real Gemini CLI with an instant model,
+//! Compares a cold run through agentline with the same agent without it, on the real Gemini CLI with an instant model,
 //! interleaved: the bare CLI, the floor (the same flags and variables by hand), and agentline.
 
 use crate::{median, transport::usage};

@@ -1,6 +1,6 @@
-//! The warm pool beside the bare CLI, a cold run, and the floor: a client of a few lines that checks nothing. All on the
-//! real Gemini CLI with an instant model, interleaved. Agentline is in a process of its own, so that its processor time
-//! and memory are nobody else's.
+//! Compares the warm pool with the bare CLI, a cold run, and the floor: a client of a few lines that checks nothing.
+//! All use the real Gemini CLI with an instant model, interleaved. Agentline is in a separate process, so that its
+//! processor time and memory are measured alone.
 
 mod child;
 mod floor;
@@ -22,12 +22,12 @@ use std::{
 
 pub(crate) use child::{NAME, main};
 
-/// How often each is measured, unless `AGENTLINE_BENCH_ROUNDS` says another number. With 0 only the many runs are made,
-/// for somebody who looks at them with a profiler.
+/// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set. With 0, only the many runs are made, for use
+/// with a profiler.
 const ROUNDS: usize = 20;
-/// A profiler that the process with agentline in it is to run under, with its arguments.
+/// A profiler for the agentline process, with its arguments.
 const UNDER: &str = "AGENTLINE_BENCH_UNDER";
-/// How many runs memory is watched for.
+/// The number of runs for which memory is measured.
 const MANY: usize = 200;
 
 pub(crate) fn run() {
@@ -46,9 +46,9 @@ pub(crate) fn run() {
     println!("{}", agentline.ask(&format!("workspaces {}", rounds.max(10))).words);
 }
 
-/// Each way to ask in turn, round after round.
+/// Measures each variant in turn, for several rounds.
 fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: &mut Agentline) {
-    // One for new sessions and one for those that were opened before, as the pool has: sessions make an agent slower.
+    // One process for new sessions and one for prewarmed ones, as in the pool: sessions make an agent slower.
     let (mut floor, mut opened_floor) = (Floor::start(stage, program), Floor::start(stage, program));
     let bare = || {
         let out = File::create(stage.outside().join("out")).expect("a file");
@@ -65,8 +65,7 @@ fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: 
     for round in 0..rounds {
         walls[0].push(bare());
         walls[1].push(agentline.ask("cold").wall);
-        // Nobody is measured with what others have driven out of the caches, nor in the first prompt of a process; and
-        // who comes first changes.
+        // No variant is measured with cold caches, nor in the first prompt of a process; and the order changes.
         agentline.ask("pool");
         agentline.ask("spare");
         floor.prompt_in_new_session();
@@ -114,7 +113,7 @@ fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: 
     );
 }
 
-/// The process with agentline in it.
+/// The agentline process.
 struct Agentline {
     child: std::process::Child,
     say: Option<ChildStdin>,
@@ -152,7 +151,7 @@ impl Agentline {
 
 impl Drop for Agentline {
     fn drop(&mut self) {
-        // It ends with its input.
+        // It exits when its input ends.
         self.say = None;
         let _ = self.child.wait();
     }

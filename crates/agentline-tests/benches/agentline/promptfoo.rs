@@ -1,6 +1,6 @@
-//! The same prompts through promptfoo twice: with our provider, and with its `exec:` provider that calls Gemini CLI for each. An evaluation of
-//! the same size with promptfoo's `echo` is taken off both, so that its own start and bookkeeping count for nobody. Processor time is
-//! that of the whole tree of processes, orphans included.
+//! Runs the same prompts through promptfoo twice: with our provider, and with its `exec:` provider that calls Gemini
+//! CLI for each. An evaluation of the same size with promptfoo's `echo` is subtracted from both, so that its own
+//! startup does not count. Processor time is that of the whole process tree, including orphans.
 
 mod tree;
 
@@ -9,10 +9,10 @@ use agentline_tests::{InstalledPromptfoo, MODEL, PROVIDER, TestStage, real_gemin
 use serde_json::{Value, json};
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Instant};
 
-/// How many prompts, unless `AGENTLINE_BENCH_PROMPTS` says another number.
+/// The number of prompts, unless `AGENTLINE_BENCH_PROMPTS` is set.
 const PROMPTS: usize = 40;
 
-/// What an evaluation cost, in seconds.
+/// The cost of an evaluation in seconds.
 #[derive(Clone, Copy)]
 struct Cost {
     wall: f64,
@@ -61,7 +61,7 @@ pub(crate) fn run() {
     }
 }
 
-/// One evaluation, in which no answer may be lost.
+/// Makes one evaluation, in which no answer may be lost.
 fn evaluate(
     promptfoo: &InstalledPromptfoo,
     stage: &TestStage,

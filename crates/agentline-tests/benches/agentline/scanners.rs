@@ -1,8 +1,8 @@
-//! Hostile text against ordinary text, for every scanner that a run goes through.
+//! Compares adversarial text with ordinary text for every scanner that a run uses.
 //!
-//! A hostile text is compared with an ordinary one of the same length. Where each line is work, an ordinary text with as many
-//! lines is measured too, and the slower one counts: empty lines are more work than one long line for any reader. The slowest
-//! text is the one with the highest ratio.
+//! An adversarial text is compared with an ordinary one of the same length. If each line is work, an ordinary text with
+//! as many lines is measured too, and the slower one counts: empty lines are more work than one long line for any
+//! reader. The slowest text is the one with the highest ratio.
 
 use agentline_tests::scanners::{SCANNERS, ScannerUnderTest, WORKSPACE_SCANNERS, hostile_texts};
 

@@ -1,5 +1,6 @@
-//! Saved sessions: a store of 1 GB of all four agents, listed, searched, shown and counted, beside `rg` and `ccusage` on the
-//! same files. `AGENTLINE_BENCH_STORE_MB` makes it smaller or bigger; it is made once and kept in our cache folder.
+//! Saved sessions: a store of 1 GB of all four agents is listed, searched, shown and counted, next to `rg` and
+//! `ccusage` on the same files. `AGENTLINE_BENCH_STORE_MB` sets its size; it is generated once and kept in our cache
+//! directory.
 
 mod rivals;
 
@@ -17,14 +18,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The name under which this program is started again as the command line itself.
+/// The name under which this program is started again as the command line.
 pub(crate) const NAME: &str = "sessions";
-/// Where the child notes its peak memory.
+/// The file in which the child records its peak memory.
 const PEAK: &str = "AGENTLINE_BENCH_PEAK";
 const ROUNDS: usize = 5;
-/// When a file is old enough to be remembered.
+/// The age at which a file is indexed.
 const SETTLED: Duration = Duration::from_millis(2500);
-/// Mean size of a session in the store of 1 GB with 5,000 of them.
+/// The mean size of a session in the store of 1 GB with 5,000 sessions.
 const MEAN: u64 = 200_000;
 
 pub(crate) fn run() {
@@ -44,7 +45,7 @@ pub(crate) fn run() {
         made.bytes as f64 / 1e6,
         start.elapsed().as_secs_f64()
     );
-    // Files that were just written are not remembered, so nothing would be warm.
+    // Recently written files are not indexed, so the index would have no effect.
     std::thread::sleep(SETTLED.saturating_sub(start.elapsed()));
     list(&made);
     search(&made);
@@ -62,7 +63,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (start.elapsed().as_secs_f64(), done)
 }
 
-/// With the processor time of this process beside, which says more on a machine that others use too.
+/// Also prints the processor time of this process, which is more reliable on a shared machine.
 fn timed_with_cpu<T>(work: impl FnOnce() -> T) -> (f64, f64, T) {
     let before = transport::cpu();
     let (seconds, done) = timed(work);
@@ -128,7 +129,7 @@ fn search(made: &MadeStore) {
         }
     }
     let none = store.search(&Query::new([UNSAID])).expect("a search");
-    assert!(none.is_empty(), "what an agent notes for itself is no text");
+    assert!(none.is_empty(), "internal records of an agent are not text");
 }
 
 fn usage(made: &MadeStore) {
@@ -203,7 +204,7 @@ fn show(made: &MadeStore) {
     }
 }
 
-/// Runs the command line; gives its time and its peak memory in megabytes.
+/// Runs the command line, and returns its time and its peak memory in megabytes.
 fn show_once(big: &Path, home: &Path, output: &str) -> Option<(f64, f64)> {
     let dir = tempfile::tempdir().expect("a folder");
     let peak = dir.path().join("peak");
@@ -221,10 +222,10 @@ fn show_once(big: &Path, home: &Path, output: &str) -> Option<(f64, f64)> {
     Some((seconds, peak))
 }
 
-/// In the child: the command line with the arguments of this process.
+/// In the child: runs the command line with the arguments of this process.
 pub(crate) fn child() {
-    // The code cannot be looked into; a failure shows in what was printed.
+    // The exit code cannot be inspected; a failure shows in the output.
     let _ = agentline_cli::main_impl();
-    let note = std::env::var(PEAK).expect("where to note the peak");
+    let note = std::env::var(PEAK).expect("the file for the peak memory");
     std::fs::write(note, transport::usage().1.to_string()).expect("the note");
 }

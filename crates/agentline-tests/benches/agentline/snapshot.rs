@@ -1,4 +1,4 @@
-//! What it costs to know which files changed: a look before and a look after, in workspaces of two sizes.
+//! Measures the detection of changed files: a scan before and a scan after, in workspaces of two sizes.
 
 use crate::median;
 use agentline::snapshot::{Snapshot, SnapshotOptions};
@@ -11,7 +11,7 @@ pub(crate) fn run() {
     for files in [10_000_usize, 100_000] {
         let dir = tempfile::tempdir().expect("a temporary folder");
         for i in 0..files {
-            // Twenty files a folder, twenty folders a folder: about what a repository looks like.
+            // Twenty files per directory and twenty subdirectories per directory, similar to a repository.
             let folder = dir.path().join(format!("d{}/e{}", i / 400, i / 20));
             if i % 20 == 0 {
                 std::fs::create_dir_all(&folder).expect("a folder");

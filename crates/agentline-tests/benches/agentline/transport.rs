@@ -1,5 +1,5 @@
-//! A million events, and one line of 50 MB, through the transport of the surface: from a process that writes them to
-//! the consumer of the library. Each is measured in a process of its own, so that its peak memory is its own.
+//! Sends a million events, and one line of 50 MB, through the transport of the surface: from a process that writes them
+//! to the consumer of the library. Each is measured in a separate process, so that its peak memory is measured alone.
 
 use agentline::{Agentline, RunRequest, blocking, detect::HostEnv};
 use std::{
@@ -44,7 +44,7 @@ pub(crate) fn run() {
     );
     for (name, content) in files {
         let file = dir.path().join("output.ndjson");
-        std::fs::write(&file, format!("{content}{result}\n")).expect("room for the output");
+        std::fs::write(&file, format!("{content}{result}\n")).expect("space for the output");
         let rows: Vec<Row> = (0..ROUNDS).map(|_| in_a_process(&file)).collect();
         let best = rows.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("a round");
         println!(
@@ -94,9 +94,9 @@ pub(crate) fn child(_what: &str) {
     println!("{}", serde_json::to_string(&Row { seconds, events, peak_mb, cpu }).expect("a row"));
 }
 
-/// Processor time and peak memory of this process.
+/// Returns the processor time and peak memory of this process.
 pub(crate) fn usage() -> (f64, f64) {
-    // `ru_maxrss` would also tell of the memory that the parent had when it started us.
+    // `ru_maxrss` would include the memory that the parent had when it started this process.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status
         .lines()
@@ -104,23 +104,23 @@ pub(crate) fn usage() -> (f64, f64) {
     (cpu(), peak.unwrap_or(f64::NAN) / 1024.0)
 }
 
-/// Processor time of this process, in seconds.
+/// Returns the processor time of this process in seconds.
 pub(crate) fn cpu() -> f64 {
     let spent = spent();
     spent.user + spent.system
 }
 
-/// What this process has used up.
+/// The resource usage of this process.
 pub(crate) struct Spent {
     /// In seconds.
     pub(crate) user: f64,
     /// In the kernel, in seconds.
     pub(crate) system: f64,
-    /// How often a thread of it had nothing to do.
+    /// The number of voluntary context switches.
     pub(crate) waits: f64,
 }
 
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(crate) fn spent() -> Spent {
     // SAFETY: the struct is plain data that the call fills in.
     let usage = unsafe {

@@ -1,4 +1,4 @@
-//! The whole command-line tool, built a second time so that tests of this package can start it.
+//! The whole command-line tool, built again so that tests of this package can start it.
 
 use std::process::ExitCode;
 

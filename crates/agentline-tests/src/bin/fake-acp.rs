@@ -1,4 +1,4 @@
-//! The fake ACP agent, as a program that the tests of this crate can start.
+//! The fake ACP agent, as a program for the tests of this crate.
 
 use std::process::ExitCode;
 

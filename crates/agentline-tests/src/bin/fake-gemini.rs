@@ -1,4 +1,4 @@
-//! The fake agent, as a program that stands in for Gemini CLI in the tests of this crate.
+//! The fake agent that replaces Gemini CLI in the tests of this crate.
 
 use std::process::ExitCode;
 

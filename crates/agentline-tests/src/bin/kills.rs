@@ -1,6 +1,7 @@
-//! Kills agentline, its supervisor, both, or both with the init, in the middle of runs, and prints how much survives.
+//! Kills agentline, its supervisor, both, or both with the init, during runs, and prints how many processes survive.
 //!
-//! `kills [COUNT] [auto|namespace|none]…`: without names, with a pid namespace as the system has it, and without one.
+//! `kills [COUNT] [auto|namespace|none]…`: by default, with the system's default isolation, and without a pid
+//! namespace.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -15,7 +16,7 @@ fn main() {
     if isolation.is_empty() {
         isolation = vec![Isolation::Auto, Isolation::None];
     }
-    let own = std::env::current_exe().expect("a program knows its place");
+    let own = std::env::current_exe().expect("the path of this program");
     let program = |name: &str| {
         let path = own.with_file_name(name);
         assert!(path.exists(), "build it first: cargo build -p agentline-tests --bins");
@@ -29,7 +30,7 @@ fn main() {
     let kills = plan(count.unwrap_or(1000), &isolation);
     let tally = carry_out(&kills, &programs, 4, |done| {
         if done % 50 == 0 {
-            // Whoever does not listen misses only the progress.
+            // A missing reader loses only the progress.
             let _ = writeln!(std::io::stderr(), "{done} of {}", kills.len());
         }
     });

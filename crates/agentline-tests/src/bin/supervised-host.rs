@@ -1,7 +1,7 @@
-//! A host program for tests to kill: runs one agent, says `ready` when the agent does, and how it ended.
+//! A host program that tests kill: it runs one agent, prints `ready` when the agent does, and prints how it ended.
 //!
-//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready). The variable
-//! `ISOLATION` may hold a value of `isolation`.
+//! `supervised-host MARK HOW PROGRAM [ARG]…`, where HOW is `wait` or `panic` (as soon as the agent is ready). The
+//! variable `ISOLATION` may contain a value of `isolation`.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ async fn host() {
     }
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
-        Err(error) => return say(&error.to_string()),
+        Err(error) => return print_line(&error.to_string()),
     };
     let mut bytes = Vec::new();
     let mut told = false;
@@ -35,18 +35,18 @@ async fn host() {
         match process.next(&mut bytes).await {
             ProcessEvent::Bytes(_) if !told && bytes.starts_with(b"ready") => {
                 told = true;
-                say("ready");
+                print_line("ready");
                 assert_ne!(how, "panic", "as asked");
             }
-            // An agent that never gets ready must not fill our memory.
+            // An agent that never becomes ready must not use unbounded memory.
             ProcessEvent::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),
             ProcessEvent::Bytes(_) => {}
-            ProcessEvent::Exit(exit) => return say(&format!("{exit:?}")),
+            ProcessEvent::Exit(exit) => return print_line(&format!("{exit:?}")),
         }
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).expect("a reader");
 }

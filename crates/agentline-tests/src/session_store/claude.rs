@@ -1,14 +1,14 @@
-//! Sessions as Claude Code writes them: a line for each block, some forked, some with a sub-agent.
+//! Sessions in the format of Claude Code: a line for each block, some forked, some with a subagent.
 
 use super::{Lines, Plan, Turn, UNSAID, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
 use std::{io, path::PathBuf};
 
-/// Every so many sessions, the next one begins with a copy of it.
+/// After every this many sessions, the next one starts with a copy of it.
 const FORKED: usize = 60;
-/// Every so many sessions, one has a sub-agent.
+/// One of this many sessions has a subagent.
 const HELPED: usize = 80;
-/// How many lines a fork takes along.
+/// The number of lines that a fork copies.
 const COPIED: usize = 12;
 
 pub(super) fn file(plan: &Plan<'_>) -> PathBuf {
@@ -16,7 +16,7 @@ pub(super) fn file(plan: &Plan<'_>) -> PathBuf {
     plan.home.join(".claude/projects").join(folder).join(format!("{}.jsonl", plan.id))
 }
 
-/// Writes a session; gives how many forks and sub-agents it has.
+/// Writes a session, and returns the number of its forks and subagents.
 pub(super) fn write(plan: &Plan<'_>, words: &mut WordSource, used: &mut [u64; 3]) -> io::Result<[u64; 2]> {
     let path = file(plan);
     let mut lines = Lines::create(&path)?;
@@ -68,7 +68,7 @@ fn a_turn(words: &mut WordSource) -> Turn {
     }
 }
 
-/// A session that goes on from a copy of another: the same messages under another id, which cost nothing again.
+/// Writes a session that continues a copy of another: the same messages under another id, which are not charged again.
 fn fork(plan: &Plan<'_>, first: &[Value], words: &mut WordSource) -> io::Result<()> {
     let id = words.uuid();
     let mut lines = Lines::create(&file(plan).with_file_name(format!("{id}.jsonl")))?;

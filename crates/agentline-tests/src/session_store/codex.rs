@@ -1,4 +1,4 @@
-//! Sessions as Codex writes them: what went to the model and came from it, and what it counted.
+//! Sessions in the format of Codex: model requests, responses and token counts.
 
 use super::{Lines, Plan, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Sessions as Gemini CLI writes them: lines as today, and whole files in folders named by a digest as in the beginning.
+//! Sessions in the formats of Gemini CLI: the current one with lines, and the old one with whole files in directories
+//! named by a digest.
 
 use super::{Lines, Plan, Turn, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
 const CONTEXT: &str = "<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\n</session_context>";
 
-/// Writes a session and tells its file; one of six in the old form.
+/// Writes a session and returns its file. One of six has the old format.
 pub(super) fn write(
     plan: &Plan<'_>,
     words: &mut WordSource,
@@ -79,7 +80,7 @@ fn call(words: &mut WordSource, at: u64, turn: &Turn) -> Value {
     })
 }
 
-/// The old form: one value, written with indentation.
+/// Writes the old format: one indented value.
 fn whole(
     plan: &Plan<'_>,
     words: &mut WordSource,
@@ -108,7 +109,7 @@ fn whole(
     fs::write(path, serde_json::to_string_pretty(&session)?)
 }
 
-/// The digest of a path in hex, as the folders of old versions are named.
+/// Returns the digest of a path in hex, the directory name of old versions.
 fn digest(path: &str) -> String {
     use sha2::{Digest, Sha256};
     Sha256::digest(path.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,4 @@
-//! Sessions as OpenCode keeps them: rows of one database.
+//! Sessions in the format of OpenCode: rows of one database.
 
 use super::{Plan, count, turns, words::WordSource};
 use rusqlite::{Connection, params};

@@ -1,6 +1,6 @@
-//! Made-up text that is the same in every run.
+//! Generated text that is the same in every run.
 
-/// Words of programs and of people, some with letters that JSON writes in its own way.
+/// Words of code and prose, some with characters that JSON escapes.
 const WORDS: &[&str] = &[
     "function",
     "return",
@@ -82,7 +82,7 @@ impl WordSource {
         Self(seed)
     }
 
-    /// Another source, so that two may be drawn from by turns.
+    /// Returns another source, so that both can be used in turn.
     pub(super) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -96,9 +96,9 @@ impl WordSource {
         z ^ (z >> 31)
     }
 
-    /// A number below another.
+    /// Returns a number below the limit.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).expect("it is below")
+        usize::try_from(self.next() % end as u64).expect("in range")
     }
 
     pub(super) fn word(&mut self) -> &'static str {
@@ -110,7 +110,7 @@ impl WordSource {
         words.join(" ")
     }
 
-    /// Lines of about ten words.
+    /// Returns lines of about ten words.
     pub(super) fn text(&mut self, words: usize) -> String {
         let mut text = String::new();
         for at in 0..words {

@@ -1,11 +1,11 @@
-//! The agents of other vendors through agentline, shown on the real programs with scripted models: one story a file.
+//! Tests agents of other vendors with the real programs and scripted models. Each file covers one topic.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-mod cast;
 mod command_line;
 mod configured;
 mod conversation;
+mod harness;
 mod installed;
 mod permissions;
 mod pool;

@@ -1,16 +1,16 @@
-//! Gemini CLI over ACP, shown on the real program with a scripted model: one story a file.
+//! Tests Gemini CLI over ACP with the real program and a scripted model. Each file covers one topic.
 
-// The commands in these stories are those of a Unix shell.
+// The commands in these tests need a Unix shell.
 
 mod command_line;
 mod compatibility;
 mod conversation;
 mod files;
+mod harness;
+mod observed_behaviour;
 mod permissions;
-mod questions;
 mod resume;
 mod structured;
 mod surfaces;
-mod talk;
 mod tools;
 mod until;

@@ -1,4 +1,5 @@
-//! The cache on the real Gemini CLI: made once, told again with its files, and the model is not asked again.
+//! Tests the cache with the real Gemini CLI: a run is made once and then replayed with its files, without a model
+//! request.
 
 use agentline::{
     CachePolicy, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict,
@@ -8,7 +9,7 @@ use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::fs;
 
-/// All of a run but the marks by which one is told from another.
+/// Returns a run without its identifiers.
 fn plain(records: &[Record]) -> Vec<Value> {
     let plain = |record: &Record| {
         let mut value = serde_json::to_value(record).expect("it is JSON");
@@ -25,7 +26,7 @@ fn plain(records: &[Record]) -> Vec<Value> {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
-    let mut run = pool.run(request).await.expect("a request that is taken");
+    let mut run = pool.run(request).await.expect("an accepted request");
     let mut records = Vec::new();
     while let Some(record) = run.next().await {
         records.push(record);
@@ -37,7 +38,7 @@ async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
 }
 
 #[tokio::test]
-async fn a_run_of_the_real_agent_is_told_again_with_its_files() {
+async fn cached_run_is_replayed_with_its_files() {
     needs_real_gemini!();
     let write = GeminiStep::call("write_file", json!({"file_path": "hello.txt", "content": "Hello\n"}));
     let stage = TestStage::new(Script::new([write, GeminiStep::text("written")]));
@@ -54,12 +55,12 @@ async fn a_run_of_the_real_agent_is_told_again_with_its_files() {
     let asked = stage.model.requests_to_main().len();
 
     let file = stage.workspace().join("hello.txt");
-    fs::remove_file(&file).expect("it was written");
+    fs::remove_file(&file).expect("the file was written");
     let (told, again) = run(&pool, request()).await;
     assert!(told.cache.as_ref().is_some_and(|mark| mark.hit), "{}", shown(&told));
     assert_eq!(plain(&again), plain(&events));
-    assert_eq!(fs::read_to_string(&file).expect("it is there again"), "Hello\n");
+    assert_eq!(fs::read_to_string(&file).expect("the file was restored"), "Hello\n");
     assert_eq!(told.usage.tokens, made.usage.tokens);
-    assert_eq!(stage.model.requests_to_main().len(), asked, "the model was not asked");
+    assert_eq!(stage.model.requests_to_main().len(), asked, "there was no model request");
     pool.close().await;
 }

@@ -1,5 +1,5 @@
-//! A flood from the real Gemini CLI to a slow consumer: every event arrives, and none of them waits in our memory. In a
-//! file of its own, because it measures the memory of the whole process.
+//! Sends a flood of events from the real Gemini CLI to a slow consumer: every event arrives, and none is buffered in
+//! memory. This is a separate file because it measures the memory of the whole process.
 
 use agentline::{Event, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -7,12 +7,12 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use std::time::Duration;
 
 const EVENTS: usize = 100_000;
-/// How long the consumer looks away. The agent takes some eight seconds for everything.
+/// How long the consumer pauses. The agent needs about eight seconds for everything.
 const STALL: Duration = Duration::from_secs(10);
-/// The events of that time would take three times as much if they waited in memory.
+/// The events of that time would take three times as much memory if they were buffered.
 const MOST_GROWTH_KB: u64 = 12_000;
 
-/// What the kernel says that this process holds, in kB.
+/// Returns the resident memory of this process in kB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -20,7 +20,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() {
+fn hundred_thousand_events_reach_a_slow_consumer_in_bounded_memory() {
     needs_real_gemini!();
     let text = format!("{{n}} {} ", "x".repeat(180));
     let stage = TestStage::new(Script::new([GeminiStep::many_chunks(EVENTS as u64, &text)]));
@@ -40,11 +40,11 @@ fn a_hundred_thousand_events_reach_a_slow_consumer_without_filling_the_memory() 
                     let number = text.split(' ').next().and_then(|n| n.parse::<usize>().ok());
                     assert_eq!(number, Some(texts), "in order, none missing");
                     if texts == 1000 {
-                        // Meanwhile the agent writes nearly everything that it has to say.
+                        // Meanwhile, the agent writes nearly all of its output.
                         let before = resident();
                         tokio::time::sleep(STALL).await;
                         let grown = resident().saturating_sub(before);
-                        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB while nobody read");
+                        assert!(grown < MOST_GROWTH_KB, "grew by {grown} kB while nothing was read");
                     }
                     if texts % 100 == 0 {
                         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,19 +1,19 @@
-//! Every key that engines configure Gemini CLI by, from the map that they give to what the real CLI then does.
+//! Tests every key with which engines configure Gemini CLI, from the given map to the behaviour of the real CLI.
 //!
 //! | key | shown by | how |
 //! |---|---|---|
-//! | `model` | `the_model_is_the_one_that_is_asked` | the model of the request to the service |
-//! | `sandbox` | `a_sandbox_is_made_by_the_program_that_was_named` | the CLI starts a stand-in for `docker` and `podman` |
-//! | `approval_mode`, `yolo` | `each_mode_permits_what_it_says` | which of two files a model can make, for each value |
-//! | `include_directories` | `a_folder_is_included_or_out_of_reach` | a file outside is read, and is not without the key |
-//! | `allowed_tools`, `disable_tools` | `tools_are_added_and_taken_away` | the tools that the model is offered |
-//! | `working_dir` | `the_workspace_is_the_working_dir` | where a file lands, and what `pwd` prints |
-//! | `timeout`, `timeout_ms` | `the_run_ends_with_its_clock` | a model that never answers |
-//! | `max_budget_usd`, `max_turns`, `max_output_tokens` | `limits_hold` | a model that never ends |
-//! | `apiKey` | `a_key_of_the_map_signs_in` | the header of the request to the service |
-//! | `googleCloudProject` | `the_cloud_project_reaches_the_agent` | what the agent hands on to a shell |
-//! | `useVertexAI` | `vertex_ai_is_the_way_to_sign_in` | the CLI asks for what Vertex AI needs, and talks to its address |
-//! | `mcp_settings_path` | `servers_of_a_settings_file_are_offered` | the tools that the model is offered |
+//! | `model` | `model_key_selects_the_model` | the model of the request to the service |
+//! | `sandbox` | `sandbox_uses_the_named_program` | the CLI starts a stand-in for `docker` and `podman` |
+//! | `approval_mode`, `yolo` | `each_mode_permits_what_is_documented` | which of two files a model can make, for each value |
+//! | `include_directories` | `directory_is_included_or_inaccessible` | a file outside is read, and is not without the key |
+//! | `allowed_tools`, `disable_tools` | `tools_are_allowed_and_excluded` | the tools that the model is offered |
+//! | `working_dir` | `working_dir_key_sets_the_workspace` | where a file lands, and what `pwd` prints |
+//! | `timeout`, `timeout_ms` | `run_ends_at_its_timeout` | a model that never answers |
+//! | `max_budget_usd`, `max_turns`, `max_output_tokens` | `limits_are_enforced` | a model that never ends |
+//! | `apiKey` | `api_key_in_the_map_authenticates` | the header of the request to the service |
+//! | `googleCloudProject` | `cloud_project_is_passed_to_the_agent` | what the agent hands on to a shell |
+//! | `useVertexAI` | `vertex_ai_key_selects_the_auth_method` | the CLI asks for what Vertex AI needs, and talks to its address |
+//! | `mcp_settings_path` | `servers_of_a_settings_file_are_available` | the tools that the model is offered |
 
 use agentline::{Outcome, Verdict, blocking, core::Config};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -21,7 +21,7 @@ use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
-/// Runs what an engine's map says, on top of what keeps a stage by itself.
+/// Runs the request of an engine's map, in addition to the settings that isolate the test.
 fn run(stage: &TestStage, keys: Value) -> Outcome {
     let mut map = json!({"model": MODEL, "working_dir": stage.workspace(), "extensions": [], "timeout": 120});
     for (key, value) in keys.as_object().expect("keys are a map") {
@@ -30,11 +30,11 @@ fn run(stage: &TestStage, keys: Value) -> Outcome {
         }
         map[key] = value.clone();
     }
-    let config = Config::from_map(map.as_object().cloned().expect("a map")).expect("the map is good");
+    let config = Config::from_map(map.as_object().cloned().expect("a map")).expect("the map is valid");
     assert!(config.notices.is_empty(), "every key is known: {:?}", config.notices);
     let mut request = config.request;
     request.prompt = "go".into();
-    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is good")
+    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is valid")
 }
 
 fn done(stage: &TestStage, keys: Value) -> Outcome {
@@ -56,7 +56,7 @@ fn shell(command: &str) -> GeminiStep {
 }
 
 #[test]
-fn the_model_is_the_one_that_is_asked() {
+fn model_key_selects_the_model() {
     needs_real_gemini!();
     let stage = answering();
     let outcome = done(&stage, json!({"model": "gemini-2.5-flash-lite"}));
@@ -64,7 +64,7 @@ fn the_model_is_the_one_that_is_asked() {
 }
 
 #[test]
-fn each_mode_permits_what_it_says() {
+fn each_mode_permits_what_is_documented() {
     needs_real_gemini!();
     for (keys, writes, runs) in [
         (json!({}), false, false),
@@ -92,7 +92,7 @@ fn each_mode_permits_what_it_says() {
 }
 
 #[test]
-fn a_folder_is_included_or_out_of_reach() {
+fn directory_is_included_or_inaccessible() {
     needs_real_gemini!();
     let outside = tempfile::tempdir().expect("a folder");
     let real = outside.path().canonicalize().expect("a path");
@@ -108,7 +108,7 @@ fn a_folder_is_included_or_out_of_reach() {
 }
 
 #[test]
-fn tools_are_added_and_taken_away() {
+fn tools_are_allowed_and_excluded() {
     needs_real_gemini!();
     let stage = answering();
     let has = |name: &str| offered(&stage).iter().any(|tool| tool == name);
@@ -120,7 +120,7 @@ fn tools_are_added_and_taken_away() {
 }
 
 #[test]
-fn the_workspace_is_the_working_dir() {
+fn working_dir_key_sets_the_workspace() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
@@ -138,7 +138,7 @@ fn the_workspace_is_the_working_dir() {
 }
 
 #[test]
-fn the_run_ends_with_its_clock() {
+fn run_ends_at_its_timeout() {
     needs_real_gemini!();
     for keys in [json!({"timeout": 6}), json!({"timeout_ms": 6000})] {
         let stage = TestStage::new(Script::always(GeminiStep::hang()));
@@ -152,26 +152,26 @@ fn the_run_ends_with_its_clock() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     needs_real_gemini!();
     let endless = || TestStage::new(Script::always(shell("sleep 0.3")));
     let stage = endless();
     let outcome = run(&stage, json!({"yolo": true, "max_turns": 2, "max_output_tokens": 4321}));
     assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", shown(&outcome));
     let requests = stage.model.requests_to_main();
-    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4321);
 
     for (key, value) in [("max_budget_usd", json!(0.000_001)), ("max_output_tokens", json!(1))] {
         let stage = endless();
         let outcome = run(&stage, json!({"yolo": true, key: value}));
         assert_eq!(outcome.verdict, Verdict::LimitReached, "{key}: {}", shown(&outcome));
-        assert!(stage.model.requests_to_main().len() < 20, "{key}: it was stopped");
+        assert!(stage.model.requests_to_main().len() < 20, "{key}: the run was stopped");
     }
 }
 
 #[test]
-fn a_key_of_the_map_signs_in() {
+fn api_key_in_the_map_authenticates() {
     needs_real_gemini!();
     let stage = answering().env("GEMINI_API_KEY", None);
     stage.settings("{}");
@@ -181,7 +181,7 @@ fn a_key_of_the_map_signs_in() {
 }
 
 #[test]
-fn the_cloud_project_reaches_the_agent() {
+fn cloud_project_is_passed_to_the_agent() {
     needs_real_gemini!();
     let stage =
         TestStage::new(Script::new([shell("echo project=$GOOGLE_CLOUD_PROJECT."), GeminiStep::text("done")]));
@@ -191,15 +191,15 @@ fn the_cloud_project_reaches_the_agent() {
 }
 
 #[test]
-fn vertex_ai_is_the_way_to_sign_in() {
+fn vertex_ai_key_selects_the_auth_method() {
     needs_real_gemini!();
-    // Whatever the user chose, the run asks for what Vertex AI needs, and has none of it.
+    // Whatever the user's settings are, the run requests what Vertex AI needs, which is missing here.
     let stage = answering();
     let outcome = run(&stage, json!({"useVertexAI": true}));
     assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{}", shown(&outcome));
     assert!(outcome.stderr_tail.contains("Vertex"), "{}", shown(&outcome));
     assert!(stage.model.requests().is_empty(), "the key was not used");
-    // With a key for it, the service is talked to in its own way.
+    // With a key, the request uses the Vertex AI service.
     let url = stage.model.url();
     let stage =
         stage.env("GOOGLE_API_KEY", Some("key-of-vertex-ai")).env("GOOGLE_VERTEX_BASE_URL", Some(&url));
@@ -210,7 +210,7 @@ fn vertex_ai_is_the_way_to_sign_in() {
 }
 
 #[test]
-fn servers_of_a_settings_file_are_offered() {
+fn servers_of_a_settings_file_are_available() {
     needs_real_gemini!();
     let stage = answering();
     let server = stage.outside().join("server.js");
@@ -222,7 +222,7 @@ fn servers_of_a_settings_file_are_offered() {
     assert!(offered(&stage).contains(&"mcp_filed_shout".to_owned()), "{:?}", offered(&stage));
 }
 
-/// An MCP server with one tool, in the language that the agent brings along.
+/// An MCP server with one tool, in the language of the agent's runtime.
 const SERVER: &str = r#"
 require("readline").createInterface({ input: process.stdin }).on("line", line => {
   const { id, method, params } = JSON.parse(line);
@@ -237,10 +237,10 @@ require("readline").createInterface({ input: process.stdin }).on("line", line =>
 
 #[cfg(unix)]
 #[test]
-fn a_sandbox_is_made_by_the_program_that_was_named() {
+fn sandbox_uses_the_named_program() {
     use std::os::unix::fs::PermissionsExt as _;
     needs_real_gemini!();
-    // What the agent asks of a maker of sandboxes; none that is installed here is started.
+    // Records the arguments with which the agent calls a sandbox program. No installed one is started.
     for (sandbox, maker) in
         [(json!(true), "docker"), (json!("docker"), "docker"), (json!("podman"), "podman")]
     {

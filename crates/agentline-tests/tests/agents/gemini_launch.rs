@@ -1,4 +1,4 @@
-//! What a launch asks of Gemini CLI, shown on the real one: prompts, settings, sign-in, servers, sessions, the user's home.
+//! Tests a launch of the real Gemini CLI: prompts, settings, sign-in, servers, sessions and the user's home.
 
 use agentline::{
     FailureKind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
@@ -16,20 +16,20 @@ fn answering() -> TestStage {
     TestStage::new(Script::always(GeminiStep::text("ok")))
 }
 
-/// What the model was told in its latest request, without the agent's own context.
-fn told(stage: &TestStage) -> String {
+/// Returns the text of the latest model request, without the agent's own context.
+fn last_request_text(stage: &TestStage) -> String {
     let requests = stage.model.requests_to_main();
     let texts = requests.last().expect("a request").user_texts();
     assert!(texts[0].starts_with("<session_context>"), "{texts:?}");
     texts[1..].concat()
 }
 
-fn show(outcome: &Outcome) -> String {
+fn to_json(outcome: &Outcome) -> String {
     serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
 }
 
 #[test]
-fn prompts_arrive_byte_for_byte() {
+fn prompts_are_delivered_byte_for_byte() {
     needs_real_gemini!();
     let stage = answering();
     stage.file("a.txt", "content of a");
@@ -48,32 +48,36 @@ fn prompts_arrive_byte_for_byte() {
                 continue;
             }
             let outcome = stage.outcome(stage.request(prompt).surface(surface));
-            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", show(&outcome));
-            assert!(told(&stage) == prompt, "{prompt:.80}: {:.300}", told(&stage));
+            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", to_json(&outcome));
+            assert!(last_request_text(&stage) == prompt, "{prompt:.80}: {:.300}", last_request_text(&stage));
         }
     }
     assert_eq!(stage.read("pwned"), None);
-    assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not carried out");
+    assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not executed");
     let _ = stage.outcome(stage.request("see @a.txt").file_references(true));
-    assert!(told(&stage).contains("content of a"), "{}", told(&stage));
+    assert!(last_request_text(&stage).contains("content of a"), "{}", last_request_text(&stage));
 }
 
 #[test]
-fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing() {
+fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
     needs_real_gemini!();
-    // What the CLI takes; a model's window is full long before, which the CLI finds out by itself.
+    // This is the limit of the CLI. A model's context window is much smaller, which the CLI detects itself.
     const LONGEST: usize = 8 << 20;
     const LONG: usize = 3_000_000;
     let stage = answering();
     for (surface, begin) in [(Surface::StreamJson, "plain é\n"), (Surface::Json, "/x @a.txt ")] {
         let prompt = format!("{begin}{}", "y".repeat(LONG - begin.len()));
         let outcome = stage.outcome(stage.request(&prompt).surface(surface));
-        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", show(&outcome));
-        assert!(told(&stage) == prompt, "{surface}: {} bytes of {LONG}", told(&stage).len());
+        assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", to_json(&outcome));
+        assert!(
+            last_request_text(&stage) == prompt,
+            "{surface}: {} bytes of {LONG}",
+            last_request_text(&stage).len()
+        );
     }
     let before = stage.model.requests().len();
     let full = stage.outcome(stage.request(&"y".repeat(LONGEST)));
-    assert_eq!(full.error.as_ref().unwrap().kind, FailureKind::ContextOverflow, "{}", show(&full));
+    assert_eq!(full.error.as_ref().unwrap().kind, FailureKind::ContextOverflow, "{}", to_json(&full));
     stage.file("long.md", &"y".repeat(LONGEST + 1));
     stage.file("empty.md", " \n");
     for (request, word) in [
@@ -94,7 +98,7 @@ fn a_long_prompt_arrives_on_both_surfaces_and_an_impossible_one_starts_nothing()
 }
 
 #[test]
-fn a_prompt_file_is_read_by_the_agent_or_sent() {
+fn prompt_file_is_read_by_the_agent_or_sent_inline() {
     needs_real_gemini!();
     let stage = answering();
     stage.file("p.md", "the task @here");
@@ -102,17 +106,17 @@ fn a_prompt_file_is_read_by_the_agent_or_sent() {
     stage.file(".gitignore", "kept/\n");
     let _ = stage.outcome(stage.request("").prompt_file("p.md"));
     let file = stage.workspace().canonicalize().unwrap().join("p.md");
-    assert_eq!(told(&stage), format!("Process the prompt in {}", file.display()));
+    assert_eq!(last_request_text(&stage), format!("Process the prompt in {}", file.display()));
     let _ = stage.outcome(stage.request("").prompt_file("kept/secret.md"));
-    assert_eq!(told(&stage), "the other task");
+    assert_eq!(last_request_text(&stage), "the other task");
     let outside = stage.outside().join("outside.md");
     fs::write(&outside, "/from outside").unwrap();
     let _ = stage.outcome(stage.request("").prompt_file(&outside));
-    assert_eq!(told(&stage), "/from outside");
+    assert_eq!(last_request_text(&stage), "/from outside");
 }
 
 #[test]
-fn the_file_that_the_agent_is_told_to_read_can_be_read() {
+fn prompt_file_is_readable_by_the_agent() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("read_file", json!({"file_path": "sub/p.md"})),
@@ -121,27 +125,27 @@ fn the_file_that_the_agent_is_told_to_read_can_be_read() {
     stage.file("sub/p.md", "the task");
     let outcome =
         stage.outcome(stage.request("").prompt_file("sub/p.md").permission_mode(PermissionMode::Plan));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let responses = stage.model.requests_to_main()[1].tool_responses();
     assert!(responses[0].1.to_string().contains("the task"), "{responses:?}");
 }
 
 #[test]
-fn instructions_come_first_or_replace_the_agents_own() {
+fn system_prompt_is_prepended_or_replaces_the_agents_own() {
     needs_real_gemini!();
     let stage = answering();
     let _ = stage.outcome(stage.request("do it").system_prompt("be brief"));
-    assert_eq!(told(&stage), "be brief\n\ndo it");
+    assert_eq!(last_request_text(&stage), "be brief\n\ndo it");
     assert!(stage.model.requests_to_main()[0].system_text().contains("Gemini CLI"));
     let request = stage.request("do it").system_prompt("You are a clock.").system_mode(SystemMode::Replace);
     let _ = stage.outcome(request);
     let system = stage.model.requests_to_main()[1].system_text();
     assert!(system.starts_with("You are a clock.") && !system.contains("Core Mandates"), "{system:.300}");
-    assert_eq!(told(&stage), "do it");
+    assert_eq!(last_request_text(&stage), "do it");
 }
 
 #[test]
-fn limits_reach_the_agent() {
+fn limits_are_passed_to_the_agent() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."}))));
     let limits = |turns| {
@@ -151,40 +155,45 @@ fn limits_reach_the_agent() {
         limits
     };
     let outcome = stage.outcome(stage.request("go on").limits(limits(2)));
-    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", to_json(&outcome));
     let requests = stage.model.requests_to_main();
-    assert_eq!(requests.len(), 2, "turn 3 was never asked for");
+    assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4_321);
 }
 
 #[test]
-fn a_key_of_the_request_is_used_and_the_users_choice_stays() {
+fn request_key_is_used_and_the_user_settings_stay_unchanged() {
     needs_real_gemini!();
     let stage = answering();
     stage.settings(r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
     let outcome = stage.outcome(stage.request("hi").api_key("key-of-the-request"));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-request");
     stage.settings("{}");
     let outcome = stage.outcome(stage.request("hi"));
-    assert_eq!(outcome.verdict, Verdict::Done, "no method is chosen, but a key is there: {}", show(&outcome));
+    assert_eq!(
+        outcome.verdict,
+        Verdict::Done,
+        "no method is selected, but there is a key: {}",
+        to_json(&outcome)
+    );
     assert_eq!(stage.model.requests_to_main()[1].headers["x-goog-api-key"], FAKE_KEY);
 }
 
 #[test]
-fn settings_that_are_not_json_fail_as_in_a_bare_run() {
+fn invalid_settings_fail_as_without_agentline() {
     needs_real_gemini!();
     let stage = answering();
     stage.settings("{ not json");
     let outcome = stage.outcome(stage.request("hi"));
-    assert_eq!(outcome.verdict, Verdict::Failed, "{}", show(&outcome));
-    assert_eq!(outcome.error.as_ref().unwrap().kind, FailureKind::Settings, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Failed, "{}", to_json(&outcome));
+    assert_eq!(outcome.error.as_ref().unwrap().kind, FailureKind::Settings, "{}", to_json(&outcome));
     assert_eq!(outcome.agent_exit_code, Some(52));
     stage.settings(&format!("// mine\n{SETTINGS} /* yes */"));
     assert_eq!(stage.outcome(stage.request("hi")).verdict, Verdict::Done);
 }
 
-/// An MCP server with one tool, in the language that the agent brings along.
+/// An MCP server with one tool, in the language of the agent's runtime.
 const SERVER: &str = r#"
 const say = m => process.stdout.write(JSON.stringify(m) + "\n");
 require("readline").createInterface({ input: process.stdin }).on("line", line => {
@@ -200,7 +209,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", line =>
 "#;
 
 #[test]
-fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
+fn given_servers_work_in_default_mode_and_their_secrets_are_redacted() {
     needs_real_gemini!();
     let script = Script::new([GeminiStep::call("mcp_srv_shout", json!({})), GeminiStep::text("done")]);
     let stage = TestStage::new(script);
@@ -214,15 +223,15 @@ fn given_servers_work_in_the_default_mode_and_their_secrets_are_hidden() {
     };
     let request = stage.request("go").permission_mode(PermissionMode::Default).mcp_server("srv", server);
     let (records, outcome) = stage.play(request);
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(response.contains("HEY token-of-the-server loud"), "{response}");
-    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), to_json(&outcome));
     assert!(seen.contains("HEY [redacted] loud") && !seen.contains("token-of-the-server"), "{seen}");
 }
 
 #[test]
-fn servers_come_from_a_settings_file() {
+fn servers_are_read_from_a_settings_file() {
     needs_real_gemini!();
     let stage = answering();
     let server = stage.outside().join("server.js");
@@ -238,7 +247,7 @@ fn servers_come_from_a_settings_file() {
 }
 
 #[test]
-fn the_agent_sees_only_the_allow_list() {
+fn agent_sees_only_allow_listed_variables() {
     needs_real_gemini!();
     let command = json!({"command": "env", "description": "d"});
     let stage = TestStage::new(Script::new([
@@ -250,17 +259,17 @@ fn the_agent_sees_only_the_allow_list() {
     .env("LC_ALL", Some("C"));
     let request = stage.request("go").pass_env("PASSED").env("ADDED_TOKEN", "token-that-was-added");
     let (records, outcome) = stage.play(request);
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(printed.contains("PASSED=yes") && printed.contains("LC_ALL=C"), "{printed}");
     assert!(printed.contains("ADDED_TOKEN=token-that-was-added"), "{printed}");
     assert!(!printed.contains("WITHHELD"), "{printed}");
-    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), show(&outcome));
+    let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), to_json(&outcome));
     assert!(!seen.contains("token-that-was-added") && !seen.contains(FAKE_KEY), "{seen}");
 }
 
 #[test]
-fn other_folders_can_be_included() {
+fn other_directories_can_be_included() {
     needs_real_gemini!();
     let script = |path: &Path| {
         Script::new([
@@ -273,13 +282,13 @@ fn other_folders_can_be_included() {
     let real = outside.path().canonicalize().unwrap();
     let stage = TestStage::new(script(&real));
     let outcome = stage.outcome(stage.request("go").include_dir(&real));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
     assert!(response.contains("from outside"), "{response}");
 }
 
 #[test]
-fn the_workspaces_own_settings_need_full_trust() {
+fn workspace_settings_need_full_trust() {
     needs_real_gemini!();
     let stage = answering();
     stage.file(".gemini/settings.json", r#"{"tools":{"exclude":["glob"]}}"#);
@@ -292,11 +301,11 @@ fn the_workspaces_own_settings_need_full_trust() {
     assert_eq!(offers_glob(Trust::Full), (Verdict::Done, false));
     let before = stage.model.requests().len();
     assert_eq!(stage.outcome(stage.request("hi").trust(Trust::No)).verdict, Verdict::Untrusted);
-    assert_eq!(stage.model.requests().len(), before, "nothing was asked");
+    assert_eq!(stage.model.requests().len(), before, "no request was sent");
 }
 
 #[test]
-fn the_home_stays_the_users() {
+fn user_home_is_not_changed() {
     needs_real_gemini!();
     let stage = answering();
     let gemini = stage.home().join(".gemini");
@@ -306,32 +315,28 @@ fn the_home_stays_the_users() {
     fs::create_dir_all(gemini.join("commands")).unwrap();
     fs::write(gemini.join("commands/mine.toml"), "prompt = \"do mine\"").unwrap();
     let outcome = stage.outcome(stage.request("hello"));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let request = &stage.model.requests_to_main()[0];
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
 
-    assert_eq!(
-        fs::read_to_string(gemini.join("settings.json")).unwrap(),
-        settings,
-        "settings are not touched"
-    );
-    assert!(gemini.join("installation_id").is_file(), "what a bare run keeps is kept");
+    assert_eq!(fs::read_to_string(gemini.join("settings.json")).unwrap(), settings, "settings are unchanged");
+    assert!(gemini.join("installation_id").is_file(), "files of a run without agentline are kept");
     let session = outcome.session_id.unwrap();
     let files = session_files(&stage, &session);
     assert_eq!(files.len(), 1, "the session is in the user's store");
     let leftover: Vec<PathBuf> = walk(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
-    assert!(leftover.is_empty(), "no link of ours is left: {leftover:?}");
+    assert!(leftover.is_empty(), "a link of agentline remains: {leftover:?}");
 
-    // The user's own commands are there beside the one that carries a prompt.
+    // The user's own commands exist next to the one that carries a prompt.
     let _ = stage.outcome(stage.request("/mine").file_references(true));
-    assert_eq!(told(&stage), "do mine");
-    let bare = bare(&stage, &["--resume", "latest"], "and now?");
+    assert_eq!(last_request_text(&stage), "do mine");
+    let bare = start_without_agentline(&stage, &["--resume", "latest"], "and now?");
     assert!(bare.status.success(), "{bare:?}");
     assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("do mine"));
 }
 
 #[test]
-fn a_resumed_session_is_whole_after_two_ordinary_starts() {
+fn resumed_session_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     for same_minute in [true, false] {
         let stage = answering();
@@ -341,12 +346,12 @@ fn a_resumed_session_is_whole_after_two_ordinary_starts() {
             make_older(&stage, &session);
         }
         let again = stage.outcome(stage.request("which number was it?").resume(&session[..8]));
-        assert_eq!(again.verdict, Verdict::Done, "{}", show(&again));
+        assert_eq!(again.verdict, Verdict::Done, "{}", to_json(&again));
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
         assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
         for _ in 0..2 {
-            let start = bare(&stage, &[], "an ordinary start");
+            let start = start_without_agentline(&stage, &[], "an ordinary start");
             assert!(start.status.success(), "{start:?}");
         }
         let files = session_files(&stage, &session);
@@ -356,14 +361,14 @@ fn a_resumed_session_is_whole_after_two_ordinary_starts() {
             "{same_minute}: {files:?} {stored}"
         );
         let latest = stage.outcome(stage.request("once more").resume(&session));
-        assert_eq!(latest.verdict, Verdict::Done, "{}", show(&latest));
+        assert_eq!(latest.verdict, Verdict::Done, "{}", to_json(&latest));
         assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("4711"));
     }
 }
 
-/// In the minute of its file a session would be spoiled by being loaded, so the run waits until that is over.
+/// Loading a session in the minute of its file would damage it, so the run waits until that minute is over.
 #[test]
-fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
+fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     for same_minute in [true, false] {
         let stage = answering();
@@ -374,13 +379,13 @@ fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
         }
         let request = stage.request("which number was it?").resume(&session[..8]).surface(Surface::Acp);
         let again = stage.outcome(request);
-        assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", show(&again));
+        assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", to_json(&again));
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
         assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
-        assert_eq!(session_files(&stage, &session).len(), 1, "no empty twin is left");
+        assert_eq!(session_files(&stage, &session).len(), 1, "no empty duplicate remains");
         for _ in 0..2 {
-            let start = bare(&stage, &[], "an ordinary start");
+            let start = start_without_agentline(&stage, &[], "an ordinary start");
             assert!(start.status.success(), "{start:?}");
         }
         let files = session_files(&stage, &session);
@@ -393,7 +398,7 @@ fn a_session_loaded_over_acp_is_whole_after_two_ordinary_starts() {
 }
 
 #[test]
-fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
+fn latest_session_is_found_and_unknown_or_used_ids_start_nothing() {
     needs_real_gemini!();
     let stage = answering();
     let refused = |key: &str, request: RunRequest| {
@@ -412,9 +417,9 @@ fn the_latest_session_is_found_and_unknown_or_taken_ids_start_nothing() {
     assert_eq!(stage.model.requests_to_main().len(), 3);
 }
 
-/// A start of the agent by its user, without us.
-fn bare(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
-    let program = real_gemini().expect("real agents are not left out");
+/// Starts the agent as its user does, without agentline.
+fn start_without_agentline(stage: &TestStage, args: &[&str], prompt: &str) -> std::process::Output {
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", prompt]).args(args);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -427,7 +432,7 @@ fn session_files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     all.into_iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect()
 }
 
-/// Lets a session look as if it had begun in an earlier minute: its file is named after that minute.
+/// Renames a session's file so that the session seems to have started in an earlier minute.
 fn make_older(stage: &TestStage, session: &str) {
     let file = session_files(stage, session).remove(0);
     fs::rename(&file, file.with_file_name(format!("session-2026-01-01T00-00-{}.jsonl", &session[..8])))
@@ -447,7 +452,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_private_is_left_behind() {
+fn no_private_files_remain() {
     needs_real_gemini!();
     let temporary = tempfile::tempdir().unwrap();
     let stage = answering().env("TMPDIR", Some(&temporary.path().to_string_lossy()));
@@ -457,13 +462,13 @@ fn nothing_private_is_left_behind() {
 }
 
 #[test]
-fn a_lock_that_another_run_left_behind_holds_nobody_up() {
+fn stale_lock_does_not_block_a_run() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let lock = stage.home().join(".gemini/projects.json.lock");
     std::fs::create_dir_all(&lock).unwrap();
     let outcome =
         stage.outcome(stage.request("What is 2 + 2?").startup_timeout(std::time::Duration::from_secs(45)));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", show(&outcome));
-    assert!(lock.exists(), "it is not ours to remove");
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
+    assert!(lock.exists(), "agentline must not remove it");
 }

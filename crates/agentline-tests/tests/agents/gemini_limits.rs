@@ -1,4 +1,4 @@
-//! Tokens, cost and limits on the real Gemini CLI: what is counted is what the model said, and what was allowed holds.
+//! Tests tokens, cost and limits with the real Gemini CLI: counts match the model's, and limits are enforced.
 
 use agentline::{
     Event, FailureKind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Surface, UsageSource, Verdict,
@@ -9,7 +9,7 @@ use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Work").timeout(Duration::from_secs(60))
 }
 
@@ -22,10 +22,10 @@ fn write(n: usize) -> GeminiStep {
     GeminiStep::text(format!("File {n}.")).and_call("write_file", args)
 }
 
-/// Two turns that come to 3,000 prompt tokens (1,200 of them cached), 300 of the answer and 70 of thoughts.
+/// Returns two turns with 3,000 prompt tokens in total (1,200 of them cached), 300 answer tokens and 70 thought tokens.
 fn two_turns() -> Script {
     let first = write(1).usage(tokens(1000, 100, 200, 50));
-    // The model thinks for a moment, so that what was written of the first turn is seen before the second.
+    // The delay of the model ensures that the record of the first turn is read before the second.
     Script::new([first, GeminiStep::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
 }
 
@@ -35,13 +35,13 @@ fn near(cost: Option<f64>, expected: f64, all: &str) {
 }
 
 #[test]
-fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
+fn tokens_and_cost_match_the_model_on_both_surfaces() {
     needs_real_gemini!();
     let price = PriceTable::built_in().of(MODEL).unwrap();
     let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(two_turns());
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
         let (all, usage) = (shown(&outcome), &outcome.usage);
         assert_eq!(outcome.verdict, Verdict::Done, "{all}");
         let t = usage.tokens;
@@ -52,8 +52,8 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
         assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
         assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
-        told_twice_alike(&outcome);
-        // The tokens of the first turn were known while the run went on.
+        assert_consistent_usage(&outcome);
+        // The tokens of the first turn were known during the run.
         let live = records.iter().find_map(|r| match &r.event {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
             _ => None,
@@ -62,9 +62,9 @@ fn tokens_and_cost_are_those_of_the_model_on_both_surfaces() {
     }
 }
 
-/// Each answer is told alone, each number says where it came from, and nothing that is told twice differs.
+/// Checks that each answer is reported separately, each number names its source, and repeated numbers agree.
 #[track_caller]
-fn told_twice_alike(outcome: &Outcome) {
+fn assert_consistent_usage(outcome: &Outcome) {
     let (all, usage) = (shown(outcome), &outcome.usage);
     let turns: Vec<_> =
         usage.turns.iter().map(|t| (t.turn, t.model.as_deref(), t.tokens.total, t.source)).collect();
@@ -82,30 +82,30 @@ fn told_twice_alike(outcome: &Outcome) {
 }
 
 #[test]
-fn the_same_run_has_the_same_numbers_over_acp() {
+fn acp_reports_the_same_token_counts() {
     needs_real_gemini!();
     let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(ask(&stage).surface(Surface::Acp));
+    let outcome = stage.outcome(default_request(&stage).surface(Surface::Acp));
     let (all, t) = (shown(&outcome), outcome.usage.tokens);
     assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
     assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
     assert_eq!(outcome.usage.origins["cached_tokens"], UsageSource::SessionFile, "{all}");
-    told_twice_alike(&outcome);
+    assert_consistent_usage(&outcome);
 }
 
 #[test]
-fn prices_can_be_overridden_and_an_unknown_model_has_none() {
+fn prices_can_be_overridden_and_unknown_models_have_none() {
     needs_real_gemini!();
     let stage = TestStage::new(two_turns());
     let mut price = Price::default();
     (price.input, price.output) = (10.0, 100.0);
     let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
-    let outcome = blocking::run(&agentline, ask(&stage), |_, _| {}).unwrap();
-    // Without a price of their own cached tokens cost as much as the others.
+    let outcome = blocking::run(&agentline, default_request(&stage), |_, _| {}).unwrap();
+    // Without their own price, cached tokens cost as much as others.
     near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
 
     let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(ask(&stage).model("gemini-0-unpriced"));
+    let outcome = stage.outcome(default_request(&stage).model("gemini-0-unpriced"));
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, outcome.usage.tokens.total, outcome.cost_usd),
@@ -122,10 +122,10 @@ fn a_resumed_session_counts_only_its_own_tokens() {
         GeminiStep::text("Second.").usage(tokens(2000, 200, 0, 7)),
         GeminiStep::text("Third.").usage(tokens(3000, 300, 0, 9)),
     ]));
-    let first = stage.outcome(ask(&stage));
+    let first = stage.outcome(default_request(&stage));
     for (surface, text, total) in [(Surface::StreamJson, "Second.", 2207), (Surface::Json, "Third.", 3309)] {
         let session = first.session_id.clone().unwrap();
-        let next = stage.outcome(ask(&stage).surface(surface).resume(session));
+        let next = stage.outcome(default_request(&stage).surface(surface).resume(session));
         let all = shown(&next);
         assert_eq!((next.verdict, next.text.as_str(), next.turns), (Verdict::Done, text, 1), "{all}");
         assert_eq!(
@@ -137,12 +137,12 @@ fn a_resumed_session_counts_only_its_own_tokens() {
 }
 
 #[test]
-fn a_failed_run_keeps_the_tokens_that_are_known() {
+fn failed_run_keeps_known_tokens() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
         let stage = TestStage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::NotAuthenticated, 1), "{all}");
         assert_eq!(
@@ -154,19 +154,19 @@ fn a_failed_run_keeps_the_tokens_that_are_known() {
     }
 }
 
-/// An agent that would write file after file, a second each, stopped by a limit.
+/// Runs an agent that writes one file per second until a limit stops it.
 fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcome) {
     let stage =
         TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
-    let mut request = ask(&stage).surface(surface);
+    let mut request = default_request(&stage).surface(surface);
     limits(&mut request.limits);
     let outcome = stage.outcome(request);
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
     (stage, outcome)
 }
 
-/// Asserts that the limit was told and what was done until then is kept. `at_most` files: each limit acts after the turn that
-/// crosses it, and one more turn may have begun before that was seen.
+/// Asserts that the limit was reported and the work until then is kept. `at_most` files: each limit applies after the
+/// turn that exceeds it, and another turn may have started before that was detected.
 #[track_caller]
 fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::ops::RangeInclusive<usize>) {
     let all = shown(outcome);
@@ -194,22 +194,23 @@ fn turns_are_limited_exactly() {
 }
 
 #[test]
-fn tool_calls_are_limited_when_one_too_many_is_asked_for() {
+fn tool_call_limit_applies_to_the_first_excess_call() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        // The call that is one too many may still be carried out before the agent is stopped.
+        // The excess call may still be carried out before the agent is stopped.
         let (stage, outcome) = limited(|l| l.max_tool_calls = Some(2), surface);
         stopped(&stage, &outcome, FailureKind::MaxToolCalls, 2..=3);
     }
 }
 
-/// A limit by name, and what it is called when it stops a run.
+/// A limit by name, and its name in the outcome.
 type Case = (&'static str, fn(&mut Limits), FailureKind);
 
 #[test]
 fn tokens_and_cost_are_limited_within_a_turn() {
     needs_real_gemini!();
-    // Each turn comes to 1,150 tokens, 150 of them produced, for 0.000675 dollars: the third turn crosses each of these.
+    // Each turn uses 1,150 tokens, 150 of them output, for 0.000675 dollars: the third turn exceeds each of these
+    // limits.
     let cases: [Case; 3] = [
         ("tokens", |l| l.max_tokens = Some(2400), FailureKind::MaxTokens),
         ("output", |l| l.max_output_tokens = Some(400), FailureKind::MaxOutputTokens),
@@ -221,6 +222,6 @@ fn tokens_and_cost_are_limited_within_a_turn() {
         let (stage, outcome) = limited(limits, surface);
         stopped(&stage, &outcome, kind, 2..=4);
         let turns = stage.model.requests_to_main().len();
-        assert!((3..=4).contains(&turns), "{name} was noticed after {turns} requests: {}", shown(&outcome));
+        assert!((3..=4).contains(&turns), "{name} was detected after {turns} requests: {}", shown(&outcome));
     }
 }

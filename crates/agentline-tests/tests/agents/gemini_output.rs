@@ -1,4 +1,4 @@
-//! Nothing that the real Gemini CLI says is lost, late or told twice, and a tape of it plays the same again.
+//! Checks that no output of the real Gemini CLI is lost, late or duplicated, and that its tape replays identically.
 
 use agentline::{
     ConnectionOutput, Event, FailureKind, Outcome, Phase, Record, RunRequest, Surface, Tape, Verdict,
@@ -12,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The watch of the agent for loops takes longer than the answer, and takes a long answer for a loop.
+/// The agent's loop detection is slower than the answer and mistakes a long answer for a loop.
 const NO_LOOP_WATCH: &str =
     r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"disableLoopDetection":true}}"#;
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say much").timeout(Duration::from_secs(90))
 }
 
@@ -39,7 +39,7 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::big_text(SIZE)]));
         stage.settings(NO_LOOP_WATCH);
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
         let about =
             format!("{surface}: {:?}, {} bytes, {:?}", outcome.verdict, outcome.text.len(), outcome.error);
         assert_eq!(
@@ -56,17 +56,17 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
                 .all(|(i, line)| line == format!("line {:09}", i + 1)),
             "{about}"
         );
-        assert_eq!(texts(&records).concat(), outcome.text, "the events say the same");
+        assert_eq!(texts(&records).concat(), outcome.text, "the events agree");
     }
 }
 
 #[test]
-fn text_is_told_while_the_model_still_speaks() {
+fn text_is_streamed_while_the_model_answers() {
     needs_real_gemini!();
     let words = (1..=10).map(|n| GeminiPart::Text(format!("word {n} ")));
     let stage = TestStage::new(Script::new([GeminiStep::chunks(words).chunk_delay(400)]));
     let mut seen = Vec::new();
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| {
+    let outcome = blocking::run(&stage.agentline(), default_request(&stage), |record, _| {
         if matches!(record.event, Event::Text { .. }) {
             seen.push((Instant::now(), record.at_ms));
         }
@@ -74,19 +74,19 @@ fn text_is_told_while_the_model_still_speaks() {
     .unwrap();
     let all = shown(&outcome);
     assert_eq!((outcome.verdict, seen.len()), (Verdict::Done, 10), "{all}");
-    // Ten words, 400 ms between two of them: the first one was in the caller's hands long before the last was said.
+    // There are ten words, 400 ms apart: the first one arrives long before the last one is sent.
     let (first, last) = (seen[0], seen[9]);
     assert!(last.0 - first.0 > Duration::from_millis(2400), "{:?}: {all}", last.0 - first.0);
     assert!(last.1 - first.1 > 2400, "{all}");
 }
 
 #[test]
-fn a_huge_error_body_is_found_whole_on_stderr() {
+fn large_error_body_is_read_completely_from_stderr() {
     needs_real_gemini!();
     let body = "details of the failure ".repeat(300_000 / 23);
     let stage =
         TestStage::new(Script::always(GeminiStep::api_error(400, "INVALID_ARGUMENT", &body, json!(null))));
-    let outcome = stage.outcome(ask(&stage).surface(Surface::Json));
+    let outcome = stage.outcome(default_request(&stage).surface(Surface::Json));
     let error = outcome.error.as_ref().unwrap();
     assert_eq!(
         (outcome.verdict, error.kind, error.phase),
@@ -101,22 +101,22 @@ fn a_huge_error_body_is_found_whole_on_stderr() {
 }
 
 #[test]
-fn text_that_a_retry_repeats_is_told_once_in_the_outcome() {
+fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::text("The answer ").finish(None),
         GeminiStep::text("The answer is 4."),
     ]));
-    let (records, outcome) = stage.play(ask(&stage));
+    let (records, outcome) = stage.play(default_request(&stage));
     let all = shown(&outcome);
-    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent told it");
+    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent reported it");
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "The answer is 4."), "{all}");
     assert!(outcome.warnings.iter().any(|w| w.code == "text_repeated"), "{all}");
 }
 
-/// Runs with a tape, plays the tape, and asserts that both tell the same. Gives the events, the outcome and the tape.
+/// Runs with a tape, replays the tape, and asserts that both are equal. Returns the events, the outcome and the tape.
 #[track_caller]
-fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
+fn run_and_replay(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, Outcome, String) {
     let (records, outcome) = stage.play(request.record(tape));
     let text = std::fs::read_to_string(tape).expect("the tape was written");
     let (mut again, mut ends) = (Vec::new(), Vec::new());
@@ -130,18 +130,18 @@ fn twice(stage: &TestStage, request: RunRequest, tape: &Path) -> (Vec<Record>, O
     for (live, again) in live.iter().zip(&again) {
         assert_eq!(live, again);
     }
-    assert_eq!(live.len(), again.len(), "as many events");
+    assert_eq!(live.len(), again.len(), "the same number of events");
     assert_eq!(ends, [serde_json::to_value(&outcome).expect("JSON")], "the same outcome");
     (records, outcome, text)
 }
 
 #[test]
-fn a_tape_plays_the_same_events_and_outcome_again() {
+fn tape_replays_the_same_events_and_outcome() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(demo_script());
         let tape = stage.outside().join("tape.jsonl");
-        let (records, outcome, _) = twice(&stage, ask(&stage).surface(surface), &tape);
+        let (records, outcome, _) = run_and_replay(&stage, default_request(&stage).surface(surface), &tape);
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
         assert!(records.len() > 15 && outcome.files.len() == 2, "{}", shown(&outcome));
         assert_eq!(outcome.tape.as_deref(), tape.to_str());
@@ -149,7 +149,7 @@ fn a_tape_plays_the_same_events_and_outcome_again() {
 }
 
 #[test]
-fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
+fn secrets_printed_by_a_command_are_redacted_everywhere() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),
@@ -161,12 +161,13 @@ fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
         .env("DATABASE_PASSWORD", Some("correct-horse-battery"))
         .env("UNRELATED", Some("not for the agent"));
     let tape = stage.outside().join("tape.jsonl");
-    let request = ask(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
-    let (records, outcome, tape) = twice(&stage, request, &tape);
+    let request =
+        default_request(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
+    let (records, outcome, tape) = run_and_replay(&stage, request, &tape);
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::Done, "{all}");
 
-    // The command saw what it should see, and nothing else.
+    // The command saw only the variables that it should see.
     let seen = stage.read("env.txt").expect("the command ran");
     for line in [
         format!("GEMINI_API_KEY={FAKE_KEY}"),
@@ -177,7 +178,7 @@ fn secrets_that_a_command_prints_are_in_nothing_that_leaves() {
     }
     assert!(!seen.contains("DATABASE_PASSWORD") && !seen.contains("UNRELATED"), "{seen}");
 
-    // What it printed is told, without the secrets.
+    // Its output is reported without the secrets.
     let events = serde_json::to_string(&records).unwrap();
     for (name, text) in [("events", &events), ("outcome", &all), ("tape", &tape)] {
         for secret in [FAKE_KEY, "tok-in-the-request", "correct-horse-battery", "fake-key-for-"] {

@@ -1,4 +1,5 @@
-//! Clocks, stops and sudden ends on the real Gemini CLI: a run always ends, says why, and leaves nothing running.
+//! Tests timeouts, cancellation and crashes with the real Gemini CLI: a run always ends, reports why, and leaves
+//! nothing running.
 
 use agentline::{Event, FailureKind, FileChangeKind, Outcome, Phase, RunRequest, Surface, Verdict, blocking};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-fn ask(stage: &TestStage) -> RunRequest {
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(90))
 }
 
@@ -17,7 +18,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Writes a file, then waits for a command that takes five minutes.
+/// Returns a script that writes a file and then waits for a command of five minutes.
 fn write_then_sleep() -> Script {
     Script::new([
         GeminiStep::text("First a file.")
@@ -28,7 +29,7 @@ fn write_then_sleep() -> Script {
     ])
 }
 
-/// Asserts which clock stopped a run, and that the message says how long it was and what was seen last.
+/// Asserts which timeout stopped a run, and that the message has its length and the last activity.
 #[track_caller]
 fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str]) {
     let all = shown(outcome);
@@ -40,13 +41,13 @@ fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str])
 }
 
 #[test]
-fn silence_before_the_answer_is_noticed_on_both_surfaces() {
+fn silence_before_the_answer_times_out_on_both_surfaces() {
     needs_real_gemini!();
     for (surface, last) in
         [(Surface::StreamJson, "last activity: agent"), (Surface::Json, "last activity: started")]
     {
         let stage = TestStage::new(Script::always(GeminiStep::hang()));
-        let outcome = stage.outcome(ask(&stage).surface(surface).idle_timeout(secs(3)));
+        let outcome = stage.outcome(default_request(&stage).surface(surface).idle_timeout(secs(3)));
         timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
         assert!(outcome.text.is_empty() && outcome.session_id.is_some(), "{}", shown(&outcome));
         let begun = outcome.first_event_ms.unwrap();
@@ -55,10 +56,10 @@ fn silence_before_the_answer_is_noticed_on_both_surfaces() {
 }
 
 #[test]
-fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
+fn idle_timeout_during_an_answer_keeps_the_partial_text() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
-    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(3)));
+    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(3)));
     timed_out(
         &outcome,
         FailureKind::TimeoutIdle,
@@ -69,10 +70,10 @@ fn silence_in_the_middle_of_an_answer_keeps_what_was_said() {
 }
 
 #[test]
-fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
+fn run_timeout_stops_a_long_command_and_keeps_the_files() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
-    let outcome = stage.outcome(ask(&stage).timeout(secs(20)));
+    let outcome = stage.outcome(default_request(&stage).timeout(secs(20)));
     let words = ["exceeded the timeout of 20 s", "last activity: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutRun, Phase::Budget, &words);
     assert!((20_000..26_000).contains(&outcome.duration_ms), "{}", shown(&outcome));
@@ -86,20 +87,20 @@ fn the_clock_of_the_whole_run_stops_a_long_command_and_keeps_the_files() {
 }
 
 #[test]
-fn a_silent_tool_has_a_clock_of_its_own() {
+fn silent_tool_has_its_own_timeout() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
-    // Silence with nothing pending may last one second less than that of a tool, and does not stop the command.
-    let outcome = stage.outcome(ask(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
+    // The idle timeout without an open tool is one second shorter than the tool timeout, and does not stop the command.
+    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
     let words = ["tool timeout of 4 s", "last activity: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
 }
 
 #[test]
-fn an_agent_that_does_not_come_up_in_time_is_stopped() {
+fn agent_that_does_not_start_in_time_is_stopped() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    let mut request = ask(&stage);
+    let mut request = default_request(&stage);
     request.startup_timeout = Duration::from_millis(300);
     let outcome = stage.outcome(request);
     let words = ["startup timeout of 0.3 s", "no earlier activity"];
@@ -107,7 +108,7 @@ fn an_agent_that_does_not_come_up_in_time_is_stopped() {
     assert!(outcome.duration_ms < 8000 && outcome.first_event_ms.is_none(), "{}", shown(&outcome));
 }
 
-/// The agent's own process among those of a run.
+/// Returns the agent's own process among those of a run.
 fn agent_of(run_id: &str) -> u32 {
     let is_agent = |pid: &u32| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -116,26 +117,27 @@ fn agent_of(run_id: &str) -> u32 {
     survivors(run_id).into_iter().find(is_agent).expect("the agent runs")
 }
 
-/// Runs until the first text, then sends the agent a signal from outside.
+/// Runs until the first text, then sends the agent a signal.
 fn killed_by(signal: &str) -> Outcome {
     let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
     let mut run_id = String::new();
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, _| match &record.event {
-        Event::Started(started) => run_id.clone_from(&started.run_id),
-        Event::Text { .. } => {
-            let pid = agent_of(&run_id).to_string();
-            assert!(Command::new("kill").args([signal, &pid]).status().is_ok_and(|s| s.success()));
-        }
-        _ => {}
-    });
-    let outcome = outcome.expect("the request is good");
+    let outcome =
+        blocking::run(&stage.agentline(), default_request(&stage), |record, _| match &record.event {
+            Event::Started(started) => run_id.clone_from(&started.run_id),
+            Event::Text { .. } => {
+                let pid = agent_of(&run_id).to_string();
+                assert!(Command::new("kill").args([signal, &pid]).status().is_ok_and(|s| s.success()));
+            }
+            _ => {}
+        });
+    let outcome = outcome.expect("the request is valid");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
     assert!(outcome.duration_ms < 60_000, "{}", shown(&outcome));
     outcome
 }
 
 #[test]
-fn an_agent_that_is_killed_from_outside_has_crashed() {
+fn externally_killed_agent_counts_as_crashed() {
     needs_real_gemini!();
     let outcome = killed_by("-KILL");
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
@@ -149,9 +151,9 @@ fn an_agent_that_is_killed_from_outside_has_crashed() {
 }
 
 #[test]
-fn an_exit_code_of_zero_without_a_result_is_no_success() {
+fn exit_code_zero_without_a_result_is_not_a_success() {
     needs_real_gemini!();
-    // The agent catches this signal and then ends as if all were well.
+    // The agent catches this signal and then exits as if it had succeeded.
     let outcome = killed_by("-TERM");
     let (all, error) = (shown(&outcome), outcome.error.as_ref().unwrap());
     assert_eq!((outcome.verdict, error.kind), (Verdict::Failed, FailureKind::NoResult), "{all}");
@@ -159,7 +161,7 @@ fn an_exit_code_of_zero_without_a_result_is_no_success() {
 }
 
 #[test]
-fn what_the_agent_left_in_the_background_ends_with_the_run() {
+fn background_processes_end_with_the_run() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call(
@@ -172,7 +174,7 @@ fn what_the_agent_left_in_the_background_ends_with_the_run() {
         ),
         GeminiStep::text("Started."),
     ]));
-    let outcome = stage.outcome(ask(&stage));
+    let outcome = stage.outcome(default_request(&stage));
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "Started."), "{}", shown(&outcome));
     let pid = stage.read("pid").expect("the command ran");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
@@ -181,13 +183,13 @@ fn what_the_agent_left_in_the_background_ends_with_the_run() {
 }
 
 #[test]
-fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
+fn cancelled_run_ends_quickly_and_keeps_its_results() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let mut cancelled_at = None;
-    let outcome = blocking::run(&stage.agentline(), ask(&stage), |record, stop| {
+    let outcome = blocking::run(&stage.agentline(), default_request(&stage), |record, stop| {
         if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
-            // The command itself shall have begun.
+            // The command itself must have started.
             let began = Instant::now();
             while stage.read("begun").is_none() && began.elapsed() < secs(20) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -200,8 +202,8 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
     let (all, took) = (shown(&outcome), cancelled_at.expect("the command was seen").elapsed());
     let error = outcome.error.as_ref().unwrap();
     assert_eq!((outcome.verdict, error.kind), (Verdict::Cancelled, FailureKind::Cancelled), "{all}");
-    // The whole ladder takes six seconds; a machine that is busy may need more than its first rung.
-    assert!(took < secs(20), "the stop took {took:?}: {all}");
+    // All shutdown steps together take six seconds; a busy machine may need more than the first step.
+    assert!(took < secs(20), "the cancel took {took:?}: {all}");
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{all}");
     let files: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect();
     assert_eq!(files, [("begun", true), ("kept.txt", true)], "{all}");
@@ -210,18 +212,18 @@ fn a_cancelled_run_ends_quickly_and_keeps_what_it_did() {
 }
 
 #[test]
-fn a_run_that_is_dropped_leaves_nothing_behind() {
+fn dropped_run_leaves_nothing_behind() {
     needs_real_gemini!();
     let stage = TestStage::new(write_then_sleep());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let run_id = runtime.block_on(async {
-        let mut run = stage.agentline().run(ask(&stage)).await.unwrap();
+        let mut run = stage.agentline().run(default_request(&stage)).await.unwrap();
         while let Some(record) = run.next().await {
             if matches!(&record.event, Event::ToolUse(tool) if tool.native_name == "run_shell_command") {
                 break;
             }
         }
-        assert!(!survivors(run.id()).is_empty(), "the mark is where it is looked for");
+        assert!(!survivors(run.id()).is_empty(), "the mark is in the expected place");
         run.id().to_owned()
     });
     let dropped = Instant::now();

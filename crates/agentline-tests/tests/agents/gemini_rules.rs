@@ -1,5 +1,5 @@
-//! Permission modes and the rules of `--allow` and `--deny`, shown on the real Gemini CLI: what is permitted, what is
-//! refused, and that neither can be talked around.
+//! Tests permission modes and the rules of `--allow` and `--deny` with the real Gemini CLI: what is permitted and
+//! denied, and that neither can be evaded.
 
 use agentline::{Event, PermissionMode, RunRequest, Surface, ToolStatus, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -7,10 +7,10 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs};
 
-/// A call and what must become of it.
+/// A call and its expected result.
 type Case = (Value, ToolStatus);
 
-/// Lets the model call one tool with all arguments in one turn and compares what became of each.
+/// Lets the model call one tool with all arguments in one turn, and compares each result.
 fn check(tool: &str, cases: &[Case], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
     let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
     let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("done")]));
@@ -45,7 +45,7 @@ fn write(path: impl Into<String>, status: ToolStatus) -> Case {
 use ToolStatus::{Denied, Ok as Done};
 
 #[test]
-fn a_permitted_command_permits_no_other() {
+fn allowed_command_permits_no_other_command() {
     needs_real_gemini!();
     let mut cases = vec![
         command("echo", Done),
@@ -88,7 +88,7 @@ fn a_permitted_command_permits_no_other() {
 }
 
 #[test]
-fn the_more_specific_rule_wins_whatever_list_it_stands_in() {
+fn more_specific_rule_wins_across_lists() {
     needs_real_gemini!();
     let commands = [
         command("echo a", Done),
@@ -114,7 +114,7 @@ fn the_more_specific_rule_wins_whatever_list_it_stands_in() {
 }
 
 #[test]
-fn a_permitted_folder_permits_no_other() {
+fn allowed_directory_permits_no_other_directory() {
     needs_real_gemini!();
     let cases = |stage: Option<&TestStage>| {
         let root = stage.map_or_else(|| "/ws".into(), |s| s.workspace().canonicalize().unwrap());
@@ -142,7 +142,7 @@ fn a_permitted_folder_permits_no_other() {
 }
 
 #[test]
-fn an_absolute_path_into_a_permitted_folder_is_permitted() {
+fn absolute_path_into_an_allowed_directory_is_permitted() {
     needs_real_gemini!();
     let root = tempfile::tempdir().unwrap();
     let real = root.path().canonicalize().unwrap();
@@ -161,7 +161,7 @@ fn an_absolute_path_into_a_permitted_folder_is_permitted() {
 }
 
 #[test]
-fn a_refused_folder_cannot_be_reached_by_another_spelling() {
+fn denied_directory_cannot_be_reached_by_another_spelling() {
     needs_real_gemini!();
     let cases = [
         write("ok.txt", Done),
@@ -175,7 +175,7 @@ fn a_refused_folder_cannot_be_reached_by_another_spelling() {
         write("@secret/f", Denied),
         write("@/secret/f2", Denied),
         write("sec\u{0}ret/g", Denied),
-        // The CLI refuses such a name before it asks for a decision.
+        // The CLI rejects such a name before it requests a decision.
         write("secret/\"quoted\"", ToolStatus::Error),
         write("secret/é", Denied),
     ];
@@ -186,7 +186,7 @@ fn a_refused_folder_cannot_be_reached_by_another_spelling() {
 }
 
 #[test]
-fn a_refused_command_is_refused_in_company_too() {
+fn denied_command_is_denied_inside_compound_commands() {
     needs_real_gemini!();
     let cases = [
         command("ls src", Done),
@@ -205,7 +205,7 @@ fn a_refused_command_is_refused_in_company_too() {
 }
 
 #[test]
-fn a_command_that_the_agent_blocks_by_itself_is_no_success() {
+fn command_blocked_by_the_agent_is_not_a_success() {
     needs_real_gemini!();
     let cases = [
         command("echo $(ls)", Denied),
@@ -221,7 +221,7 @@ fn a_command_that_the_agent_blocks_by_itself_is_no_success() {
 }
 
 #[test]
-fn whole_tools_are_offered_or_not() {
+fn whole_tool_rules_decide_which_tools_are_available() {
     needs_real_gemini!();
     let offered = |ask: &dyn Fn(RunRequest) -> RunRequest| {
         let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
@@ -244,7 +244,7 @@ fn whole_tools_are_offered_or_not() {
 }
 
 #[test]
-fn the_users_own_policies_stay_in_force() {
+fn user_policies_stay_in_force() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let policies = stage.home().join(".gemini/policies");
@@ -257,7 +257,7 @@ fn the_users_own_policies_stay_in_force() {
         assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", outcome.stderr_tail);
         assert!(
             !outcome.stderr_tail.contains("Policy file"),
-            "the proof is no news: {}",
+            "the policy acknowledgement is not reported: {}",
             outcome.stderr_tail
         );
         let offered = stage.model.requests_to_main().pop().expect("a request").offered_tools();
@@ -266,8 +266,8 @@ fn the_users_own_policies_stay_in_force() {
     }
 }
 
-/// The way on which a model gets every permission by itself: it plans, ends the planning, and works.
-fn escape() -> Script {
+/// Returns the steps by which a model could obtain every permission itself: it plans, leaves plan mode, and works.
+fn escalation_script() -> Script {
     Script::new([
         GeminiStep::call("enter_plan_mode", json!({"reason": "x"})),
         GeminiStep::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
@@ -282,12 +282,12 @@ fn escape() -> Script {
 }
 
 #[test]
-fn no_mode_can_be_left_for_a_wider_one() {
+fn mode_cannot_be_widened() {
     needs_real_gemini!();
     for (mode, writes) in
         [(PermissionMode::Default, false), (PermissionMode::AcceptEdits, true), (PermissionMode::Plan, false)]
     {
-        let stage = TestStage::new(escape());
+        let stage = TestStage::new(escalation_script());
         let outcome = stage.outcome(stage.request("go").permission_mode(mode));
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", outcome.stderr_tail);
         assert_eq!(stage.read("escaped.txt").is_some(), writes, "{mode:?}");
@@ -296,7 +296,7 @@ fn no_mode_can_be_left_for_a_wider_one() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_held_starts_nothing() {
+fn unenforceable_rule_starts_nothing() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let request = stage.request("go").allow("WebFetch(domain:x.org)").deny("Wirte(a)");
@@ -309,7 +309,7 @@ fn a_rule_that_cannot_be_held_starts_nothing() {
 }
 
 #[test]
-fn a_rule_with_a_pattern_starts_nothing_where_it_cannot_be_enforced() {
+fn unenforceable_pattern_rule_starts_nothing() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     for surface in [Surface::Json, Surface::StreamJson] {

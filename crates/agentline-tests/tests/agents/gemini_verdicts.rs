@@ -1,4 +1,4 @@
-//! How the real Gemini CLI can end, and what agentline calls it: one scenario, one verdict.
+//! Tests the ways in which the real Gemini CLI can end, and the verdict of each.
 
 use agentline::{Event, Record};
 use agentline::{
@@ -9,14 +9,20 @@ use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::time::Duration;
 
-/// A short run: every wait has a bound far below the test runner's patience.
-fn ask(stage: &TestStage) -> RunRequest {
+/// Returns a short run: every timeout is far below that of the test runner.
+fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Say hello").timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45))
 }
 
-/// Asserts everything that a failed run owes its caller.
+/// Asserts everything that the outcome of a failed run must contain.
 #[track_caller]
-fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, exit: impl Into<Option<i32>>) {
+fn assert_failed(
+    outcome: &Outcome,
+    verdict: Verdict,
+    kind: FailureKind,
+    phase: Phase,
+    exit: impl Into<Option<i32>>,
+) {
     let all = shown(outcome);
     assert_eq!(outcome.verdict, verdict, "{all}");
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
@@ -24,19 +30,19 @@ fn told(outcome: &Outcome, verdict: Verdict, kind: FailureKind, phase: Phase, ex
     assert!(error.hint.as_ref().is_some_and(|h| !h.is_empty()), "no hint: {all}");
     assert!(!error.message.is_empty(), "{all}");
     assert_eq!(outcome.agent_exit_code, exit.into(), "{all}");
-    assert!(survivors(&outcome.run_id).is_empty(), "something is left running");
+    assert!(survivors(&outcome.run_id).is_empty(), "a process is still running");
 }
 
 fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
     let stage = TestStage::new(Script::always(step));
-    stage.outcome(ask(&stage).surface(surface))
+    stage.outcome(default_request(&stage).surface(surface))
 }
 
 #[test]
-fn an_answer_is_done_and_nothing_is_left_unsaid() {
+fn answer_is_done_with_a_complete_outcome() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    let (records, outcome) = stage.play(ask(&stage).name("greeting"));
+    let (records, outcome) = stage.play(default_request(&stage).name("greeting"));
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, outcome.error.is_none(), outcome.agent_exit_code),
@@ -58,7 +64,7 @@ fn an_answer_is_done_and_nothing_is_left_unsaid() {
 }
 
 #[test]
-fn tools_that_are_not_offered_are_denials() {
+fn unavailable_tools_are_denials() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::calls([
@@ -70,7 +76,8 @@ fn tools_that_are_not_offered_are_denials() {
     ]);
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(script.clone());
-        let outcome = stage.outcome(ask(&stage).surface(surface).permission_mode(PermissionMode::Default));
+        let outcome =
+            stage.outcome(default_request(&stage).surface(surface).permission_mode(PermissionMode::Default));
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
         let denied: Vec<_> = outcome
@@ -78,7 +85,7 @@ fn tools_that_are_not_offered_are_denials() {
             .iter()
             .map(|d| (d.tool.as_str(), d.native_tool.as_str(), d.reason.as_str()))
             .collect();
-        // A tool that nobody has was not refused, only mistaken.
+        // A tool that does not exist was not denied; the call was a mistake.
         assert_eq!(
             denied,
             [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
@@ -90,7 +97,7 @@ fn tools_that_are_not_offered_are_denials() {
 }
 
 #[test]
-fn a_refusal_names_the_rule_that_refused() {
+fn denial_names_the_deny_rule() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
@@ -98,7 +105,7 @@ fn a_refusal_names_the_rule_that_refused() {
         GeminiStep::text("Partly."),
     ]));
     stage.file("keep.txt", "kept");
-    let (records, outcome) = stage.play(ask(&stage).deny("Bash(rm *)"));
+    let (records, outcome) = stage.play(default_request(&stage).deny("Bash(rm *)"));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> =
@@ -128,7 +135,7 @@ fn plan_mode_changes_nothing() {
         ]),
         GeminiStep::text("The plan."),
     ]));
-    let outcome = stage.outcome(ask(&stage).permission_mode(PermissionMode::Plan));
+    let outcome = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Plan));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> = outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str())).collect();
@@ -137,7 +144,7 @@ fn plan_mode_changes_nothing() {
 }
 
 #[test]
-fn a_path_outside_the_workspace_is_a_denial() {
+fn path_outside_the_workspace_is_denied() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let dir = tempfile::tempdir().unwrap();
@@ -146,7 +153,7 @@ fn a_path_outside_the_workspace_is_a_denial() {
             GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
             GeminiStep::text("Not there."),
         ]));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
         let all = shown(&outcome);
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
         assert_eq!(
@@ -159,24 +166,24 @@ fn a_path_outside_the_workspace_is_a_denial() {
 }
 
 #[test]
-fn an_untrusted_folder_is_said_to_be_one() {
+fn untrusted_directory_is_reported() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let outcome = stage.outcome(ask(&stage).surface(surface).trust(Trust::No));
-        told(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
+        let outcome = stage.outcome(default_request(&stage).surface(surface).trust(Trust::No));
+        assert_failed(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
         assert!(stage.model.requests_to_main().is_empty());
-        assert_eq!(outcome.cost_usd, None, "nothing is known of tokens");
+        assert_eq!(outcome.cost_usd, None, "token counts are unknown");
     }
 }
 
 #[test]
-fn no_sign_in_is_said_before_anything_is_asked() {
+fn missing_sign_in_is_reported_before_any_request() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
         assert!(
             outcome.error.as_ref().unwrap().hint.as_ref().unwrap().contains("GEMINI_API_KEY"),
             "{}",
@@ -186,12 +193,12 @@ fn no_sign_in_is_said_before_anything_is_asked() {
 }
 
 #[test]
-fn refused_keys_are_no_sign_in() {
+fn rejected_key_is_not_authenticated() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
+    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
     let step = GeminiStep::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
-    told(
+    assert_failed(
         &service_error(step, Surface::Json),
         Verdict::NotAuthenticated,
         FailureKind::NotAuthenticated,
@@ -201,16 +208,16 @@ fn refused_keys_are_no_sign_in() {
     let step =
         GeminiStep::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
+    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
     assert!(!outcome.error.unwrap().retryable);
 }
 
 #[test]
-fn a_model_that_does_not_exist_is_named() {
+fn unknown_model_is_named_in_the_error() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
-    let outcome = stage.outcome(ask(&stage).model("gemini-0-nope"));
-    told(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
+    let outcome = stage.outcome(default_request(&stage).model("gemini-0-nope"));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
     let error = outcome.error.as_ref().unwrap();
     assert!(
         error.message.contains("gemini-0-nope") && error.hint.as_ref().unwrap().contains("--model"),
@@ -219,16 +226,16 @@ fn a_model_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_used_up_quota_ends_at_once() {
+fn exhausted_quota_fails_immediately() {
     needs_real_gemini!();
     for (step, surface, helps) in [
-        // Nobody waits until tomorrow.
+        // There is no wait until the next day.
         (GeminiStep::daily_quota(), Surface::StreamJson, false),
         (GeminiStep::rate_limited(Some(400)), Surface::Json, true),
     ] {
         let stage = TestStage::new(Script::always(step));
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
         assert_eq!(outcome.error.as_ref().unwrap().retryable, helps, "{}", shown(&outcome));
         assert_eq!(stage.model.requests_to_main().len(), 1);
     }
@@ -239,7 +246,7 @@ fn warnings(records: &[Record], wanted: &str) -> usize {
 }
 
 #[test]
-fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
+fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
     needs_real_gemini!();
     let overloaded = GeminiStep::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
     for (step, surface, exit) in [
@@ -248,23 +255,23 @@ fn load_and_quota_that_stay_are_told_live_and_end_as_rate_limited() {
         (overloaded, Surface::StreamJson, 247),
     ] {
         let stage = TestStage::new(Script::always(step));
-        let (records, outcome) = stage.play(ask(&stage).surface(surface));
-        told(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
+        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
         assert!(warnings(&records, "rate_limited") >= 1, "{records:?}");
         let told_at = records
             .iter()
             .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
             .unwrap()
             .at_ms;
-        assert!(told_at + 1000 < outcome.duration_ms, "told at {told_at} of {}", outcome.duration_ms);
+        assert!(told_at + 1000 < outcome.duration_ms, "reported at {told_at} of {}", outcome.duration_ms);
     }
 }
 
 #[test]
-fn a_refusal_that_passes_is_a_warning_and_no_more() {
+fn temporary_service_error_is_only_a_warning() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::rate_limited(None), GeminiStep::text("After all.")]));
-    let (records, outcome) = stage.play(ask(&stage));
+    let (records, outcome) = stage.play(default_request(&stage));
     let all = shown(&outcome);
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "After all."), "{all}");
     let warned = records
@@ -273,15 +280,15 @@ fn a_refusal_that_passes_is_a_warning_and_no_more() {
         .expect("a live warning");
     let text = records.iter().position(|r| matches!(r.event, Event::Text { .. })).expect("text");
     assert!(warned < text, "{records:?}");
-    // The agent waits some five seconds before it tries again: the warning came then, not at the end.
+    // The agent waits about five seconds before it retries: the warning arrived then, not at the end.
     assert!(records[warned].at_ms + 2000 < records[text].at_ms, "{records:?}");
 }
 
 #[test]
-fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
+fn agent_retries_are_limited_by_the_retry_patience() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::rate_limited(Some(30))));
-    let outcome = stage.outcome(ask(&stage).retry_patience(Duration::from_secs(3)));
+    let outcome = stage.outcome(default_request(&stage).retry_patience(Duration::from_secs(3)));
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::RateLimited, "{all}");
     let error = outcome.error.as_ref().unwrap();
@@ -292,19 +299,25 @@ fn an_agent_that_goes_on_retrying_is_given_only_so_much_patience() {
 }
 
 #[test]
-fn a_service_that_fails_is_an_api_error() {
+fn failing_service_is_an_api_error() {
     needs_real_gemini!();
     let step = GeminiStep::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
     assert!(outcome.error.unwrap().retryable);
     let step = GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
-    told(&service_error(step, Surface::Json), Verdict::Failed, FailureKind::ApiError, Phase::Response, 246);
+    assert_failed(
+        &service_error(step, Surface::Json),
+        Verdict::Failed,
+        FailureKind::ApiError,
+        Phase::Response,
+        246,
+    );
     let outcome = service_error(GeminiStep::raw_sse("data: {not json\n\n"), Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
     let step = GeminiStep::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
     let outcome = service_error(step, Surface::Json);
-    told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
     assert!(
         !outcome.error.as_ref().unwrap().retryable,
         "the same request is refused again: {}",
@@ -313,22 +326,22 @@ fn a_service_that_fails_is_an_api_error() {
 }
 
 #[test]
-fn a_service_that_cannot_be_reached_is_the_network_s_fault() {
+fn unreachable_service_is_a_network_error() {
     needs_real_gemini!();
     let stage =
         TestStage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
-    let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    let outcome = stage.outcome(default_request(&stage));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     let outcome = service_error(GeminiStep::drop_connection(), Surface::Json);
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
     let step = GeminiStep::text("The answer ").and_text("is 4.").drop_midway();
     let outcome = service_error(step, Surface::StreamJson);
-    told(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
-    assert_eq!(outcome.text, "The answer ", "what came is kept: {}", shown(&outcome));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
+    assert_eq!(outcome.text, "The answer ", "received text is kept: {}", shown(&outcome));
 }
 
 #[test]
-fn an_answer_without_text_is_empty() {
+fn answer_without_text_is_an_empty_response() {
     needs_real_gemini!();
     let (json, stream) = (Surface::Json, Surface::StreamJson);
     for (step, surface, kind) in [
@@ -339,7 +352,7 @@ fn an_answer_without_text_is_empty() {
         (GeminiStep::empty().finish("MAX_TOKENS"), stream, FailureKind::Empty),
     ] {
         let outcome = service_error(step, surface);
-        told(&outcome, Verdict::Empty, kind, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Empty, kind, Phase::Response, 0);
         assert!(
             outcome.text.is_empty() && outcome.usage.tokens.total.is_some_and(|t| t > 0),
             "{}",
@@ -349,17 +362,17 @@ fn an_answer_without_text_is_empty() {
 }
 
 #[test]
-fn an_answer_that_broke_off_is_no_empty_one() {
+fn interrupted_answer_is_not_an_empty_response() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(GeminiStep::text("The answer").finish(None), surface);
-        told(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
         assert!(outcome.text.starts_with("The answer"), "{}", shown(&outcome));
     }
 }
 
 #[test]
-fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
+fn truncated_answer_is_done_without_a_stop_reason() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
     assert_eq!(
@@ -372,18 +385,18 @@ fn a_cut_off_answer_is_done_and_nobody_claims_to_know_why_it_ended() {
 }
 
 #[test]
-fn a_loop_is_a_failure_although_the_agent_calls_it_success() {
+fn loop_is_a_failure_despite_reported_success() {
     needs_real_gemini!();
     let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
     for surface in [Surface::StreamJson, Surface::Json] {
         let outcome = service_error(step.clone(), surface);
-        told(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
         assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
     }
 }
 
 #[test]
-fn the_agent_s_own_turn_limit_is_a_limit() {
+fn turn_limit_of_the_agent_is_reported_as_a_limit() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new((0..5).map(|n| {
@@ -392,31 +405,31 @@ fn the_agent_s_own_turn_limit_is_a_limit() {
         stage.settings(
             r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
         );
-        let outcome = stage.outcome(ask(&stage).surface(surface));
-        told(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
-        assert_eq!(outcome.files.len(), 2, "what was done is told: {}", shown(&outcome));
+        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        assert_failed(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
+        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(&outcome));
     }
 }
 
 #[test]
-fn a_prompt_over_the_context_window_was_never_sent() {
+fn prompt_over_the_context_window_is_reported_as_unsent() {
     needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let mut request = ask(&stage).surface(surface);
+        let mut request = default_request(&stage).surface(surface);
         request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
         let outcome = stage.outcome(request);
         assert_eq!(stage.model.requests_to_main().len(), 0, "{}", shown(&outcome));
-        told(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
     }
 }
 
 #[test]
-fn broken_settings_of_the_user_are_named() {
+fn invalid_user_settings_are_named() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
     stage.settings("{ \"security\": ");
-    let outcome = stage.outcome(ask(&stage));
-    told(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
+    let outcome = stage.outcome(default_request(&stage));
+    assert_failed(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
     assert!(outcome.stderr_tail.contains("settings.json"), "{}", shown(&outcome));
 }

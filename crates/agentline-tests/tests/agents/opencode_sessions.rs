@@ -1,7 +1,6 @@
-//! What a real OpenCode keeps of its sessions, read while it writes and when it is done: the database as it is, and what
-//! it exports itself.
+//! Reads the sessions of a real OpenCode while it writes them and afterwards: from its database, and from its export.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, ToolStatus,
@@ -20,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Longer than any run of it takes on a busy machine.
+/// Longer than any of its runs takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 fn command(stage: &AcpStage, args: &[&str]) -> Command {
@@ -38,7 +37,7 @@ fn database(stage: &AcpStage) -> PathBuf {
     stage.home().join(".local/share/opencode/opencode.db")
 }
 
-/// The files of the database with their bytes and the times of their last changes.
+/// Returns the files of the database with their content and modification times.
 fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let folder = database(stage).parent().unwrap().to_owned();
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -50,7 +49,7 @@ fn files(stage: &AcpStage) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     .collect()
 }
 
-/// Everything that was said, on lines.
+/// Returns all text, in lines.
 fn words(session: &SavedSession) -> Vec<String> {
     let part = |role: Role, part: &EntryPart| match part {
         EntryPart::Text { text } => format!("{role:?}: {text}"),
@@ -70,7 +69,7 @@ fn words(session: &SavedSession) -> Vec<String> {
 }
 
 #[test]
-fn what_opencode_writes_is_read_while_it_writes() {
+fn opencode_database_is_read_while_opencode_writes() {
     let steps = [
         ModelStep::thought("First the file.")
             .and_text("I write.")
@@ -86,7 +85,7 @@ fn what_opencode_writes_is_read_while_it_writes() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Its tables are made in the first seconds; from then on what is certain can be read at every moment.
+    // Its tables are created in the first seconds. From then on, committed data can be read at any time.
     let began = Instant::now();
     let mut seen: Vec<usize> = Vec::new();
     let store = SessionStore::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());
@@ -126,7 +125,7 @@ fn what_opencode_writes_is_read_while_it_writes() {
     };
     assert!(status.success(), "{}", fs::read_to_string(&out).unwrap_or_default());
     assert!(seen.iter().any(|n| (1..6).contains(n)), "some of it was seen before the end: {seen:?}");
-    assert!(seen.is_sorted(), "nothing that was seen is lost again: {seen:?}");
+    assert!(seen.is_sorted(), "read entries are not lost again: {seen:?}");
 
     let before = files(&stage);
     let open = Database::open(&database(&stage)).unwrap();
@@ -150,14 +149,14 @@ fn what_opencode_writes_is_read_while_it_writes() {
         .iter()
         .filter_map(|entry| entry.usage)
         .fold(agentline::Tokens::default(), |a, b| a.plus(b));
-    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to what the session counts");
+    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to the session's count");
     assert_eq!(session.entries.iter().filter_map(|entry| entry.requests).sum::<u64>(), 4);
     assert_eq!(session.info.agent_version.as_deref(), Some("1.18.33"));
     let workspace = fs::canonicalize(stage.workspace()).unwrap();
     assert_eq!(session.info.project.as_deref().map(Path::new), Some(workspace.as_path()));
     let mut followed = SavedSession::default();
     followed.entries = told;
-    assert_eq!(words(&followed), said, "what was followed is what is there");
+    assert_eq!(words(&followed), said, "the followed session equals the stored one");
     let end = watch.unwrap().finish();
     assert_eq!((words(&end), end.info), (said.clone(), session.info.clone()));
     drop(open);

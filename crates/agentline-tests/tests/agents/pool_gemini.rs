@@ -1,4 +1,4 @@
-//! The warm pool on the real Gemini CLI: nothing of one run is seen by the next, and nothing of it is left behind.
+//! Tests the warm pool with the real Gemini CLI: a run sees nothing of the previous one and leaves nothing behind.
 
 use agentline::{
     Outcome, PermissionMode, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
@@ -20,15 +20,15 @@ fn pool_of(stage: &TestStage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a request that is taken").outcome().await
+    pool.run(request).await.expect("an accepted request").outcome().await
 }
 
 #[track_caller]
-fn said(outcome: &Outcome, text: &str) {
+fn assert_text(outcome: &Outcome, text: &str) {
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, text), "{}", shown(outcome));
 }
 
-/// Every file below a folder, by its path in it.
+/// Returns every file below a directory by its relative path.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -36,7 +36,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         for entry in fs::read_dir(next).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                _ => found.push(entry.path().strip_prefix(folder).expect("it is below").to_owned()),
+                _ => found
+                    .push(entry.path().strip_prefix(folder).expect("a path below the directory").to_owned()),
             }
         }
     }
@@ -45,17 +46,20 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
+async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
-    said(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
+    assert_text(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
+    assert_text(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
     let clock =
         Tool::new("tell_time", "Tells the time", json!({"type": "object"}), |_, _| async { Ok("noon") });
     let options = RunOptions::new().tools(ToolHost::new().tool(clock));
-    said(&pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await, "hello");
-    said(&run(&pool, stage.request("Without one.")).await, "hello");
+    assert_text(
+        &pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await,
+        "hello",
+    );
+    assert_text(&run(&pool, stage.request("Without one.")).await, "hello");
     assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     let asked = stage.model.requests_to_main();
     let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
@@ -65,18 +69,18 @@ async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
     let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
     assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
 
-    // Nor does a run that names no model get the one that a process was started with.
+    // A run that names no model does not get the one that a process was started with.
     let mut unnamed = stage.request("Any model.");
     unnamed.model = None;
-    said(&run(&pool, unnamed).await, "hello");
+    assert_text(&run(&pool, unnamed).await, "hello");
     let asked = stage.model.requests_to_main();
     assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
     assert_eq!(pool.status().started, 2, "{:?}", pool.status());
 
-    // Rules and variables hold for a whole process, so those that differ get another.
+    // Rules and variables apply to a whole process, so runs with different ones get another process.
     let without_shell = run(&pool, stage.request("No shell.").deny("Bash")).await;
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
-    said(&run(&pool, stage.request("A shell again.")).await, "hello");
+    assert_text(&run(&pool, stage.request("A shell again.")).await, "hello");
     assert_eq!(pool.status().started, 3);
     let asked = stage.model.requests_to_main();
     let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
@@ -85,7 +89,7 @@ async fn conversation_model_tools_and_rules_of_one_run_are_not_the_next_ones() {
 }
 
 #[tokio::test]
-async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
+async fn pooled_runs_do_not_share_permissions_or_variables() {
     needs_real_gemini!();
     let write = |name: &str| json!({"file_path": name, "content": "x\n"});
     let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
@@ -102,21 +106,21 @@ async fn permissions_and_variables_of_one_run_are_not_the_next_ones() {
     ]);
     let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, stage.request("write one")).await, "wrote");
+    assert_text(&run(&pool, stage.request("write one")).await, "wrote");
     let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
     assert_eq!(denied.verdict, Verdict::DoneWithDenials, "{}", shown(&denied));
     assert!(stage.read("one.txt").is_some() && stage.read("two.txt").is_none());
     for colour in ["red", "blue"] {
-        said(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
+        assert_text(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
         assert_eq!(stage.read("colour.txt"), Some(format!("colour={colour}\n")));
     }
-    said(&run(&pool, stage.request("tell")).await, "told");
+    assert_text(&run(&pool, stage.request("tell")).await, "told");
     assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
     pool.close().await;
 }
 
 #[tokio::test]
-async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process() {
+async fn commands_end_with_their_run_and_do_not_share_a_process() {
     needs_real_gemini!();
     let leave = json!({"command": "sleep 311 >/dev/null 2>&1 & setsid sleep 312 >/dev/null 2>&1 & (setsid nohup sleep 313 >/dev/null 2>&1 &); echo left"});
     let script = Script::new([GeminiStep::call("run_shell_command", leave), GeminiStep::text("left")]);
@@ -129,10 +133,10 @@ async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process()
     let stage = stage.env("MARK_OF_THE_TEST", Some(mark.strip_prefix("MARK_OF_THE_TEST=").unwrap()));
     let request = |prompt: &str| stage.request(prompt).pass_env("MARK_OF_THE_TEST");
     let pool = pool_of(&stage, |_| {});
-    said(&run(&pool, request("warm up")).await, "hello");
+    assert_text(&run(&pool, request("warm up")).await, "hello");
     let before = survivors(&mark);
-    said(&run(&pool, request("leave")).await, "left");
-    assert_eq!(survivors(&mark), before, "the agent and its supervisor live on, and nobody else");
+    assert_text(&run(&pool, request("leave")).await, "left");
+    assert_eq!(survivors(&mark), before, "only the agent and its supervisor are still alive");
     let (one, two) = (pool.clone(), pool.clone());
     let (first, second) = (request("first"), request("second"));
     let both = [
@@ -140,15 +144,15 @@ async fn commands_of_a_run_are_dead_when_it_is_over_and_do_not_share_a_process()
         tokio::spawn(async move { run(&two, second).await }),
     ];
     for each in both {
-        said(&each.await.unwrap(), "hello");
+        assert_text(&each.await.unwrap(), "hello");
     }
-    assert_eq!(pool.status().started, 2, "runs with a shell have a process each");
+    assert_eq!(pool.status().started, 2, "runs with a shell have separate processes");
     pool.close().await;
     assert_eq!(survivors(&mark), [0_u32; 0]);
 }
 
 #[tokio::test]
-async fn runs_without_a_shell_are_side_by_side_on_one_process() {
+async fn runs_without_a_shell_share_one_process() {
     needs_real_gemini!();
     let words = ["red", "green", "blue", "grey"];
     let model =
@@ -163,7 +167,7 @@ async fn runs_without_a_shell_are_side_by_side_on_one_process() {
         let mut runs = tokio::task::JoinSet::new();
         for word in words {
             let (pool, request) = (pool.clone(), kind(stage.request(&format!("Say {word}."))));
-            runs.spawn(async move { said(&run(&pool, request).await, word) });
+            runs.spawn(async move { assert_text(&run(&pool, request).await, word) });
         }
         runs.join_all().await;
         assert!(
@@ -177,7 +181,7 @@ async fn runs_without_a_shell_are_side_by_side_on_one_process() {
 }
 
 #[tokio::test]
-async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_them() {
+async fn workspace_may_be_removed_and_sessions_are_kept_in_the_user_store() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "pwd > where.txt"})),
@@ -188,17 +192,17 @@ async fn a_workspace_may_vanish_and_sessions_are_kept_where_the_user_looks_for_t
     let pool = pool_of(&stage, |_| {});
     let other = stage.outside().join("other");
     fs::create_dir(&other).unwrap();
-    said(&run(&pool, stage.request("there").working_dir(&other)).await, "ok");
+    assert_text(&run(&pool, stage.request("there").working_dir(&other)).await, "ok");
     assert!(fs::read_to_string(other.join("where.txt")).unwrap().ends_with("/other\n"));
     fs::remove_dir_all(&other).unwrap();
     let mut sessions = Vec::new();
     for prompt in ["here", "and here"] {
         let outcome = run(&pool, stage.request(prompt)).await;
-        said(&outcome, "ok");
+        assert_text(&outcome, "ok");
         sessions.push(outcome.session_id.unwrap());
     }
     assert_eq!(pool.status().started, 1);
-    // One that nobody uses.
+    // A prewarmed session that is not used.
     assert_eq!(pool.prewarm(stage.request(""), 1).await.unwrap(), 1);
     pool.close().await;
 

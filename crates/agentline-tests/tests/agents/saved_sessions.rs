@@ -1,5 +1,6 @@
-//! Saved sessions in homes as the agents lay them out: captures of real runs, and a made-up store of all four agents.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests saved sessions in homes with the agents' layout: captures of real runs, and a generated store of all four
+//! agents.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     SavedSession,
@@ -22,10 +23,10 @@ const GEMINI: &str = "85611794-3609-48ad-94cc-0feefe2222e4";
 const OLD_GEMINI: &str = "c0258c60-a7c1-4bcc-b325-b9b089f0b7f1";
 const PARENT: &str = "ea604f00-19fb-4caa-9912-854ec7499110";
 const HELPER: &str = "284bfdb5-8ced-4092-8708-bd832a1cd1ae";
-/// Where the captures of Claude and Codex were made; it is not there any more.
+/// Where the captures of Claude and Codex were made. The directory no longer exists.
 const MOVED: &str = "/srv/space";
 
-/// A user whose agents keep their sessions where variables say.
+/// A user whose agents keep their sessions where environment variables say.
 struct User {
     dir: TempDir,
 }
@@ -98,7 +99,7 @@ fn sorted(ids: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
+fn sessions_are_found_through_variables_and_every_project_path() {
     let user = User::new();
     assert_eq!(user.ids(&SessionFilter::new()), sorted(&[CLAUDE, CODEX, GEMINI, OLD_GEMINI, PARENT]));
     let of_project = sorted(&[GEMINI, OLD_GEMINI, PARENT]);
@@ -110,7 +111,7 @@ fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
     assert_eq!(
         user.ids(&SessionFilter::new().project(MOVED)),
         sorted(&[CLAUDE, CODEX]),
-        "a project that is gone"
+        "a project that no longer exists"
     );
     #[cfg(unix)]
     {
@@ -129,7 +130,7 @@ fn sessions_are_found_where_variables_say_and_by_every_path_of_their_project() {
     assert_eq!(
         old.info.project.as_deref(),
         user.project().to_str(),
-        "another session tells the path of the digest"
+        "another session has the path of the digest"
     );
 }
 
@@ -146,7 +147,7 @@ fn sub_agents_belong_to_the_session_that_started_them() {
 }
 
 #[test]
-fn the_same_words_are_found_whoever_wrote_them() {
+fn same_text_is_found_in_sessions_of_all_agents() {
     let user = User::new();
     for (word, ids) in
         [("Creating the file", sorted(&[CLAUDE, CODEX])), ("Looking around", sorted(&[GEMINI, OLD_GEMINI]))]
@@ -158,7 +159,7 @@ fn the_same_words_are_found_whoever_wrote_them() {
     }
 }
 
-/// Every file below a folder, with what would change if somebody wrote to it.
+/// Returns every file below a directory, with the attributes that a write would change.
 fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -172,7 +173,7 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
 }
 
 #[test]
-fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
+fn usage_of_all_agents_is_summed_without_changing_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     let made = MadeStore::make(&home, StoreSpec { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
@@ -207,26 +208,26 @@ fn a_store_of_all_agents_adds_up_and_stays_as_it_is() {
     let mut rare = made.rare.clone();
     found.sort();
     rare.sort();
-    // A fork has a copy of what was said before it.
+    // A fork contains a copy of the earlier messages.
     assert!(rare.len() >= 4 && rare.iter().all(|one| found.contains(one)), "{rare:?} {found:?}");
     assert!(store.search(&Query::new([UNSAID])).unwrap().is_empty());
 
-    // By now the files are old enough to be remembered.
+    // By now, the files are old enough to be indexed.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold);
     assert!(cache.join("sessions.index").exists());
-    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold, "and what is remembered is the same");
-    assert_eq!(state(&home), before, "nothing of the agents was touched");
+    assert_eq!(store.list(&SessionFilter::new()).unwrap(), cold, "the index gives the same result");
+    assert_eq!(state(&home), before, "no file of the agents was changed");
 }
 
 const REVERTED: &str = "01a1e028-4dfa-75a2-adcd-efcf14d329b2";
 
-/// The two files of a session that was taken back and went on, and what is in them.
+/// Returns the two files of a rewound and continued session, and their content.
 fn reverted(user: &User) -> [(PathBuf, String); 2] {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../agentline-core/tests/captures/codex/saved/reverted.jsonl");
     let text = fs::read_to_string(recorded).unwrap();
-    // The recording holds both files, one behind the other.
+    // The recording contains both files, one after the other.
     let second = text.match_indices("\"type\":\"session_meta\"").nth(1).unwrap().0;
     let second = text[..second].rfind('\n').unwrap() + 1;
     let folder = user.path().join("x/sessions/2026/11/15");
@@ -241,7 +242,7 @@ fn prompts(session: &SavedSession) -> Vec<String> {
 }
 
 #[test]
-fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
+fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
     let user = User::new();
     for (path, text) in reverted(&user) {
         fs::write(path, text).unwrap();
@@ -251,18 +252,18 @@ fn a_session_that_goes_on_in_a_second_file_after_a_rewind_is_one() {
     assert_eq!(found.places().count(), 2);
     let session = store.load(&found).unwrap();
     let said = ["one [[hello]]", "three [[hello]]"];
-    assert_eq!(prompts(&session), said, "what was taken back is no part of it");
+    assert_eq!(prompts(&session), said, "rewound messages are not part of it");
     let listed =
         store.list(&SessionFilter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
-    assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but it was used");
+    assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but its tokens count");
     let hits = |word: &str| {
         let found = store.search(&Query::new([word]).filter(SessionFilter::new().agent("codex"))).unwrap();
         found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
     };
     let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
     assert_eq!(hits("three"), [(at, said[1].to_owned())], "a hit is counted through both files");
-    assert_eq!(hits("two [[again]]"), [], "what was taken back is not found");
-    // Without its first file what is in the second is still told.
+    assert_eq!(hits("two [[again]]"), [], "rewound messages are not found");
+    // Without its first file, the content of the second is still read.
     let [(first, _), _] = reverted(&user);
     fs::remove_file(first).unwrap();
     let rest = store.load(&found).unwrap();
@@ -296,7 +297,7 @@ fn a_session_is_followed_into_its_next_file() {
 }
 
 #[test]
-fn a_title_that_is_kept_apart_from_its_session_is_told_and_found() {
+fn separately_stored_title_is_shown_and_found() {
     let user = User::new();
     let names = format!(
         "{{\"id\":\"{CODEX}\",\"thread_name\":\"old\"}}\n{{\"id\":\"{CODEX}\",\"thread_name\":\"Quarterly Report\"}}\n"

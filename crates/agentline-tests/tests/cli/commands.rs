@@ -1,10 +1,10 @@
-//! The small commands: agents, doctor, config, completions, help.
+//! Tests the small commands: agents, doctor, config, completions, help.
 
 use crate::user::{KEY, User};
 use serde_json::json;
 
 #[test]
-fn agents_are_listed_with_what_they_can_do() {
+fn agents_are_listed_with_their_features() {
     let user = User::new();
     let table = user.agentline(&["agents"]);
     assert_eq!((table.code, table.err.as_str()), (0, ""));
@@ -18,7 +18,7 @@ fn agents_are_listed_with_what_they_can_do() {
 }
 
 #[test]
-fn every_name_of_an_agent_finds_it_in_the_one_list() {
+fn every_alias_of_an_agent_finds_it() {
     let user = User::new();
     let rows = user.agentline(&["agents", "--output", "json"]).json();
     for name in ["gemini", "gemini-cli", "google:gemini-cli", "gemini_acp"] {
@@ -33,7 +33,7 @@ fn every_name_of_an_agent_finds_it_in_the_one_list() {
             (&found[0]["title"], &found[0]["package"]),
             (&json!("Gemini CLI"), &json!("@google/gemini-cli"))
         );
-        // The fake agent of these tests has one surface, which is not that of every name.
+        // The fake agent of these tests has one surface, which not every alias uses.
         let done = user.agentline(&["run", "-a", name, "--surface", "stream-json", "-o", "json", "hi"]);
         assert_eq!((done.code, &done.json()["agent"]), (0, &json!("gemini")), "{name}: {}", done.err);
         let metadata = agentline::Provider::metadata_of(name).unwrap();
@@ -42,7 +42,7 @@ fn every_name_of_an_agent_finds_it_in_the_one_list() {
 }
 
 #[test]
-fn prices_are_dated_and_yours_stand_above_them() {
+fn prices_are_dated_and_user_prices_override_them() {
     let user = User::new();
     let table = user.agentline(&["prices"]);
     assert_eq!((table.code, table.err.as_str()), (0, ""));
@@ -71,7 +71,7 @@ fn prices_are_dated_and_yours_stand_above_them() {
 }
 
 #[test]
-fn doctor_says_by_its_exit_code_what_is_missing() {
+fn doctor_exit_code_tells_what_is_missing() {
     let good = User::new().agentline(&["doctor", "-o", "json"]);
     assert_eq!(good.code, 0, "{}", good.out);
     assert_eq!(good.json()["agents"][0]["ready"], true);
@@ -159,7 +159,7 @@ fn config_shows_every_value_with_its_source_and_no_secret() {
 }
 
 #[test]
-fn config_check_tells_everything() {
+fn config_check_reports_all_problems() {
     let user = User::new();
     assert_eq!(user.agentline(&["config", "check"]).out, "the settings are valid\n");
     user.write("agentline.toml", "modle = 'm'\n");
@@ -175,7 +175,7 @@ fn config_check_tells_everything() {
 }
 
 #[test]
-fn completions_are_there_for_every_shell() {
+fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let done = User::new().agentline(&["completions", shell]);
         assert_eq!((done.code, done.err.as_str()), (0, ""), "{shell}");
@@ -185,7 +185,7 @@ fn completions_are_there_for_every_shell() {
 }
 
 #[test]
-fn help_and_version_are_on_standard_output() {
+fn help_and_version_are_printed_to_stdout() {
     let user = User::new();
     let version = user.agentline(&["--version"]);
     assert_eq!((version.out, version.code), (format!("agentline {}\n", env!("CARGO_PKG_VERSION")), 0));

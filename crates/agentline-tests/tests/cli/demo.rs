@@ -1,10 +1,10 @@
-//! `agentline demo`: the real agent with a scripted model, or the recorded run where there is no agent.
+//! Tests `agentline demo`: with the real agent and a scripted model, or with the recorded run if no agent is installed.
 
 use crate::{outputs::TEXT, user::User};
 use agentline_tests::{needs_real_gemini, real_gemini};
 
 #[test]
-fn the_real_agent_does_its_job_and_the_outcome_is_told() {
+fn demo_runs_the_real_agent_and_shows_the_outcome() {
     needs_real_gemini!();
     let program = real_gemini().unwrap().path;
     let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy()).env("GEMINI_API_KEY", "");
@@ -23,7 +23,7 @@ fn the_real_agent_does_its_job_and_the_outcome_is_told() {
     ] {
         assert!(done.err.contains(part), "{part} is missing in {}", done.err);
     }
-    // The user's own home was not used, and nothing is left.
+    // The user's own home was not used, and nothing remains.
     assert!(!user.path("../home/.gemini").exists());
     assert_eq!(std::fs::read_dir(user.path("../tmp")).unwrap().count(), 0);
     let tape = user.read("tape");
@@ -35,7 +35,7 @@ fn the_real_agent_does_its_job_and_the_outcome_is_told() {
 }
 
 #[test]
-fn the_recorded_run_is_the_same_run() {
+fn recorded_demo_equals_the_real_run() {
     let done = User::new().agentline(&["demo", "--replay"]);
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
     assert!(done.err.contains("replaying a recorded run of Gemini CLI 0.61.0"), "{}", done.err);
@@ -43,11 +43,11 @@ fn the_recorded_run_is_the_same_run() {
 }
 
 #[test]
-fn without_node_the_recorded_run_is_played() {
+fn demo_plays_the_recording_without_node() {
     let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
     let report = user.agentline(&["doctor", "-o", "json"]).json();
     if !report["node"].is_null() || report["agents"][0]["installed"] == true {
-        // This machine has one in a place that does not depend on the user.
+        // This machine has Node.js or the agent in a location that does not depend on the user.
         return;
     }
     let done = user.agentline(&["demo"]);
@@ -56,11 +56,11 @@ fn without_node_the_recorded_run_is_played() {
 }
 
 #[test]
-fn the_stage_is_kept_for_other_programs() {
+fn demo_serve_prints_the_environment_for_other_programs() {
     needs_real_gemini!();
     let program = real_gemini().unwrap().path;
     let user = User::new().env("GEMINI_CLI_PATH", program.to_string_lossy());
-    // Its input is empty, so it ends as soon as it has told what there is.
+    // Its input is empty, so it exits after printing its information.
     let done = user.agentline(&["demo", "--serve"]);
     assert_eq!(done.code, 0, "{}", done.err);
     let told = done.json();
@@ -69,7 +69,7 @@ fn the_stage_is_kept_for_other_programs() {
         "{told}"
     );
     assert_eq!(told["env"]["GEMINI_CLI_PATH"], program.to_string_lossy().as_ref());
-    assert!(!std::path::Path::new(told["workspace"].as_str().unwrap()).exists(), "it was cleared away");
+    assert!(!std::path::Path::new(told["workspace"].as_str().unwrap()).exists(), "it was removed");
     let wrong = user.agentline(&["demo", "--serve", "no-such-script"]);
     assert!(wrong.code != 0 && wrong.err.contains("no-such-script"), "{}", wrong.err);
 }

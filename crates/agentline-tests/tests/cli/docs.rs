@@ -1,4 +1,4 @@
-//! What the pages say is so: `docs/cli.md` has the help of every command, links lead somewhere, commands can be typed.
+//! Checks the documentation: `docs/cli.md` has the help of every command, links resolve, and commands are valid.
 
 use crate::user::User;
 use std::{
@@ -23,9 +23,9 @@ fn commands() -> Vec<String> {
     found
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs` writes the page anew.
+/// To update the page, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test cli docs`.
 #[test]
-fn the_page_holds_the_help_of_every_command() {
+fn page_contains_the_help_of_every_command() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
     let user = User::new();
@@ -41,7 +41,7 @@ fn the_page_holds_the_help_of_every_command() {
     }
 }
 
-/// The page with this text between the two marks of a section.
+/// Replaces the text between the two markers of a section.
 fn between(page: &str, section: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {section} -->\n"), format!("<!-- end of {section} -->"));
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no mark `{start}`"));
@@ -49,7 +49,7 @@ fn between(page: &str, section: &str, text: &str) -> String {
     format!("{before}{start}```text\n{}\n```\n{end}{after}", text.trim_end())
 }
 
-/// The pages that people read, by their path from the root of the repository.
+/// Returns the pages that people read, by their path from the root of the repository.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let files = |folder: &Path| fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
@@ -63,7 +63,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The name by which a heading is linked to.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -71,7 +71,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     let mut links = 0;
     for (page, text) in pages() {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -90,8 +90,7 @@ fn every_link_leads_somewhere() {
     assert!(links > 15, "{links}");
 }
 
-/// The words of a command as a shell would see them, up to what is not part of it: a pipe, a second command, an
-/// explanation behind two spaces.
+/// Splits a command into words as a shell would, up to a pipe, a second command, or an explanation after two spaces.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = line.chars().peekable();
@@ -118,7 +117,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_that_is_shown_can_be_typed() {
+fn every_command_in_the_docs_is_valid() {
     let user = User::new();
     let known = commands();
     let mut typed = 0;
@@ -135,7 +134,7 @@ fn every_command_that_is_shown_can_be_typed() {
             for (at, name) in shown {
                 let words = words(&line[at + name.len()..]);
                 let Some(first) = words.first() else { continue };
-                // Sentences name the program too; a command begins with one of ours, or with a flag.
+                // Sentences name the program too; a command starts with one of our subcommands or with a flag.
                 if !known.contains(first) && !first.starts_with('-') {
                     continue;
                 }
@@ -154,9 +153,9 @@ fn every_command_that_is_shown_can_be_typed() {
     assert!(typed > 20, "{typed}");
 }
 
-/// Every test that the page on security names is there.
+/// Every test that the security page names exists.
 #[test]
-fn the_tests_behind_the_page_on_security_exist() {
+fn tests_named_in_the_security_page_exist() {
     fn sources(folder: &Path, all: &mut String) {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
@@ -174,9 +173,12 @@ fn the_tests_behind_the_page_on_security_exist() {
     let mut tests = 0;
     for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
         let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
-        // A sentence in snake case is a test; a shorter name is that of a module.
+        // A long snake-case name is a test; a shorter one is a module.
         if name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
-            assert!(code.contains(&format!("{name}(")), "docs/security.md names `{name}`, which is no test");
+            assert!(
+                code.contains(&format!("{name}(")),
+                "docs/security.md names `{name}`, which is not a test"
+            );
             tests += 1;
         }
     }

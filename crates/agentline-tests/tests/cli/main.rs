@@ -1,6 +1,6 @@
-//! The command-line tool as its users see it: what they type, what they get on each stream, and the exit code.
+//! Tests the command-line tool as its users see it: arguments, output on each stream, and the exit code.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod commands;
 mod demo;

@@ -1,4 +1,4 @@
-//! The forms of `--output`: what standard output holds, word for word.
+//! Tests the formats of `--output`: the exact content of standard output.
 
 use crate::{DEMO_TAPE, user::User};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn replayed(form: &str) -> crate::user::Done {
     done
 }
 
-/// The text of the demo, a line a turn.
+/// The text of the demo, one line per turn.
 pub(crate) const TEXT: &str = "\
 I will write a small program that prints the primes below 50.
 The range starts at 1, which is not a prime. I will correct that.
@@ -19,13 +19,13 @@ Done. `primes.py` prints the primes below 50, and `SUMMARY.txt` says so. I asked
 ";
 
 #[test]
-fn text_is_all_text_and_nothing_else() {
+fn text_output_is_the_answer_text_only() {
     let done = replayed("text");
     assert_eq!((done.out.as_str(), done.err.as_str()), (TEXT, ""));
 }
 
 #[test]
-fn json_is_the_outcome() {
+fn json_output_is_the_outcome() {
     let outcome = replayed("json").json();
     assert_eq!(outcome["schema"], "agentline.outcome/1");
     assert_eq!((&outcome["agent"], &outcome["agent_version"]), (&json!("gemini"), &json!("0.61.0")));
@@ -52,7 +52,7 @@ fn json_is_the_outcome() {
 }
 
 #[test]
-fn events_are_numbered_lines_with_the_outcome_last() {
+fn events_output_is_numbered_lines_ending_with_the_outcome() {
     let done = replayed("events");
     let lines = done.lines();
     assert_eq!(lines[0]["type"], "started");
@@ -72,7 +72,7 @@ fn events_are_numbered_lines_with_the_outcome_last() {
 }
 
 #[test]
-fn claude_is_what_claude_code_prints() {
+fn claude_output_matches_claude_code() {
     let lines = replayed("claude").lines();
     let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     let mut expected = vec!["system"];
@@ -90,7 +90,7 @@ fn claude_is_what_claude_code_prints() {
 }
 
 #[test]
-fn provider_is_the_answer_and_the_files() {
+fn provider_output_is_the_answer_and_files() {
     let done = replayed("provider");
     let response = serde_json::to_string(&TEXT.replace('\n', "")).unwrap();
     let expected =
@@ -99,7 +99,7 @@ fn provider_is_the_answer_and_the_files() {
 }
 
 #[test]
-fn promptfoo_is_an_answer_or_an_error() {
+fn promptfoo_output_is_an_answer_or_an_error() {
     let view = replayed("promptfoo").json();
     assert_eq!(view["output"], TEXT.lines().last().unwrap());
     assert_eq!(
@@ -119,7 +119,7 @@ fn promptfoo_is_an_answer_or_an_error() {
 }
 
 #[test]
-fn messages_are_there_when_they_are_asked_for() {
+fn messages_are_included_on_request() {
     let user = User::new();
     let outcome = user.agentline(&["replay", DEMO_TAPE, "-o", "json", "--messages"]).json();
     let messages = outcome["messages"].as_array().unwrap();
@@ -135,7 +135,7 @@ fn messages_are_there_when_they_are_asked_for() {
 }
 
 #[test]
-fn every_form_tells_a_failure_too() {
+fn every_output_format_reports_failures() {
     for form in ["json", "events", "claude", "provider", "promptfoo"] {
         let done = User::with_fault("exit_41", "{}").agentline(&["run", "-o", form, "hi"]);
         assert_eq!(done.code, 4, "{form}");
@@ -152,7 +152,7 @@ fn every_form_tells_a_failure_too() {
 }
 
 #[test]
-fn colours_are_used_only_where_they_are_wanted() {
+fn colours_are_used_only_if_enabled() {
     let user = User::with_fault("exit_41", "{}");
     assert!(!user.agentline(&["run", "hi"]).err.contains('\u{1b}'));
     assert!(user.agentline(&["--color", "always", "run", "hi"]).err.contains('\u{1b}'));
@@ -160,7 +160,7 @@ fn colours_are_used_only_where_they_are_wanted() {
 }
 
 #[test]
-fn a_run_that_cannot_be_prepared_has_an_outcome_too() {
+fn run_that_cannot_be_prepared_still_has_an_outcome() {
     let user = User::new();
     let nowhere = user.path("no/such/folder");
     let done = user.env("TMPDIR", nowhere.to_string_lossy()).agentline(&["run", "hi", "-o", "json"]);
@@ -173,8 +173,8 @@ fn a_run_that_cannot_be_prepared_has_an_outcome_too() {
 }
 
 #[test]
-fn our_own_files_are_not_the_agents_work() {
-    // The agent writes into its home as the real one does; its home is in our private folder.
+fn files_of_agentline_are_not_reported_as_changes() {
+    // The agent writes into its home as the real one does; its home is in our private directory.
     let user =
         User::with_script("echo x > \"${GEMINI_CLI_HOME:-$HOME}/of-the-agent\"; echo x > made; exit 1");
     std::fs::create_dir(user.path("tmp")).unwrap();
@@ -184,7 +184,8 @@ fn our_own_files_are_not_the_agents_work() {
         outcome["files"].as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
     assert_eq!(paths, ["made"]);
 
-    // The same where the workspace is the home: the agent's sessions are no work, other files in its folder are.
+    // This also holds if the workspace is the home: the agent's sessions are not reported, other files in its directory
+    // are.
     let agent = "mkdir -p .gemini/tmp/ws/chats; echo x > .gemini/tmp/ws/chats/session-1.json; echo x > .gemini/GEMINI.md";
     let user = User::with_script(&format!("{agent}; exit 1"));
     let home = user.path("");
@@ -195,7 +196,7 @@ fn our_own_files_are_not_the_agents_work() {
 }
 
 #[test]
-fn messages_without_a_session_are_those_of_the_stream_and_say_so() {
+fn messages_without_a_session_come_from_the_stream_and_are_marked() {
     let outcome = User::new().agentline(&["run", "-o", "json", "--messages", "hi"]).json();
     assert_eq!(outcome["messages"][0]["role"], "assistant", "{outcome}");
     let warnings = outcome["warnings"].as_array().unwrap();
@@ -205,10 +206,10 @@ fn messages_without_a_session_are_those_of_the_stream_and_say_so() {
     assert!(!without["warnings"].to_string().contains("messages_incomplete"), "{without}");
 }
 
-/// The provider for promptfoo, as promptfoo calls it, on an agent that is started for each call.
+/// The provider for promptfoo, called as promptfoo does, with an agent that is started for each call.
 #[test]
 #[cfg(unix)]
-fn the_provider_for_promptfoo_answers_as_promptfoo_wants() {
+fn promptfoo_provider_answers_in_promptfoo_format() {
     let provider = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/promptfoo/index.mjs");
     let user = User::new().env("AGENTLINE_BIN", env!("CARGO_BIN_EXE_agentline-under-test"));
     user.write(

@@ -1,17 +1,18 @@
-//! The exported page in a real browser: it is looked at, clicked on and searched; nothing of the session runs, and nothing is fetched.
+//! Tests the exported page in a real browser: it is rendered, clicked and searched; no session content runs, and
+//! nothing is fetched.
 
 use crate::{sessions::Home, user::User};
 use agentline_tests::{Browser, has_browser};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What would run, load or turn text around if it were more than text. Each marks that it ran.
+/// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
 const HOSTILE: &str = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>\
     <svg onload='window.pwned=3'></svg><a href='javascript:window.pwned=4' id=hostile>link</a>\
     <style>body{display:none}</style><iframe src='https://example.test/'></iframe><meta http-equiv=refresh content='0;url=https://example.test'>\
     \" onmouseover=\"window.pwned=5\" [md](javascript:window.pwned=6) ![i](https://example.test/i.png) </title></textarea>-->]]>\u{0}\u{202e}live\u{202c}";
 
-/// The page of a session in which every part is hostile, and one long line, in a home of its own.
+/// Exports the page of a session in which every part is malicious, with one long line, in its own home.
 fn page() -> Option<(User, PathBuf)> {
     if !has_browser() {
         return None;
@@ -55,7 +56,7 @@ fn page() -> Option<(User, PathBuf)> {
     Some((user, path))
 }
 
-/// Nothing ran, nothing was fetched but the page, and nobody complained.
+/// Asserts that nothing ran, only the page was fetched, and no error was reported.
 fn is_clean(browser: &mut Browser, page: &std::path::Path) {
     assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
     let own = format!("file://{}", page.display());
@@ -69,7 +70,7 @@ fn is_clean(browser: &mut Browser, page: &std::path::Path) {
 }
 
 #[test]
-fn a_hostile_session_is_text_in_the_page() {
+fn malicious_session_content_is_escaped_in_the_page() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
     browser.click("#fold");
@@ -80,7 +81,7 @@ fn a_hostile_session_is_text_in_the_page() {
             .eval("[...document.querySelectorAll('a')].every(a => a.getAttribute('href').startsWith('#'))"),
         json!(true)
     );
-    // The text itself is there to be read, in the prompt, the reasoning, the answer, the calls, the change and the results.
+    // The text itself is readable in the prompt, the reasoning, the answer, the calls, the change and the results.
     let seen = browser.eval("document.querySelector('main').innerText.split('window.pwned=1').length - 1");
     assert!(seen.as_u64() >= Some(8), "{seen}");
     assert_eq!(browser.eval("document.querySelector('main').innerText.includes('U+202E')"), json!(true));
@@ -89,15 +90,15 @@ fn a_hostile_session_is_text_in_the_page() {
 }
 
 #[test]
-fn even_a_tag_that_slipped_through_could_do_nothing() {
+fn content_security_policy_blocks_injected_tags() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
-    // What the page's policy is for: a script and an image are put in as if a tag had not been turned into text.
+    // The page's content security policy must block a script and an image that are inserted as if escaping had failed.
     browser.eval("document.body.insertAdjacentHTML('beforeend', '<img src=\"https://example.test/x.png\" onerror=\"window.pwned=7\">'); 0");
     browser.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.pwned=8'; document.body.append(s); return 0; })()");
     browser.eval("new Promise(done => setTimeout(() => done(0), 300))");
     assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
-    assert!(!browser.complaints().is_empty(), "the policy refused both, and says so");
+    assert!(!browser.complaints().is_empty(), "the policy blocked and reported both");
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
     assert_eq!(is_open(&mut browser), json!(true));
     browser.click(".think > summary");
     assert_eq!(is_open(&mut browser), json!(false));
-    // A folded result is found, opened and brought into view.
+    // A folded result is found, opened and scrolled into view.
     assert_eq!(browser.eval("document.querySelector('.tool.bad').open"), json!(false));
     browser.press("/", false);
     browser.type_text("NEEDLE in");
@@ -125,7 +126,7 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
     browser.until("document.querySelector('#hits').textContent === '40 / 40'");
     browser.click("#next");
     browser.until("document.querySelector('#hits').textContent === '1 / 40'");
-    // A hit may span colours: `let b` are two of them in the change.
+    // A match may span colours: `let b` has two of them in the change.
     browser.eval("document.querySelector('#q').value = ''; document.querySelector('#q').focus(); 0");
     browser.type_text("let b = 1");
     browser.until("document.querySelector('#hits').textContent === '1 / 1'");
@@ -138,7 +139,7 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
 }
 
 #[test]
-fn the_page_fits_a_phone_and_has_a_dark_side() {
+fn page_fits_a_phone_and_has_a_dark_theme() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (390, 844));
     browser.click("#fold");
@@ -161,14 +162,14 @@ fn the_page_fits_a_phone_and_has_a_dark_side() {
     assert_eq!(browser.eval(background), light);
     browser.prefer("light", "print");
     assert_eq!(browser.eval("getComputedStyle(document.querySelector('.bar')).display"), json!("none"));
-    // The colours and shapes are really painted.
+    // The colours and shapes are actually painted.
     browser.prefer("dark", "screen");
     assert!(browser.picture(true).len() > 20_000);
     is_clean(&mut browser, &page);
 }
 
 #[test]
-fn the_chart_tells_its_numbers() {
+fn chart_shows_its_numbers() {
     let Some((_user, page)) = page() else { return };
     let mut browser = Browser::open(&page, (1280, 900));
     assert_eq!(browser.eval("document.querySelectorAll('.plot a').length"), json!(2));

@@ -1,4 +1,4 @@
-//! What a user learns of a policy, and how an agent's question is put to whoever sits at the terminal.
+//! Tests how a policy is explained, and how permission requests are shown on a terminal.
 
 use crate::user::{Done, User};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn a_policy_is_explained_for_each_surface() {
+fn policy_is_explained_for_each_surface() {
     let user = User::new();
     let done = user.agentline(&["policy", "explain", "--deny", "Bash(rm *)", "--permission-mode", "auto"]);
     assert_eq!((done.code, done.err.as_str()), (0, ""));
@@ -32,7 +32,7 @@ fn a_policy_is_explained_for_each_surface() {
 }
 
 #[test]
-fn uses_are_named_and_what_is_wrong_is_said() {
+fn invalid_uses_are_reported_by_name() {
     let user = User::new();
     let args =
         ["policy", "explain", "-o", "json", "--surface", "stream-json", "--ask", "WebFetch", "WebFetch"];
@@ -61,16 +61,16 @@ fn uses_are_named_and_what_is_wrong_is_said() {
     assert!(held.code == 0 && held.out.contains("cannot start: `allow`"), "{}", held.out);
 }
 
-/// A user whose agent asks over ACP.
-fn asked() -> User {
+/// Creates a user whose agent requests permission over ACP.
+fn user_of_acp_agent() -> User {
     User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"))
 }
 
 const PROMPT: &str = "ask run touch made.txt\nask write_file hello.txt hi\nsay Done.";
 
 #[test]
-fn without_a_terminal_what_is_asked_is_refused() {
-    let user = asked();
+fn permission_requests_are_denied_without_a_terminal() {
+    let user = user_of_acp_agent();
     let done = user.agentline(&["run", "--permission-mode", "prompt", "-o", "json", PROMPT]);
     let outcome = done.json();
     assert_eq!((done.code, &outcome["text"]), (5, &Value::from("Done.")), "{}{}", done.out, done.err);
@@ -79,8 +79,9 @@ fn without_a_terminal_what_is_asked_is_refused() {
     assert!(!user.path("made.txt").exists() && !user.path("hello.txt").exists());
 }
 
-/// Runs the program on a terminal and types each answer when its question has come; `None` where there is no `script`.
-fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
+/// Runs the program on a terminal and types each answer when its prompt appears. Returns `None` if there is no
+/// `script`.
+fn run_with_answers(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
     let mut script = user.on_a_terminal(100, args)?;
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -95,7 +96,7 @@ fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
         let questions = String::from_utf8_lossy(&out).matches("d(etails): ").count();
         while seen < questions {
             seen += 1;
-            // More questions than expected are refused, so that the test ends and can tell.
+            // Unexpected requests are denied, so that the test ends with a message.
             writeln!(keys, "{}", answers.next().unwrap_or(&"n")).unwrap();
         }
     }
@@ -104,10 +105,10 @@ fn typed(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
 }
 
 #[test]
-fn on_a_terminal_somebody_is_asked() {
-    let user = asked();
+fn permission_is_requested_on_a_terminal() {
+    let user = user_of_acp_agent();
     let args = ["--color", "never", "run", "--permission-mode", "prompt", PROMPT];
-    let Some(done) = typed(&user, &args, &["d", "y", "n"]) else { return };
+    let Some(done) = run_with_answers(&user, &args, &["d", "y", "n"]) else { return };
     for line in
         ["the agent wants to use Bash", "    touch made.txt", "  command   touch made.txt", "    + hi"]
     {
@@ -123,11 +124,11 @@ fn on_a_terminal_somebody_is_asked() {
 }
 
 #[test]
-fn always_spares_the_next_question_and_rules_spare_the_first() {
-    let user = asked();
+fn always_skips_the_next_prompt_and_rules_skip_the_first() {
+    let user = user_of_acp_agent();
     let prompt = "ask run touch a.txt\nask run touch b.txt\nask run mkdir c\nsay Done.";
     let args = ["run", "--permission-mode", "prompt", "--allow", "Bash(mkdir *)", prompt];
-    let Some(done) = typed(&user, &args, &["a"]) else { return };
+    let Some(done) = run_with_answers(&user, &args, &["a"]) else { return };
     assert_eq!(done.out.matches("d(etails): ").count(), 1, "{}", done.out);
     assert!(["a.txt", "b.txt", "c"].iter().all(|name| user.path(name).exists()), "{}", done.out);
     assert_eq!(done.code, 0, "{}", done.out);

@@ -1,10 +1,10 @@
-//! `agentline replay`: the same events and outcome again, and a stand-in for the agent's program.
+//! Tests `agentline replay`: identical events and outcome, and a replacement for the agent's program.
 
 use crate::{DEMO_TAPE, user::User};
 use std::{fs, process::Command};
 
 #[test]
-fn a_replay_equals_its_run_byte_for_byte() {
+fn replay_equals_its_run_byte_for_byte() {
     let faults = [
         "ok",
         "garbage_between",
@@ -33,7 +33,7 @@ fn a_replay_equals_its_run_byte_for_byte() {
 }
 
 #[test]
-fn the_outcome_equals_too_over_both_surfaces_and_for_stopped_runs() {
+fn replayed_outcome_is_equal_for_both_surfaces_and_cancelled_runs() {
     for (fault, args) in [
         ("ok", &["--surface", "json"][..]),
         ("many_tools", &["--max-tool-calls", "3"]),
@@ -49,7 +49,7 @@ fn the_outcome_equals_too_over_both_surfaces_and_for_stopped_runs() {
 }
 
 #[test]
-fn what_is_no_tape_is_refused() {
+fn invalid_tape_is_refused() {
     let user = User::new();
     user.write("not-a-tape", "hello\n");
     let done = user.agentline(&["replay", "not-a-tape"]);
@@ -64,7 +64,7 @@ fn what_is_no_tape_is_refused() {
 }
 
 #[test]
-fn a_stand_in_prints_what_the_agent_printed_and_exits_as_it_did() {
+fn replay_as_agent_reproduces_output_and_exit_code() {
     let user = User::with_fault("exit_code_after_text", r#"{"code":7}"#);
     user.agentline(&["run", "--record", "tape", "hi"]);
     let stood_in = user.agentline_with_input(
@@ -85,7 +85,7 @@ fn a_stand_in_prints_what_the_agent_printed_and_exits_as_it_did() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_becomes_an_exit_code() {
+fn signal_becomes_an_exit_code() {
     let user = User::with_fault("killed_sigkill", "{}");
     user.agentline(&["run", "--record", "tape", "hi"]);
     assert_eq!(user.agentline(&["replay", "--as", "gemini", "tape"]).code, 128 + 9);
@@ -93,7 +93,7 @@ fn a_signal_becomes_an_exit_code() {
 
 #[cfg(unix)]
 #[test]
-fn a_written_program_stands_in_for_the_agent_of_any_tool() {
+fn generated_program_replaces_the_agent_for_any_tool() {
     let user = User::new();
     let done = user.agentline(&["replay", "--as", "gemini", DEMO_TAPE, "--write-program", "it's gemini"]);
     assert_eq!(done.code, 0, "{}", done.err);
@@ -102,14 +102,14 @@ fn a_written_program_stands_in_for_the_agent_of_any_tool() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8(output.stdout).unwrap().contains(r#""type":"result""#));
-    // Ours is such a tool.
+    // Agentline is such a tool.
     let user = user.env("GEMINI_CLI_PATH", program.to_string_lossy());
     let done = user.agentline(&["run", "hi"]);
     assert_eq!(done.out, crate::outputs::TEXT, "{}", done.err);
 }
 
 #[test]
-fn a_stand_in_must_be_of_the_agent_that_was_recorded() {
+fn replay_as_another_agent_is_refused() {
     let user = User::new();
     let tape =
         fs::read_to_string(DEMO_TAPE).unwrap().replacen(r#""agent":"gemini""#, r#""agent":"other""#, 1);
@@ -121,7 +121,7 @@ fn a_stand_in_must_be_of_the_agent_that_was_recorded() {
 }
 
 #[test]
-fn real_time_keeps_the_pauses() {
+fn real_time_replay_keeps_the_pauses() {
     let user = User::with_fault("slow_drip", r#"{"interval_ms":2}"#);
     user.agentline(&["run", "--record", "tape", "hi"]);
     let outcome = user.agentline(&["replay", "tape", "-o", "json"]).json();

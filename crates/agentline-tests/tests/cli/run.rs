@@ -1,8 +1,8 @@
-//! `agentline run`: verdicts and their exit codes, prompts, settings, and what is said on the side.
+//! Tests `agentline run`: verdicts and their exit codes, prompts, settings, and messages on standard error.
 
 use crate::user::{KEY, User};
 
-/// Runs a prompt for the JSON outcome; the exit code must fit the verdict.
+/// Runs a prompt and returns the JSON outcome. The exit code must match the verdict.
 fn verdict(user: &User, args: &[&str], verdict: &str, code: i32) {
     let all: Vec<&str> = ["run", "-o", "json", "hi"].iter().chain(args).copied().collect();
     let done = user.agentline(&all);
@@ -36,7 +36,7 @@ fn every_verdict_has_its_exit_code() {
 
 #[cfg(unix)]
 #[test]
-fn refused_tools_are_told_and_change_the_exit_code() {
+fn denied_tools_are_reported_and_change_the_exit_code() {
     let user = User::with_script(
         r#"cat <<'END'
 {"type":"init","session_id":"s","model":"m"}
@@ -53,7 +53,7 @@ END"#,
 }
 
 #[test]
-fn a_failure_is_told_once_with_the_way_out() {
+fn failure_is_reported_once_with_a_hint() {
     let done = User::with_fault("exit_41", "{}").agentline(&["run", "hi"]);
     assert_eq!((done.out.as_str(), done.code), ("", 4));
     assert_eq!(done.err.matches("error:").count(), 1, "{}", done.err);
@@ -61,7 +61,7 @@ fn a_failure_is_told_once_with_the_way_out() {
 }
 
 #[test]
-fn the_prompt_comes_from_the_argument_or_from_standard_input() {
+fn prompt_is_read_from_the_argument_or_stdin() {
     let sent = |user: &User| {
         let tape = user.read("tape");
         let line = tape.lines().find(|line| line.contains(r#""ch":"in""#)).unwrap().to_owned();
@@ -75,7 +75,7 @@ fn the_prompt_comes_from_the_argument_or_from_standard_input() {
         assert_eq!(done.code, 0, "{}", done.err);
         assert_eq!(sent(&user), "piped ü\nsecond line\n");
     }
-    // With a prompt given, a standard input that never ends is not waited for.
+    // If a prompt is given, an endless standard input is not awaited.
     let mut child = user.start(&["run", "--record", "tape", "typed"]);
     let held = child.stdin.take();
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -84,7 +84,7 @@ fn the_prompt_comes_from_the_argument_or_from_standard_input() {
 }
 
 #[test]
-fn details_name_the_command_and_what_the_agent_does_not_see() {
+fn verbose_output_shows_the_command_and_withheld_variables() {
     let user = User::new().env("MY_DATABASE", "x").env("FAKE_AGENT_FAULT", "secret_in_text");
     let done = user.agentline(&["run", "-v", "hi"]);
     assert!(done.err.contains("command: ") && done.err.contains("stream-json"), "{}", done.err);
@@ -96,7 +96,7 @@ fn details_name_the_command_and_what_the_agent_does_not_see() {
 }
 
 #[test]
-fn settings_come_in_layers_and_the_flag_wins() {
+fn settings_are_layered_and_flags_win() {
     let user = User::new();
     let model = |user: &User, args: &[&str]| {
         let all: Vec<&str> = ["run", "-o", "json", "hi"].iter().chain(args).copied().collect();
@@ -115,7 +115,7 @@ fn settings_come_in_layers_and_the_flag_wins() {
 }
 
 #[test]
-fn settings_of_an_agent_count_for_its_runs() {
+fn agent_settings_apply_to_its_runs() {
     let user = User::new().env("GEMINI_CLI_PATH", "");
     let program = env!("CARGO_BIN_EXE_fake-gemini");
     user.write(
@@ -127,7 +127,7 @@ fn settings_of_an_agent_count_for_its_runs() {
 }
 
 #[test]
-fn a_workspace_cannot_name_the_program_that_is_started() {
+fn workspace_cannot_set_the_program_to_start() {
     let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
     let program = env!("CARGO_BIN_EXE_fake-gemini");
     user.write("agentline.toml", &format!("[agents.gemini]\nprogram = '{program}'\n"));
@@ -149,7 +149,7 @@ END"#
 
 #[test]
 #[cfg(unix)]
-fn the_json_in_an_answer_is_printed_alone() {
+fn json_in_an_answer_is_printed_alone() {
     let answer = "Here you are:\n```json\n{\"b\":  1.50, \"a\": [2]}\n```\nAnything else?";
     let user = user_with_answer(answer);
     let done = user.agentline(&["run", "--extract-json", "hi"]);
@@ -158,7 +158,7 @@ fn the_json_in_an_answer_is_printed_alone() {
     assert_eq!((&outcome["output"]["a"][0], &outcome["text"]), (&2.into(), &answer.into()));
     let result = user.agentline(&["run", "--extract-json", "-o", "claude", "hi"]).lines().pop().unwrap();
     assert_eq!(result["structured_output"]["a"][0], 2);
-    assert_eq!(user.agentline(&["run", "hi"]).out, format!("{answer}\n"), "only where it is asked for");
+    assert_eq!(user.agentline(&["run", "hi"]).out, format!("{answer}\n"), "only on request");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Saved sessions as a user sees them, on what real agents wrote, laid out as in their homes.
+//! Tests the commands for saved sessions, with files of real agents in their usual layout.
 
 use crate::user::{Done, User};
 use serde_json::{Value, json};
@@ -15,26 +15,26 @@ const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/t
 const GEMINI: &str = "85611794-3609-48ad-94cc-0feefe2222e4";
 const CLAUDE: &str = "9112afee-a34c-4f04-b9d3-06e99eab0e3a";
 const CODEX: &str = "01a1dd7a-4281-7e23-9732-0e209f9dc524";
-/// The session that a test makes up for its own workspace.
+/// The session that a test generates for its own workspace.
 const OWN: &str = "0ddba11a-0000-4000-8000-000000000001";
 
 /// A user with sessions.
 pub(crate) struct Home {
     pub(crate) user: User,
     cwd: String,
-    /// How many lines were made.
+    /// The number of generated lines.
     lines: Cell<u32>,
 }
 
 impl Home {
-    /// A user whose agents have not saved anything.
+    /// Creates a user whose agents have saved nothing.
     pub(crate) fn new() -> Self {
         let user = User::new().env("TZ", "UTC");
         let cwd = user.path(".").canonicalize().unwrap().to_string_lossy().into_owned();
         Self { user, cwd, lines: Cell::new(0) }
     }
 
-    /// A user with a session of each agent that keeps files.
+    /// Creates a user with a session of each agent that keeps files.
     fn full() -> Self {
         let home = Self::new();
         let capture = |path: &str| fs::read_to_string(Path::new(CAPTURES).join(path)).unwrap();
@@ -52,7 +52,7 @@ impl Home {
         home
     }
 
-    /// A path in the home.
+    /// Returns a path in the home.
     fn path(&self, path: &str) -> PathBuf {
         self.user.path("../home").join(path)
     }
@@ -71,13 +71,13 @@ impl Home {
         format!(".claude/projects/{slug}/{OWN}.jsonl")
     }
 
-    /// Writes a session of Claude Code about the workspace.
+    /// Writes a Claude Code session for the workspace.
     pub(crate) fn claude(&self, lines: &[Value]) {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         self.write(&self.own_file(), &text);
     }
 
-    /// A line of a session of Claude Code that follows the one made before it.
+    /// Returns a line of a Claude Code session that follows the previous one.
     pub(crate) fn claude_line(&self, role: &str, content: Value) -> Value {
         let before = self.lines.replace(self.lines.get() + 1);
         let parent = (before > 0).then(|| format!("u{before}"));
@@ -85,7 +85,7 @@ impl Home {
             "timestamp": "2026-11-14T10:00:00.000Z", "message": {"role": role, "content": content}})
     }
 
-    /// One block of an answer.
+    /// Returns one block of an answer.
     pub(crate) fn claude_answer(&self, id: &str, block: Value) -> Value {
         let mut line = self.claude_line("assistant", json!([block]));
         line["message"]["id"] = json!(id);
@@ -95,7 +95,7 @@ impl Home {
         line
     }
 
-    /// Everything below the agents' folders, with times and contents.
+    /// Returns everything below the agents' directories, with times and contents.
     fn files(&self) -> BTreeMap<PathBuf, (std::time::SystemTime, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut folders = [".gemini", ".claude", ".codex"].map(|name| self.path(name)).to_vec();
@@ -134,12 +134,12 @@ fn sessions_of_all_agents_are_listed_newest_first() {
     for word in ["when", "agent", "id", "project", "title", "turns", "tokens", "cost"] {
         assert!(lines[0].contains(word), "{}", lines[0]);
     }
-    // On a pipe nothing is cut.
+    // On a pipe, nothing is truncated.
     assert!(lines[1].starts_with("2026-11-15 05:02  gemini") && lines[1].contains(GEMINI), "{}", table.out);
 }
 
 #[test]
-fn a_list_is_narrowed_by_agent_project_date_and_number() {
+fn list_is_filtered_by_agent_project_date_and_count() {
     let home = Home::full();
     let ids = |args: &[&str]| {
         let all: Vec<&str> = ["list", "-o", "json"].iter().chain(args).copied().collect();
@@ -157,7 +157,7 @@ fn a_list_is_narrowed_by_agent_project_date_and_number() {
 }
 
 #[test]
-fn a_session_is_named_by_id_prefix_latest_or_file() {
+fn session_is_selected_by_id_prefix_latest_or_file() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("of this folder"))]);
     let file = home.path(&format!(".claude/projects/-srv-lab-ws-claude/{CLAUDE}.jsonl"));
@@ -174,7 +174,7 @@ fn a_session_is_named_by_id_prefix_latest_or_file() {
 }
 
 #[test]
-fn what_is_not_there_or_wrong_is_told_in_one_message() {
+fn missing_or_invalid_sessions_are_reported_in_one_message() {
     let home = Home::full();
     for (args, code, says) in [
         (&["show", "nope"][..], 1, "no session `nope` found"),
@@ -208,7 +208,7 @@ fn what_is_not_there_or_wrong_is_told_in_one_message() {
 }
 
 #[test]
-fn a_session_is_shown_to_people() {
+fn session_is_shown_as_text() {
     let home = Home::full();
     let text = home.run(&["show", GEMINI]).out;
     assert!(text.starts_with("Do the whole thing\ngemini · 85611794"), "{text}");
@@ -228,7 +228,7 @@ fn a_session_is_shown_to_people() {
 }
 
 #[test]
-fn a_session_is_shown_to_programs() {
+fn session_is_shown_as_json() {
     let home = Home::full();
     for id in [GEMINI, CLAUDE, CODEX] {
         let told = home.run(&["show", id, "-o", "json"]).json();
@@ -238,7 +238,7 @@ fn a_session_is_shown_to_programs() {
         let tools = messages.iter().filter_map(|m| m["content"].as_array()).flatten();
         assert!(tools.filter(|block| block["type"] == "tool_result").count() >= 3, "{told}");
         assert!(messages.iter().all(|m| m["_original"].is_object() || m["_original"].is_array()), "{told}");
-        // In the other view results are in messages of the user.
+        // In the other view, results are in messages of the user.
         let claude = home.run(&["show", id, "-o", "claude"]).json();
         for message in claude["messages"].as_array().unwrap() {
             let has = |kind: &str| {
@@ -262,7 +262,7 @@ fn a_session_is_shown_to_programs() {
 }
 
 #[test]
-fn a_damaged_session_is_shown_as_far_as_it_can_be() {
+fn readable_part_of_a_damaged_session_is_shown() {
     let home = Home::full();
     let lines = [
         home.claude_line("user", json!("before")).to_string(),
@@ -279,7 +279,7 @@ fn a_damaged_session_is_shown_as_far_as_it_can_be() {
 }
 
 #[test]
-fn words_are_found_in_all_sessions() {
+fn search_finds_text_in_all_sessions() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("line one\nthe Needle is here\nline three"))]);
     let found = home.run(&["search", "needle"]);
@@ -291,7 +291,7 @@ fn words_are_found_in_all_sessions() {
         (done.code, done.json().as_array().unwrap().len())
     };
     assert_eq!(hits(&["needle"]), (0, 1));
-    assert_eq!(hits(&["NEEDLE"]), (1, 0), "a capital letter is meant");
+    assert_eq!(hits(&["NEEDLE"]), (1, 0), "an uppercase letter makes the search case-sensitive");
     assert_eq!(hits(&["NEEDLE", "-i"]), (0, 1));
     assert_eq!(hits(&["needle", "-s"]), (1, 0));
     assert_eq!(hits(&["need..? is", "--regex"]), (0, 1));
@@ -301,7 +301,7 @@ fn words_are_found_in_all_sessions() {
 }
 
 #[test]
-fn what_is_there_and_cannot_be_read_is_said() {
+fn unreadable_sessions_are_reported() {
     let home = Home::full();
     assert_eq!(home.run(&["list"]).err, "");
     home.write(".local/share/opencode/opencode.db", "this is no database, however long one looks at it");
@@ -313,13 +313,13 @@ fn what_is_there_and_cannot_be_read_is_said() {
         assert_eq!(done.err.matches("warning:").count(), 2, "{args:?}: {}", done.err);
         assert!(done.err.contains("opencode.db") && done.err.contains(".codex/sessions"), "{}", done.err);
     }
-    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "of others nothing is asked");
+    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "no request is sent for others");
 }
 
 #[test]
-fn programs_that_list_at_once_share_what_they_remember() {
+fn concurrent_lists_share_the_index() {
     let home = Home::full();
-    // Only what was not written just now is remembered.
+    // Only files that are old enough are indexed.
     std::thread::sleep(Duration::from_millis(2500));
     let list = ["sessions", "list", "-o", "json"];
     let user = &home.user;
@@ -332,16 +332,16 @@ fn programs_that_list_at_once_share_what_they_remember() {
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
     };
     let of_index = names(&folder).into_iter().filter(|name| name.contains("sessions")).collect::<Vec<_>>();
-    assert_eq!(of_index, ["sessions.index"], "one index, and nothing half-written beside it");
+    assert_eq!(of_index, ["sessions.index"], "one index, and no temporary file next to it");
     let index = fs::read_to_string(folder.join("sessions.index")).unwrap();
     assert!(index.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{index}");
-    assert_eq!(index.lines().count(), 4, "a line for each file, and one for what it is: {index}");
+    assert_eq!(index.lines().count(), 4, "one line per file and a header line: {index}");
     let again = user.agentline(&list);
     assert!(lists.iter().all(|done| (done.code, &done.out) == (0, &again.out)), "{}", again.out);
 }
 
 #[test]
-fn a_session_is_exported_and_nothing_is_overwritten() {
+fn session_is_exported_without_overwriting() {
     let home = Home::full();
     for (file, begins) in [
         ("a.html", "<!DOCTYPE html>"),
@@ -361,7 +361,7 @@ fn a_session_is_exported_and_nothing_is_overwritten() {
     }
     let page = home.run(&["export", GEMINI, "--html", "-o", "-"]).out;
     assert_eq!(page, home.user.read("a.html"));
-    // What is no file is written to, not replaced by one.
+    // Special files are written to, not replaced.
     if cfg!(unix) {
         let page = home.run(&["export", GEMINI, "--html", "-o", "/dev/stdout"]).out;
         assert_eq!(page, home.user.read("a.html"));
@@ -369,11 +369,11 @@ fn a_session_is_exported_and_nothing_is_overwritten() {
     assert_eq!(home.run(&["export", GEMINI, "--format", "md", "-o", "notes"]).code, 0);
     assert_eq!(home.user.read("notes"), home.user.read("a.md"));
     let left: Vec<_> = fs::read_dir(home.user.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();
-    assert_eq!(left.len(), 5, "nothing else is left: {left:?}");
+    assert_eq!(left.len(), 5, "nothing else remains: {left:?}");
 }
 
 #[test]
-fn the_work_of_sub_agents_is_told_on_request() {
+fn subagent_work_is_shown_on_request() {
     let home = Home::new();
     let capture = Path::new(CAPTURES).join("gemini/saved/0.61.0/subagent");
     let mut parent = String::new();
@@ -394,7 +394,7 @@ fn the_work_of_sub_agents_is_told_on_request() {
 }
 
 #[test]
-fn a_session_is_followed_while_it_grows() {
+fn growing_session_is_followed() {
     let home = Home::new();
     home.claude(&[home.claude_line("user", json!("the first word"))]);
     let watch = home.user.start(&["sessions", "watch", "latest", "--until-idle", "8"]);
@@ -423,7 +423,7 @@ fn a_session_is_followed_while_it_grows() {
 }
 
 #[test]
-fn tokens_are_counted_and_drawn() {
+fn token_usage_is_counted_and_charted() {
     let home = Home::full();
     home.claude(&[
         home.claude_line("user", json!("x")),
@@ -449,7 +449,7 @@ fn tokens_are_counted_and_drawn() {
 }
 
 #[test]
-fn nothing_of_an_agent_is_changed() {
+fn session_commands_change_no_agent_files() {
     let home = Home::full();
     home.claude(&[home.claude_line("user", json!("x"))]);
     let before = home.files();
@@ -471,7 +471,7 @@ fn nothing_of_an_agent_is_changed() {
 
 #[cfg(unix)]
 #[test]
-fn a_list_fits_the_terminal() {
+fn list_fits_the_terminal() {
     let home = Home::full();
     let long = "a title that is much too long for a narrow terminal ".repeat(4);
     home.claude(&[home.claude_line("user", json!(long))]);

@@ -1,4 +1,4 @@
-//! Signals, readers that go away, and readers that do not read.
+//! Tests signals, readers that close their end, and readers that do not read.
 
 use crate::user::{Done, User};
 use std::{
@@ -12,20 +12,20 @@ fn kill(child: &Child, signal: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Waits for the program, but not for ever.
+/// Waits for the program, with a timeout.
 fn wait(mut child: Child) -> Done {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
-            panic!("it did not end");
+            panic!("the program did not exit");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     child.wait_with_output().unwrap().into()
 }
 
-/// The first line of standard output; what follows is left to be read.
+/// Reads the first line of standard output. The rest stays unread.
 fn first_line(child: &mut Child) -> String {
     let mut line = Vec::new();
     let out = child.stdout.as_mut().unwrap();
@@ -37,7 +37,7 @@ fn first_line(child: &mut Child) -> String {
 }
 
 #[test]
-fn a_signal_stops_the_run_and_the_outcome_still_comes() {
+fn signal_stops_the_run_and_the_outcome_is_printed() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let user = User::with_fault("hang_mid_text", r#"{"seconds":100}"#);
         let mut child = user.start(&["run", "-o", "events", "--record", "tape", "hi"]);
@@ -50,12 +50,12 @@ fn a_signal_stops_the_run_and_the_outcome_still_comes() {
         assert!(last["outcome"]["error"]["message"].as_str().unwrap().contains(&format!("SIG{signal}")));
         let again = user.agentline(&["replay", "tape", "-o", "events"]);
         assert_eq!(again.code, code);
-        assert!(again.out.ends_with(&done.out), "a stopped run replays as it was");
+        assert!(again.out.ends_with(&done.out), "a cancelled run replays identically");
     }
 }
 
 #[test]
-fn a_second_signal_does_not_wait() {
+fn second_signal_ends_immediately() {
     let user = User::with_fault("ignores_signals", r#"{"seconds":100}"#);
     let mut child = user.start(&["run", "-o", "events", "hi"]);
     let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
@@ -76,10 +76,10 @@ fn a_second_signal_does_not_wait() {
     }
 }
 
-/// A supervisor that somebody stopped cannot clear up; it must be woken for it.
+/// A stopped supervisor cannot clean up, so it must be resumed.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_stopped_supervisor_still_clears_up() {
+fn stopped_supervisor_still_cleans_up() {
     let user = User::new();
     let pids = user.path("../pids").to_string_lossy().into_owned();
     let args = serde_json::json!({"seconds": 100, "pid_file": pids}).to_string();
@@ -100,14 +100,14 @@ fn a_stopped_supervisor_still_clears_up() {
             .filter(|pid| std::path::Path::new("/proc").join(pid.to_string()).exists()),
     );
     for pid in &left {
-        // So that the test leaves nothing behind when it fails.
+        // Ensures that a failing test leaves nothing behind.
         let _ = Command::new("kill").args(["-s", "CONT", &pid.to_string()]).status();
     }
     assert!(!user.read("../pids").is_empty() && left.is_empty(), "{left:?}");
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run_quietly() {
+fn closed_stdout_ends_the_run_quietly() {
     for form in ["text", "events"] {
         let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":10}"#);
         let mut child = user.start(&["run", "-o", form, "hi"]);
@@ -125,7 +125,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_reader_that_does_not_read_keeps_no_clock_from_running_out() {
+fn blocked_reader_does_not_delay_timeouts() {
     let user = User::with_fault("talks_without_end", r#"{"seconds":100,"interval_ms":1}"#);
     let mut child = user.start(&["run", "-o", "events", "--timeout", "4", "hi"]);
     let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
@@ -133,10 +133,10 @@ fn a_reader_that_does_not_read_keeps_no_clock_from_running_out() {
     assert!(!agent().is_empty());
     let begun = Instant::now();
     while !agent().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the agent goes on because nobody reads");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the agent continues although nothing is read");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Whoever reads on then still gets everything.
+    // A reader that then continues still gets everything.
     let done: Done = child.wait_with_output().unwrap().into();
     assert_eq!((done.code, &done.lines().pop().unwrap()["outcome"]["verdict"]), (8, &"timed_out".into()));
 }

@@ -1,21 +1,21 @@
-//! What a user at a terminal sees: the answer live, a line per tool call, a spinner, and what it came to.
+//! Tests the output on a terminal: the live answer, a line per tool call, a spinner, and the summary.
 
 use crate::{
     outputs::TEXT,
     user::{Done, User},
 };
 
-/// Runs the program on a terminal that `script` makes; `None` where there is no `script`.
+/// Runs the program on a terminal created by `script`. Returns `None` if there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
     on_a_terminal_of(user, 100, args)
 }
 
-/// The same on one with so many columns.
+/// Runs the program on a terminal with this number of columns.
 pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Option<Done> {
     Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
-/// What stays on the screen: lines that were wiped are left out, and so are colours.
+/// Returns the text that remains on the screen, without erased lines and colours.
 pub(crate) fn screen(done: &Done) -> String {
     let mut shown = String::new();
     for line in done.out.lines() {
@@ -31,7 +31,7 @@ pub(crate) fn screen(done: &Done) -> String {
 }
 
 #[test]
-fn a_run_is_told_live_with_its_tools_and_what_it_came_to() {
+fn run_is_shown_live_with_tools_and_summary() {
     let Some(done) = on_a_terminal(&User::new(), &["run", "hi"]) else { return };
     let screen = screen(&done);
     let lines: Vec<&str> = screen.lines().collect();
@@ -44,27 +44,27 @@ fn a_run_is_told_live_with_its_tools_and_what_it_came_to() {
 }
 
 #[test]
-fn a_quiet_run_is_the_answer_alone() {
+fn quiet_run_prints_only_the_answer() {
     let Some(done) = on_a_terminal(&User::new(), &["-q", "run", "hi"]) else { return };
     assert_eq!(done.out.replace('\r', ""), "I will write it.\nAll done. 4\n");
 }
 
 #[test]
-fn an_agent_cannot_steer_the_terminal() {
+fn agent_cannot_emit_terminal_escapes() {
     let user = User::with_fault("ansi_escapes", "{}");
     let Some(done) = on_a_terminal(&user, &["-q", "--color", "never", "run", "hi"]) else { return };
     assert!(!done.out.contains('\u{1b}') && !done.out.is_empty(), "{}", done.out);
 }
 
 #[test]
-fn a_missing_prompt_is_not_waited_for() {
+fn missing_prompt_is_not_awaited() {
     let Some(done) = on_a_terminal(&User::new(), &["run"]) else { return };
     assert!(done.out.contains("`PROMPT`: missing prompt") && done.out.contains("hint:"), "{}", done.out);
     assert_eq!(done.code, 2);
 }
 
 #[test]
-fn the_demo_looks_the_same_from_its_tape() {
+fn demo_replay_looks_identical() {
     let Some(done) = on_a_terminal(&User::new(), &["demo", "--replay"]) else { return };
     let screen = screen(&done);
     for line in TEXT.lines().chain(["● Write primes.py … ok (159 ms)", "  created  primes.py (+8 -0)"]) {

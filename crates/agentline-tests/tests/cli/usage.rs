@@ -1,8 +1,8 @@
-//! Bad input gets one clear message that names the key or flag and the way out, and starts nothing.
+//! Tests invalid input: it gets one clear message with the key or flag and a hint, and starts nothing.
 
 use crate::user::User;
 
-/// Nothing may be on standard output, and nothing may have been started.
+/// Asserts that standard output is empty and that nothing was started.
 fn refused(args: &[&str], message: &str) {
     let user = User::new();
     let done = user.agentline(args);
@@ -11,7 +11,7 @@ fn refused(args: &[&str], message: &str) {
 }
 
 #[test]
-fn prompts_that_no_agent_takes() {
+fn invalid_prompts_are_refused() {
     let hint = "  hint: give the prompt as an argument, on stdin or with `--prompt-file`\n";
     refused(&["run", ""], &format!("error: `prompt`: is empty\n{hint}"));
     refused(&["run", " \n "], &format!("error: `prompt`: is empty\n{hint}"));
@@ -33,7 +33,7 @@ fn prompts_that_no_agent_takes() {
 }
 
 #[test]
-fn a_negative_number_is_told_of_its_flag() {
+fn negative_number_is_reported_with_its_flag() {
     for flag in ["--timeout", "--idle-timeout", "--quiet-period", "--max-turns", "--max-tokens", "--max-cost"]
     {
         let user = User::new();
@@ -45,7 +45,7 @@ fn a_negative_number_is_told_of_its_flag() {
 }
 
 #[test]
-fn a_value_where_a_name_is_wanted_is_not_shown() {
+fn value_passed_as_a_name_is_not_printed() {
     refused(
         &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
         "error: `--pass-env`: accepts only names of variables, but one contains `=` (from flag)\n  hint: write only the name to pass on your variable, or use `env` to set another value\n",
@@ -53,7 +53,7 @@ fn a_value_where_a_name_is_wanted_is_not_shown() {
 }
 
 #[test]
-fn a_tape_that_cannot_be_written_starts_nothing() {
+fn unwritable_tape_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
     assert!(
@@ -66,7 +66,7 @@ fn a_tape_that_cannot_be_written_starts_nothing() {
 }
 
 #[test]
-fn all_problems_come_at_once() {
+fn all_problems_are_reported_at_once() {
     let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
     user.write("agentline.toml", "timeout = 0\n");
     user.write("../home/.config/agentline/config.toml", "system_mode = 'replce'\n");
@@ -107,14 +107,14 @@ fn yolo_and_a_mode_must_agree() {
     let user = User::new().env("AGENTLINE_YOLO", "true").env("AGENTLINE_APPROVAL_MODE", "plan");
     let done = user.agentline(&["run", "hi"]);
     assert_eq!((done.code, done.err.matches("error:").count()), (2, 1), "{}", done.err);
-    // A flag is a layer above both, and what it says is not taken back by one below.
+    // A flag is a layer above both, and a lower layer does not revert it.
     let user = User::new().env("AGENTLINE_YOLO", "true");
     let done = user.agentline(&["run", "-v", "--permission-mode", "plan", "hi"]);
     assert!(done.err.contains("--approval-mode plan"), "{}", done.err);
 }
 
 #[test]
-fn each_message_names_the_flag_and_the_way_out() {
+fn each_message_names_the_flag_and_a_hint() {
     refused(
         &["run", "hi", "-a", "gemni"],
         "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
@@ -137,7 +137,7 @@ fn each_message_names_the_flag_and_the_way_out() {
 }
 
 #[test]
-fn what_a_surface_cannot_do_is_refused_before_the_start() {
+fn unsupported_surface_features_are_refused_before_start() {
     for args in [["--schema", "s.json"], ["--attach", "a.png"]] {
         let user = User::new();
         user.write("s.json", "{}");
@@ -150,7 +150,7 @@ fn what_a_surface_cannot_do_is_refused_before_the_start() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_explained() {
+fn usage_errors_are_explained() {
     let user = User::new();
     for args in [&["run", "--max-turns", "x", "hi"][..], &["run", "--nope"], &["nope"], &[]] {
         let done = user.agentline(args);
@@ -158,11 +158,11 @@ fn what_is_typed_wrong_is_explained() {
         assert!(done.err.contains("--help"), "{args:?}: {}", done.err);
     }
     let quiet = user.agentline(&["-q", "run", ""]);
-    assert!(quiet.err.contains("is empty"), "errors are told even when nothing else is: {}", quiet.err);
+    assert!(quiet.err.contains("is empty"), "errors are printed even in quiet mode: {}", quiet.err);
 }
 
 #[test]
-fn without_a_home_nothing_is_guessed() {
+fn missing_home_is_an_error() {
     let user = User::new();
     let output = user.command(&["run", "hi"]).env_remove("HOME").output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! A user for one test: a home, a workspace and an environment of their own, and a fake agent.
+//! Creates a user for one test: a separate home, workspace and environment, and a fake agent.
 
 use serde_json::Value;
 use std::{
@@ -8,16 +8,16 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// A key that looks like one, so that it must not be seen anywhere.
+/// A key in a realistic format that must not appear anywhere.
 pub(crate) const KEY: &str = "fake-key-of-the-user-123";
 
-/// A user with everything that a run needs; removed with the test.
+/// A user with everything that a run needs. It is removed with the test.
 pub(crate) struct User {
     folder: tempfile::TempDir,
     env: Vec<(String, String)>,
 }
 
-/// What a command came to.
+/// The result of a command.
 pub(crate) struct Done {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -25,7 +25,7 @@ pub(crate) struct Done {
 }
 
 impl User {
-    /// A user whose agent behaves.
+    /// Creates a user whose agent behaves correctly.
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("agentline-test-").tempdir().unwrap();
         for part in ["home", "ws", "tmp"] {
@@ -40,12 +40,12 @@ impl User {
             .env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS")
     }
 
-    /// A user whose agent misbehaves in this way.
+    /// Creates a user whose agent has this fault.
     pub(crate) fn with_fault(fault: &str, args: &str) -> Self {
         Self::new().env("FAKE_AGENT_FAULT", fault).env("FAKE_AGENT_ARGS", args)
     }
 
-    /// A user whose agent is a shell script that ends with these commands.
+    /// Creates a user whose agent is a shell script that ends with these commands.
     #[cfg(unix)]
     pub(crate) fn with_script(commands: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
@@ -56,11 +56,12 @@ impl User {
         user.env("GEMINI_CLI_PATH", program.to_string_lossy())
     }
 
-    /// The program on a terminal of so many columns that `script` makes; `None`, aloud, where there is no `script`.
+    /// Returns the program on a terminal with this number of columns, created by `script`. If there is no `script`,
+    /// prints a message and returns `None`.
     pub(crate) fn on_a_terminal(&self, columns: u32, args: &[&str]) -> Option<Command> {
         let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
         if !has_script {
-            // Not a print macro: the test runner would keep that to itself.
+            // A print macro would be captured by the test runner.
             let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
             return None;
         }
@@ -75,31 +76,31 @@ impl User {
         Some(script)
     }
 
-    /// Sets a variable; an empty one is as good as none.
+    /// Sets a variable. An empty one counts as unset.
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.retain(|(have, _)| have != name);
         self.env.push((name.to_owned(), value.into()));
         self
     }
 
-    /// A path in the workspace.
+    /// Returns a path in the workspace.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.folder.path().join("ws").join(path)
     }
 
-    /// Writes a file, by its path from the workspace.
+    /// Writes a file at a path relative to the workspace.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Reads a file, by its path from the workspace.
+    /// Reads a file at a path relative to the workspace.
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    /// The program, ready to be started in the workspace without anything on its standard input.
+    /// Returns the program, ready to start in the workspace with an empty standard input.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.program(env!("CARGO_BIN_EXE_agentline-under-test"), args)
     }
@@ -118,7 +119,7 @@ impl User {
             .env_clear()
             .env("HOME", self.folder.path().join("home"))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            // Where `.ci/coverage` wants to know what was reached.
+            // `.ci/coverage` collects coverage data.
             .envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)))
             .stdin(Stdio::null());
         command
@@ -129,11 +130,11 @@ impl User {
         self.command(args).output().unwrap().into()
     }
 
-    /// Runs the program with this on its standard input.
+    /// Runs the program with this standard input.
     pub(crate) fn agentline_with_input(&self, args: &[&str], input: &[u8]) -> Done {
         let mut child = self.start(args);
         let mut stdin = child.stdin.take().unwrap();
-        // A program that refuses what it reads may stop reading it.
+        // A program that rejects its input may stop reading it.
         let _ = stdin.write_all(input);
         drop(stdin);
         child.wait_with_output().unwrap().into()
@@ -147,12 +148,12 @@ impl User {
 }
 
 impl Done {
-    /// Standard output as one JSON value.
+    /// Returns standard output as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 
-    /// Standard output as a JSON value a line.
+    /// Returns standard output as one JSON value per line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -1,12 +1,13 @@
-//! Every fault of the fake ACP agent, through the library: the right verdict in time, one outcome, the same from its
-//! tape, a conversation that goes on where it can, a pool that replaces what died, and nothing left running.
+//! Tests every fault of the fake ACP agent through the library: the correct verdict in time, one outcome, an identical
+//! replay of its tape, a conversation that continues if possible, a pool that replaces dead processes, and nothing left
+//! running.
 
+mod cancellation;
 mod expect;
 mod hosts;
-mod loads;
-mod neighbours;
+mod loaded_sessions;
+mod shared_process;
 mod stage;
-mod stops;
 mod table;
 
 use agentline_mock::fake_acp::FAULTS;
@@ -14,7 +15,7 @@ use expect::Row;
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::Semaphore;
 
-/// Plays rows, so many at a time.
+/// Plays this many rows at a time.
 fn play(rows: Vec<Row>, at_once: usize) {
     let only = std::env::var("AGENTLINE_TEST_FAULT").ok();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -25,7 +26,7 @@ fn play(rows: Vec<Row>, at_once: usize) {
             .map(|row| {
                 let room = Arc::clone(&room);
                 tokio::spawn(async move {
-                    let _turn = room.acquire().await.expect("nobody closes it");
+                    let _turn = room.acquire().await.expect("the semaphore is never closed");
                     row.play().await;
                 })
             })
@@ -34,11 +35,11 @@ fn play(rows: Vec<Row>, at_once: usize) {
         for task in tasks {
             broken += u32::from(task.await.is_err());
         }
-        assert_eq!(broken, 0, "rows that are not as they must be; see above");
+        assert_eq!(broken, 0, "some rows have unexpected results; see above");
     });
 }
 
-/// One test a theme, so that they run side by side.
+/// One test per topic, so that they run in parallel.
 macro_rules! themes {
     ($($name:ident: $at_once:literal;)*) => {
         $(#[test]

@@ -1,11 +1,11 @@
-//! Every misbehaviour of the fake agent, through the library: the right verdict, in time, with one outcome, everything
-//! readable told, nothing left running and no secret shown.
+//! Tests every fault of the fake agent through the library: the correct verdict in time, one outcome, all readable
+//! output reported, nothing left running and no secret shown.
 
 mod expect;
 mod hosts;
+mod large_output;
 mod stage;
 mod table;
-mod weight;
 
 use agentline::Surface;
 use agentline_mock::fake_agent::{EXIT_CODES, FAULTS};
@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use table::EXITS;
 use tokio::sync::Semaphore;
 
-/// Plays rows, so many at a time.
+/// Plays this many rows at a time.
 fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -25,7 +25,7 @@ fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
             .map(|row| {
                 let room = Arc::clone(&room);
                 tokio::spawn(async move {
-                    let _turn = room.acquire().await.expect("nobody closes it");
+                    let _turn = room.acquire().await.expect("the semaphore is never closed");
                     row.play(surface).await;
                 })
             })
@@ -38,7 +38,7 @@ fn play(rows: Vec<Row>, surface: Surface, at_once: usize) {
     });
 }
 
-/// One test a theme and surface, so that they run side by side.
+/// One test per topic and surface, so that they run in parallel.
 macro_rules! themes {
     ($($name:ident: $rows:ident, $at_once:literal;)*) => {
         $(mod $name {
@@ -87,7 +87,7 @@ fn every_fault_has_one_row() {
 }
 
 #[test]
-fn every_exit_code_has_its_meaning() {
+fn every_exit_code_is_classified() {
     let codes: Vec<u8> = EXITS.iter().map(|row| row.0).collect();
     assert_eq!(codes, EXIT_CODES);
     for fault in ["exit_code", "exit_code_after_text"] {

@@ -1,10 +1,10 @@
-//! `agentline host`, as a program in another language would use it, on a fake agent.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests `agentline host` with a fake agent, as a program in another language would use it.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-mod broker;
+mod admission;
+mod backpressure;
 mod cache;
-mod nonsense;
-mod pressure;
+mod invalid_settings;
 
 use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn stage() -> Arc<FakeStage> {
     Arc::new(FakeStage::new(env!("CARGO_BIN_EXE_fake-acp")))
 }
 
-/// A host on a stage of its own that was told what all runs have in common.
+/// Starts a host with its own test directory, and sends the settings that all runs share.
 fn start() -> HostProgram {
     start_with(&stage(), &json!({}))
 }
@@ -28,7 +28,7 @@ fn start_with(stage: &Arc<FakeStage>, initialize: &Value) -> HostProgram {
 }
 
 #[test]
-fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
+fn runs_emit_events_and_return_their_outcome() {
     let mut program = start();
     let id =
         program.send("run", json!({"prompt": "say Hello\nsay  there.", "run": "mine", "name": "greeting"}));
@@ -37,7 +37,7 @@ fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
     assert_eq!(outcome["name"], "greeting");
     assert_eq!(outcome["text"], program.texts("mine"));
     assert!(program.kept.iter().any(|m| m["params"]["event"]["type"] == "started"));
-    // Only what is wanted is told.
+    // Only the requested events are sent.
     program.kept.clear();
     let id = program.send("run", json!({"prompt": "say a\nplan\nsay b", "run": "few", "events": ["plan"]}));
     program.answer(id);
@@ -47,7 +47,7 @@ fn runs_are_told_event_by_event_and_answered_with_their_outcome() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
+fn invalid_requests_get_errors_and_the_host_continues() {
     let mut program = start();
     for (line, code) in [
         ("{not json", -32700),
@@ -74,7 +74,7 @@ fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
         assert_eq!(error["code"], code, "{line}: {error}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{line}");
     }
-    // A key that is not known is a warning, an answer that nobody waits for is nothing.
+    // An unknown key is a warning; an unexpected answer is ignored.
     program.line(r#"{"jsonrpc":"2.0","id":999,"result":{}}"#);
     let id = program.send("run", json!({"prompt": "say ok", "no_such_key": 1, "future": {"a": []}}));
     let outcome = program.answer(id)["result"].clone();
@@ -83,7 +83,7 @@ fn what_cannot_be_understood_is_answered_and_the_host_lives_on() {
 }
 
 #[test]
-fn a_run_is_cancelled_with_everything_that_it_started() {
+fn cancelling_a_run_ends_everything_it_started() {
     let mut program = start();
     let id = program.send("run", json!({"prompt": "say begun\nrun sleep 600", "run": "long"}));
     program.wait("the tool", |m| m["params"]["event"]["type"] == "tool_use");
@@ -94,7 +94,7 @@ fn a_run_is_cancelled_with_everything_that_it_started() {
 }
 
 #[test]
-fn a_cancel_is_heard_however_early_it_comes() {
+fn early_cancel_is_respected() {
     let mut program = start();
     program.run("say warm");
     for n in 0..60_u64 {
@@ -107,18 +107,18 @@ fn a_cancel_is_heard_however_early_it_comes() {
 }
 
 #[test]
-fn who_sends_half_a_character_is_told_so_by_the_id_of_the_request() {
+fn invalid_utf8_is_reported_with_the_request_id() {
     let mut program = start();
     program.line(r#"{"jsonrpc":"2.0","id":"half","method":"run","params":{"prompt":"cut \ud83d"}}"#);
     let refused = program.wait("an answer", |m| m["id"] == "half");
     assert_eq!(refused["error"]["code"], -32700, "{refused}");
-    // What is no request has no asker: its id would be one of ours.
+    // An invalid request has no usable id, because it could equal one of ours.
     program.line(r#"{"jsonrpc":"2.0","id":"answer","result":{"output":"cut \ud83d"}}"#);
     assert!(program.wait("an answer", |m| m["error"]["code"] == -32700)["id"].is_null());
 }
 
 #[test]
-fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() {
+fn run_and_opening_conversation_can_be_cancelled_immediately() {
     let mut program = start();
     for n in 0..5 {
         let run = program.send("run", json!({"prompt": "sleep 60000", "run": format!("r{n}")}));
@@ -136,7 +136,7 @@ fn a_run_can_be_stopped_by_the_next_line_and_a_conversation_before_it_is_open() 
 }
 
 #[test]
-fn the_host_is_asked_for_permission_and_silence_refuses() {
+fn permission_is_requested_from_the_host_and_no_answer_denies() {
     let mut program = start();
     let ask = |file: &str, more: Value| {
         let mut params = json!({"prompt": format!("ask write_file {file} hi\nsay done"),
@@ -158,7 +158,7 @@ fn the_host_is_asked_for_permission_and_silence_refuses() {
     assert_eq!(outcome["verdict"], "done_with_denials", "{outcome}");
     assert!(outcome["denied"].to_string().contains("not on a Sunday"), "{outcome}");
 
-    // A host that says nothing holds up nobody else.
+    // A host that does not answer blocks no other run.
     let id = program.send("run", ask("c.txt", json!({"answer_timeout_ms": 1500})));
     program.question("permission/ask");
     assert_eq!(program.run("say meanwhile")["text"], "meanwhile");
@@ -167,7 +167,7 @@ fn the_host_is_asked_for_permission_and_silence_refuses() {
 }
 
 #[test]
-fn functions_of_the_host_are_tools() {
+fn host_functions_are_tools() {
     let mut program = start();
     let tools = json!([
         {"name": "add", "description": "Adds", "input_schema": {"type": "object",
@@ -190,7 +190,7 @@ fn functions_of_the_host_are_tools() {
 }
 
 #[test]
-fn answers_are_held_to_a_schema_and_checked_by_the_host() {
+fn answers_are_validated_by_schema_and_host_check() {
     let mut program = start();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let outcome = program.call("run", json!({"prompt": "say {\"n\": 4}", "output_schema": schema}));
@@ -207,7 +207,7 @@ fn answers_are_held_to_a_schema_and_checked_by_the_host() {
 }
 
 #[test]
-fn conversations_remember_and_end() {
+fn conversations_keep_context_and_end() {
     let mut program = start();
     let opened = program.call("session/open", json!({"prompt": ""}));
     let session = opened["session"].clone();
@@ -224,7 +224,7 @@ fn conversations_remember_and_end() {
 }
 
 #[test]
-fn a_run_may_have_an_empty_workspace_of_its_own() {
+fn run_can_have_a_temporary_workspace() {
     let mut program = start();
     let prompt = "tool write_file made.txt hi\nsay done";
     let outcome = program.call("run", json!({"prompt": prompt, "temporary_workspace": true}));
@@ -235,7 +235,7 @@ fn a_run_may_have_an_empty_workspace_of_its_own() {
 }
 
 #[test]
-fn attachments_may_stand_in_the_request() {
+fn attachments_may_be_inline() {
     let mut program = start();
     let files =
         json!([{"name": "note.txt", "text": "remember"}, {"name": "dot.png", "data": "iVBORw0KGgo="}]);
@@ -246,7 +246,7 @@ fn attachments_may_stand_in_the_request() {
 }
 
 #[test]
-fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
+fn concurrent_runs_lose_no_answers() {
     let mut program = start();
     let prompt = |n: u64| format!("chunks 50 part{n} {{n}} \nsay end {n}");
     let ids: BTreeMap<u64, u64> = (0..24)
@@ -264,9 +264,9 @@ fn many_runs_go_on_side_by_side_and_no_answer_is_lost() {
 }
 
 #[test]
-fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
+fn overloaded_run_is_retried_and_reported() {
     let mut program = start();
-    // The first attempt leaves a file by which the second knows that it is one.
+    // The first attempt leaves a file that tells the second one apart.
     let refused = "error 429 quota exceeded. Please retry in 1s";
     let id = program.send("run", json!({"prompt": refused, "max_retries": 1}));
     let retry = program.question("run/retry");
@@ -275,14 +275,14 @@ fn a_run_that_was_refused_for_load_is_tried_again_and_told() {
     let outcome = program.answer(id)["result"].clone();
     assert_eq!((&outcome["verdict"], &outcome["attempts"]), (&json!("rate_limited"), &json!(2)), "{outcome}");
     assert_eq!(outcome["error"]["retry_after_ms"], 1000);
-    // Who has changed files is not sent again.
+    // A run that has changed files is not retried.
     let changed = format!("tool write_file x.txt hi\n{refused}");
     let outcome = program.call("run", json!({"prompt": changed, "max_retries": 2}));
     assert_eq!(outcome.get("attempts"), None, "{outcome}");
 }
 
 #[test]
-fn a_host_that_goes_away_takes_its_runs_with_it() {
+fn closed_stdin_ends_all_runs() {
     let mut program = start();
     for n in 0..4 {
         program.send("run", json!({"prompt": "say up\nrun sleep 600", "run": format!("r{n}")}));
@@ -299,14 +299,14 @@ fn a_host_that_goes_away_takes_its_runs_with_it() {
 }
 
 #[test]
-fn killed_in_the_middle_of_four_runs_it_leaves_nothing() {
+fn killing_the_host_during_four_runs_leaves_nothing() {
     let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 50);
-    // A machine that is busy may take longer over some of them.
+    // A busy machine may take longer for some of them.
     assert!(times[25] < Duration::from_secs(2), "{times:?}");
 }
 
 #[test]
-fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
+fn pending_runs_finish_after_stdin_closes_on_request() {
     let mut program = HostProgram::silent(env!("CARGO_BIN_EXE_agentline-under-test"), stage(), &["--drain"]);
     let params =
         json!({"prompt": "sleep 300\nsay finished", "permission_mode": "bypass", "quiet_period_ms": 0});
@@ -316,7 +316,7 @@ fn what_was_asked_for_is_finished_when_the_input_ends_and_that_is_wanted() {
 }
 
 #[test]
-fn shutdown_ends_it_in_order() {
+fn shutdown_ends_the_host_in_order() {
     let mut program = start();
     assert_eq!(program.run("say hi")["text"], "hi");
     program.call("shutdown", json!({}));
@@ -325,7 +325,7 @@ fn shutdown_ends_it_in_order() {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
+fn missing_session_has_a_machine_readable_error() {
     let mut program = start();
     let id = program.send("sessions/load", json!({"session": "no-such-session"}));
     let error = program.answer(id)["error"].clone();
@@ -334,7 +334,7 @@ fn a_session_that_is_not_there_is_told_by_a_word_for_programs() {
 }
 
 #[test]
-fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up() {
+fn outcome_includes_messages_on_request_and_agents_are_listed() {
     let mut program = start();
     let outcome = program.call("run", json!({"prompt": "Say hello", "messages": true}));
     let messages = outcome["messages"].as_array().unwrap();
@@ -351,9 +351,9 @@ fn an_outcome_holds_its_messages_where_they_are_wanted_and_agents_are_looked_up(
     assert!(unknown["error"]["message"].as_str().unwrap().contains("gemini"), "{unknown}");
 }
 
-/// `UPDATE_DOCS=1 cargo test -p agentline-tests --test fakes host` writes the schema of the page anew.
+/// To update the schema on the page, run `UPDATE_DOCS=1 cargo test -p agentline-tests --test fakes host`.
 #[test]
-fn the_page_holds_the_schema_of_the_messages() {
+fn page_contains_the_message_schema() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/host-protocol.md");
     let written = std::fs::read_to_string(&page).unwrap();
     let (before, rest) = written.split_once("<!-- schema -->\n").unwrap();

@@ -1,4 +1,4 @@
-//! The engine against fake agents: every fault, the process layer, the pool, the daemon and the host.
+//! Tests the engine with fake agents: every fault, the process layer, the pool, the daemon and the host.
 
 #[cfg(target_os = "linux")]
 mod acp_faults;

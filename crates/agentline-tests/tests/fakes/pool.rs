@@ -1,4 +1,5 @@
-//! The warm pool on a fake agent: who shares a process, what happens when one dies, and that nothing is left running.
+//! Tests the warm pool with a fake agent: which runs share a process, what happens when one dies, and that nothing is
+//! left running.
 
 use agentline::{FailureKind, Outcome, Pool, PoolOptions, RunRequest, Verdict};
 use agentline_tests::{FakeStage, shown};
@@ -21,7 +22,7 @@ fn pool_of(stage: &FakeStage, change: impl FnOnce(&mut PoolOptions)) -> Pool {
 }
 
 async fn run(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a request that is taken").outcome().await
+    pool.run(request).await.expect("an accepted request").outcome().await
 }
 
 async fn run_all(pool: &Pool, requests: impl IntoIterator<Item = RunRequest>) -> Vec<Outcome> {
@@ -33,7 +34,7 @@ async fn run_all(pool: &Pool, requests: impl IntoIterator<Item = RunRequest>) ->
     outcomes.join_all().await
 }
 
-/// What the fake agent says about the session and process of a run.
+/// Returns what the fake agent reports about the session and process of a run.
 #[track_caller]
 fn state(outcome: &Outcome) -> Value {
     assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
@@ -47,7 +48,7 @@ fn distinct(states: &[Value], what: &str) -> usize {
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{what} did not arrive");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -57,7 +58,7 @@ async fn nothing_lives(stage: &FakeStage) {
 }
 
 #[tokio::test]
-async fn runs_one_after_another_use_one_process_and_a_session_each() {
+async fn consecutive_runs_share_a_process_with_separate_sessions() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let mut states = Vec::new();
@@ -77,9 +78,9 @@ async fn runs_one_after_another_use_one_process_and_a_session_each() {
     assert!(late.error.as_ref().unwrap().message.contains("closed"), "{}", shown(&late));
 }
 
-/// An agent that keeps a process for each session is told when one is over.
+/// An agent that keeps a process for each session is told when one ends.
 #[tokio::test]
-async fn a_session_is_closed_with_its_run_where_the_agent_can() {
+async fn session_is_closed_with_its_run_if_supported() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let request = |script: &str| stage.request(script).env("FAKE_ACP_FAULT", "process_per_session");
@@ -89,12 +90,12 @@ async fn a_session_is_closed_with_its_run_where_the_agent_can() {
     };
     let one = state(&run(&pool, request("state")).await);
     until("the end of the first session's process", || keepers() == 0).await;
-    // One that was opened beforehand stays until its run is over; so does nothing of a run that is stopped.
+    // A prewarmed session stays until its run ends; nothing of a cancelled run remains.
     assert_eq!(pool.prewarm(request("state"), 1).await.expect("a session"), 1);
     assert_eq!(keepers(), 1);
     let two = state(&run(&pool, request("state")).await);
     until("the end of the second session's process", || keepers() == 0).await;
-    let run = pool.run(request("say x\nsleep 60000")).await.expect("a request that is taken");
+    let run = pool.run(request("say x\nsleep 60000")).await.expect("an accepted request");
     until("the third session", || keepers() == 1).await;
     run.cancel();
     assert_eq!(run.outcome().await.verdict, Verdict::Cancelled);
@@ -105,7 +106,7 @@ async fn a_session_is_closed_with_its_run_where_the_agent_can() {
 }
 
 #[tokio::test]
-async fn only_runs_that_can_start_nothing_share_a_process() {
+async fn only_runs_without_commands_share_a_process() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let begun = Instant::now();
@@ -121,7 +122,7 @@ async fn only_runs_that_can_start_nothing_share_a_process() {
 }
 
 #[tokio::test]
-async fn no_more_than_two_sessions_are_opened_at_once() {
+async fn at_most_two_sessions_open_at_once() {
     let stage = stage();
     let pool = pool_of(&stage, |options| (options.max_processes, options.lanes) = (1, 8));
     let request = || stage.sharing("state").env("FAKE_ACP_FAULT", "session_new_stalls:2");
@@ -129,13 +130,13 @@ async fn no_more_than_two_sessions_are_opened_at_once() {
     let outcomes = run_all(&pool, (0..8).map(|_| request())).await;
     let states: Vec<Value> = outcomes.iter().map(state).collect();
     assert_eq!((distinct(&states, "pid"), distinct(&states, "session")), (1, 8));
-    // A third at the same time would have made the agent stall for twenty seconds.
+    // A third one at the same time would have stalled the agent for twenty seconds.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     pool.close().await;
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_session_does_not_leak() {
+async fn process_settings_need_another_process_and_session_settings_do_not_leak() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let first = run(&pool, stage.request("env COLOUR\nstate").env("COLOUR", "red")).await;
@@ -150,7 +151,7 @@ async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_sessio
     assert_eq!((&plan["mode"], &plan["model"]), (&"plan".into(), &"fake-small".into()));
     assert_eq!((&wild["mode"], &wild["model"]), (&"yolo".into(), &"fake-small".into()));
     assert_eq!((&other["pid"], &other["model"]), (&wild["pid"], &"fake-other".into()));
-    // A process that was started for a model is none for a run that names none.
+    // A process that was started for a model is not used by a run that names none.
     assert_eq!((bare["pid"] == wild["pid"], &bare["mode"]), (false, &"yolo".into()));
     assert!(bare["model"] != wild["model"] && bare["model"] != other["model"], "the model of another run");
     let history = run(&pool, stage.request("history")).await;
@@ -160,7 +161,7 @@ async fn what_belongs_to_a_process_gets_another_one_and_what_belongs_to_a_sessio
 }
 
 #[tokio::test]
-async fn a_workspace_that_is_removed_harms_nobody_else() {
+async fn removed_workspace_does_not_affect_other_runs() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let other = stage.path().join("other");
@@ -174,7 +175,7 @@ async fn a_workspace_that_is_removed_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_run_is_tried_again_once_when_its_agent_died_before_it_spoke() {
+async fn run_is_retried_once_if_its_agent_died_before_any_output() {
     let stage = stage();
     for fault in ["session_new_exit", "exit_after_initialize", "die_at_prompt", "exit_at_start"] {
         let pool = pool_of(&stage, |_| {});
@@ -199,7 +200,7 @@ async fn a_run_is_tried_again_once_when_its_agent_died_before_it_spoke() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_tried_a_third_time_and_never_after_something_happened() {
+async fn run_is_not_retried_twice_or_after_side_effects() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let hopeless = run(&pool, stage.request("die 9")).await;
@@ -215,15 +216,15 @@ async fn a_run_is_not_tried_a_third_time_and_never_after_something_happened() {
     let wrote = run(&pool, stage.request("tool write_file made.txt made\ndie 9")).await;
     assert_eq!((wrote.verdict, wrote.tool_calls), (Verdict::Failed, 1), "{}", shown(&wrote));
     assert_eq!(wrote.files[0].path, "made.txt", "{}", shown(&wrote));
-    assert_eq!(pool.status().retried, 1, "only the first was tried again");
-    // The pool goes on.
+    assert_eq!(pool.status().retried, 1, "only the first was retried");
+    // The pool continues.
     assert_eq!(run(&pool, stage.request("say on")).await.text, "on");
     pool.close().await;
     assert_eq!(stage.living(), [0_u32; 0]);
 }
 
 #[tokio::test]
-async fn a_process_that_dies_while_nobody_uses_it_is_replaced() {
+async fn process_that_dies_while_idle_is_replaced() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let first = state(&run(&pool, stage.request("state")).await);
@@ -236,7 +237,7 @@ async fn a_process_that_dies_while_nobody_uses_it_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_hung_process_is_replaced() {
+async fn hung_process_is_replaced() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let once = stage.path().join("once");
@@ -251,7 +252,7 @@ async fn a_hung_process_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_listen_to_a_stop_is_not_used_again() {
+async fn agent_that_ignores_cancel_is_not_reused() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let deaf = |script: &str| stage.request(script).env("FAKE_ACP_FAULT", "cancel_ignored");
@@ -268,7 +269,7 @@ async fn an_agent_that_does_not_listen_to_a_stop_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
+async fn queue_is_bounded_and_waiting_runs_can_be_cancelled() {
     let stage = stage();
     let pool = pool_of(&stage, |options| (options.max_processes, options.max_queue) = (1, 1));
     let working = pool.run(stage.request("hang")).await.unwrap();
@@ -281,11 +282,11 @@ async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
     let stopped = waiting.outcome().await;
     assert_eq!(stopped.verdict, Verdict::Cancelled, "{}", shown(&stopped));
     assert_eq!(pool.status().queued, 0);
-    // One that waits has its own time.
+    // A waiting run has its own timeout.
     let late = run(&pool, stage.request("say late").timeout(Duration::from_secs(1))).await;
     let kind = late.error.as_ref().map(|error| error.kind);
     assert_eq!((late.verdict, kind), (Verdict::TimedOut, Some(FailureKind::TimeoutRun)), "{}", shown(&late));
-    // And one whose handle is dropped while it waits leaves no trace.
+    // A run that is dropped while it waits leaves no trace.
     drop(pool.run(stage.request("say dropped")).await.unwrap());
     until("an empty queue", || pool.status().queued == 0).await;
     let next = pool.run(stage.request("say next")).await.unwrap();
@@ -297,7 +298,7 @@ async fn the_queue_is_bounded_and_whoever_waits_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn a_queue_of_none_still_serves_those_for_whom_there_is_room() {
+async fn queue_size_zero_still_serves_runs_with_a_free_slot() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_queue = 0);
     assert_eq!(run(&pool, stage.request("say hello")).await.text, "hello");
@@ -305,7 +306,7 @@ async fn a_queue_of_none_still_serves_those_for_whom_there_is_room() {
 }
 
 #[tokio::test]
-async fn processes_are_replaced_by_their_sessions_and_their_memory() {
+async fn processes_are_replaced_by_session_count_and_memory() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_sessions = 2);
     let mut states = Vec::new();
@@ -327,7 +328,7 @@ async fn processes_are_replaced_by_their_sessions_and_their_memory() {
 }
 
 #[tokio::test]
-async fn an_idle_process_is_let_go() {
+async fn idle_process_is_ended() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.idle = Duration::from_millis(500));
     assert_eq!(run(&pool, stage.request("say hello")).await.text, "hello");
@@ -338,7 +339,7 @@ async fn an_idle_process_is_let_go() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_runs_and_refuses_those_that_wait() {
+async fn closing_waits_for_active_runs_and_refuses_queued_ones() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     let working = tokio::spawn(pool.run(stage.request("sleep 1500\nsay done")).await.unwrap().outcome());
@@ -353,7 +354,7 @@ async fn closing_waits_for_runs_and_refuses_those_that_wait() {
 }
 
 #[tokio::test]
-async fn closing_while_an_agent_starts_leaves_nothing() {
+async fn closing_while_an_agent_starts_leaves_nothing_running() {
     let stage = stage();
     for wait in [0, 5, 50, 300] {
         let pool = pool_of(&stage, |_| {});
@@ -368,7 +369,7 @@ async fn closing_while_an_agent_starts_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_while_its_agent_starts_leaves_the_pool_in_order() {
+async fn run_dropped_during_startup_leaves_the_pool_usable() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 1);
     for wait in [0, 5, 50, 300] {
@@ -385,7 +386,7 @@ async fn a_run_that_is_dropped_while_its_agent_starts_leaves_the_pool_in_order()
 }
 
 #[tokio::test]
-async fn a_pool_that_is_dropped_lets_its_runs_end() {
+async fn dropped_pool_lets_its_runs_finish() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let working = pool.run(stage.request("sleep 1000\nsay done")).await.unwrap();
@@ -396,7 +397,7 @@ async fn a_pool_that_is_dropped_lets_its_runs_end() {
 }
 
 #[test]
-fn the_end_of_the_runtime_is_the_end_of_all_agents() {
+fn runtime_shutdown_ends_all_agents() {
     let stage = stage();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let hanging = runtime.block_on(async {
@@ -415,7 +416,7 @@ fn the_end_of_the_runtime_is_the_end_of_all_agents() {
 }
 
 #[tokio::test]
-async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
+async fn processes_of_a_run_end_with_it_while_the_agent_continues() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let first = state(&run(&pool, stage.request("state")).await);
@@ -426,7 +427,7 @@ async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
     )
     .await;
     assert_eq!((left.verdict, left.text.as_str()), (Verdict::Done, "left"), "{}", shown(&left));
-    assert_eq!(stage.living(), before, "when the outcome is told they are dead");
+    assert_eq!(stage.living(), before, "they have exited when the outcome is reported");
     let dropped = pool.run(stage.request("run sleep 302")).await.unwrap();
     until("the command", || stage.living().len() > before.len()).await;
     drop(dropped);
@@ -439,11 +440,11 @@ async fn what_a_run_started_dies_with_it_though_its_agent_lives_on() {
 }
 
 #[tokio::test]
-async fn prewarmed_sessions_are_used_by_runs_like_them() {
+async fn prewarmed_sessions_are_used_by_matching_runs() {
     let stage = stage();
     let pool = pool_of(&stage, |options| options.max_processes = 2);
     assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3);
-    assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3, "they are there already");
+    assert_eq!(pool.prewarm(stage.sharing(""), 3).await.unwrap(), 3, "they exist already");
     let status = pool.status();
     assert_eq!((status.started, status.runs, status.processes[0].sessions), (1, 0, 3), "{status:?}");
     let outcomes = run_all(&pool, (0..3).map(|_| stage.sharing("sleep 300\nstate"))).await;
@@ -456,8 +457,8 @@ async fn prewarmed_sessions_are_used_by_runs_like_them() {
     assert_eq!(pool.prewarm(stage.sharing(""), 1).await.unwrap(), 1);
     let elsewhere = run(&pool, stage.sharing("cwd").working_dir(&other)).await;
     assert!(elsewhere.text.contains("other"), "{}", shown(&elsewhere));
-    assert_eq!(pool.status().processes[0].sessions, 5, "what was opened elsewhere is not for it");
-    // Runs that cannot share have a process each.
+    assert_eq!(pool.status().processes[0].sessions, 5, "a session opened elsewhere is not used");
+    // Runs that cannot share have separate processes.
     assert_eq!(pool.prewarm(stage.request(""), 2).await.unwrap(), 2);
     assert_eq!(pool.status().processes.len(), 2);
     pool.close().await;
@@ -465,7 +466,7 @@ async fn prewarmed_sessions_are_used_by_runs_like_them() {
 }
 
 #[tokio::test]
-async fn prewarming_what_cannot_be_warm_says_so() {
+async fn prewarming_an_unsupported_request_is_reported() {
     let stage = stage();
     let pool = pool_of(&stage, |_| {});
     let mut resumes = stage.request("");

@@ -1,5 +1,5 @@
-//! `agentline pool` and `run --warm`, as a user types them, on a fake agent.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests `agentline pool` and `run --warm` on the command line, with a fake agent.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_tests::FakeStage;
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who an ordinary user is where the tests run as root.
+/// The user id of the unprivileged user if the tests run as root.
 const NOBODY: u32 = 65534;
 
-/// A user with a daemon, which is ended with the test whatever happens.
+/// A user with a daemon, which always ends with the test.
 struct User {
     stage: FakeStage,
 }
@@ -51,7 +51,7 @@ impl User {
     fn agentline(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
         command.args(args).env_clear().envs(self.stage.variables()).current_dir(self.stage.workspace());
-        // Agents say their own pids here, which are compared with each other and with those that the pool knows.
+        // Agents report their own pids here, which are compared with each other and with those of the pool.
         command.env("AGENTLINE_ISOLATION", "none");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -63,7 +63,7 @@ impl User {
         Done { code: status.code(), out: text(stdout), err: text(stderr) }
     }
 
-    /// What every run of these tests says: the mark of the test is on its agent.
+    /// Returns the arguments of every run in these tests. Its agent has the mark of the test.
     fn words<'a>(how: &[&'a str], script: &'a str) -> Vec<&'a str> {
         let common = ["run", "--pass-env", "MARK_OF_THE_TEST", "--quiet-period", "0"];
         common.iter().chain(how).copied().chain([script]).collect()
@@ -97,7 +97,7 @@ impl User {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{what} did not arrive");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -113,7 +113,7 @@ fn pid_of(done: &Done) -> u64 {
 }
 
 #[test]
-fn a_pool_is_started_used_looked_at_and_stopped() {
+fn daemon_is_started_used_queried_and_stopped() {
     let user = User::new();
     let none = user.done(&["pool", "status"]);
     assert_eq!(none.code, Some(1));
@@ -146,7 +146,7 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
 
     let stopped = user.done(&["pool", "stop"]);
     assert!(stopped.code == Some(0) && stopped.err.contains("stopped the pool"), "{}", stopped.err);
-    // Its last breath may come a moment after its last word.
+    // The process may exit a moment after its last output.
     user.nothing_lives();
     assert!(!user.socket().exists());
     let stopped = user.done(&["pool", "stop"]);
@@ -154,11 +154,11 @@ fn a_pool_is_started_used_looked_at_and_stopped() {
     assert_ne!(
         pid_of(&user.warm("state")),
         pid_of(&user.warm("state")),
-        "without a pool each has an agent of its own"
+        "without a pool, each has its own agent"
     );
 }
 
-/// What may differ of two runs: names, times, and what is counted for a process and not for a run.
+/// What may differ between two runs: names, times, and counts of a process.
 const DIFFERENT: &[&str] = &[
     "run_id",
     "session_id",
@@ -172,7 +172,7 @@ const DIFFERENT: &[&str] = &[
     "toolCallId",
 ];
 
-/// What must be the same of two runs.
+/// Returns what must be equal in two runs.
 fn alike(text: &str) -> Vec<Value> {
     fn plain(value: &mut Value) {
         match value {
@@ -191,7 +191,7 @@ fn alike(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_told_is_what_a_run_without_a_pool_tells() {
+fn pooled_run_prints_the_same_as_a_run_without_a_pool() {
     let user = User::with_daemon(&[]);
     let scripts = [
         ("bypass", "think Hm.\ntool write_file made.txt made\\n\nsay It is done.\nusage 100 20"),
@@ -219,7 +219,7 @@ fn what_is_told_is_what_a_run_without_a_pool_tells() {
     }
     let runs = user.status()["pool"]["runs"].as_u64().unwrap();
     assert_eq!(runs, 3 * scripts.len() as u64);
-    // A flag that is wrong is refused in the same words.
+    // An invalid flag is refused with the same message.
     let refused = |how: &[&str]| user.run(&[how, &["--timeout", "-1"]].concat(), "hello");
     let (cold, warm) = (refused(&[]), refused(&["--warm"]));
     assert_eq!((cold.code, cold.err), (warm.code, warm.err));
@@ -229,7 +229,7 @@ fn what_is_told_is_what_a_run_without_a_pool_tells() {
 }
 
 #[test]
-fn the_callers_environment_folder_and_agents_count() {
+fn callers_environment_directory_and_agents_apply() {
     let user = User::with_daemon(&[]);
     let folder = user.stage.path().join("elsewhere");
     fs::create_dir(&folder).unwrap();
@@ -257,7 +257,7 @@ fn the_callers_environment_folder_and_agents_count() {
 }
 
 #[test]
-fn a_client_that_is_killed_takes_its_run_along() {
+fn killing_a_client_ends_its_run() {
     let user = User::with_daemon(&[]);
     let first = user.warm("state");
     let before = user.stage.living().len();
@@ -267,11 +267,11 @@ fn a_client_that_is_killed_takes_its_run_along() {
     client.wait().unwrap();
     until("the end of the command", || user.stage.living().len() == before);
     until("the end of the run", || user.status()["pool"]["processes"][0]["active"] == 0);
-    assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent lives on");
+    assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent is still alive");
 }
 
 #[test]
-fn an_interrupt_stops_the_run_and_not_the_pool() {
+fn interrupt_stops_the_run_but_not_the_daemon() {
     let user = User::with_daemon(&[]);
     let first = user.warm("state");
     let before = user.stage.living().len();
@@ -292,7 +292,7 @@ fn an_interrupt_stops_the_run_and_not_the_pool() {
 }
 
 #[test]
-fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
+fn daemon_exit_leaves_nothing_and_is_reported_to_callers() {
     for (name, verdict) in [("-TERM", "cancelled"), ("-INT", "cancelled"), ("-KILL", "failed")] {
         let user = User::with_daemon(&[]);
         assert_eq!(user.warm("say hello").out, "hello\n");
@@ -308,7 +308,7 @@ fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
         assert_eq!(outcome["verdict"], verdict, "{name}: {outcome:#}");
         assert!(!output.status.success());
         user.nothing_lives();
-        // A run goes on as without a pool, and another daemon can take the place.
+        // A run works as without a pool, and another daemon can start.
         assert_eq!(user.warm("say again").out, "again\n");
         assert_eq!(user.done(&["pool", "start"]).code, Some(0));
         assert_eq!(user.warm("say again").out, "again\n");
@@ -317,7 +317,7 @@ fn however_the_daemon_ends_nothing_is_left_and_the_caller_hears_of_it() {
 }
 
 #[test]
-fn a_stop_tells_callers_whose_runs_are_under_way() {
+fn pool_stop_notifies_callers_with_active_runs() {
     let user = User::with_daemon(&[]);
     let client = user.spawn(&["--warm", "-o", "json"], "hang");
     until("the run", || user.status()["pool"]["processes"][0]["active"] == 1);
@@ -328,10 +328,10 @@ fn a_stop_tells_callers_whose_runs_are_under_way() {
 }
 
 #[test]
-fn the_daemon_ends_when_it_has_had_nothing_to_do() {
+fn idle_daemon_ends() {
     let user = User::with_daemon(&["--idle", "2"]);
     let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");
-    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run is work");
+    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run counts as activity");
     assert!(user.socket().exists());
     user.nothing_lives();
     assert!(!user.socket().exists());
@@ -340,12 +340,12 @@ fn the_daemon_ends_when_it_has_had_nothing_to_do() {
 }
 
 #[test]
-fn nonsense_on_the_socket_harms_nobody() {
+fn invalid_data_on_the_socket_has_no_effect() {
     let user = User::with_daemon(&[]);
     let talk = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(user.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // It may hang up before it has heard everything.
+        // It may close the connection before it has received everything.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = String::new();
@@ -366,7 +366,7 @@ fn nonsense_on_the_socket_harms_nobody() {
 }
 
 #[test]
-fn one_who_cannot_be_talked_to_is_no_pool() {
+fn incompatible_daemon_is_not_used() {
     for (hello, why) in [
         (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
         (Some("good morning\n"), "does not respond"),
@@ -393,7 +393,7 @@ fn one_who_cannot_be_talked_to_is_no_pool() {
 }
 
 #[test]
-fn what_a_warm_agent_cannot_do_is_done_by_a_cold_one() {
+fn unsupported_requests_run_without_the_pool() {
     let user = User::with_daemon(&[]);
     let tape = user.stage.path().join("tape.jsonl");
     let recorded = user.run(&["--warm", "--surface", "acp", "--record", tape.to_str().unwrap()], "say hello");
@@ -407,12 +407,12 @@ fn what_a_warm_agent_cannot_do_is_done_by_a_cold_one() {
 }
 
 #[test]
-fn another_user_is_not_served() {
+fn other_users_are_refused() {
     let user = User::with_daemon(&[]);
     if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
         return;
     }
-    // Where that user may start the program at all.
+    // Only if that user can start the program at all.
     let program = user.stage.path().join("agentline");
     fs::copy(env!("CARGO_BIN_EXE_agentline-under-test"), &program).unwrap();
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -431,7 +431,7 @@ fn another_user_is_not_served() {
     };
     let (code, said) = status();
     assert!(code == Some(1) && said.contains("no pool is running"), "{said}");
-    // Also where all doors stand open.
+    // The same holds if all directories are open to everyone.
     for folder in user.socket().ancestors().take_while(|path| path.starts_with(user.stage.path())) {
         open(folder, 0o777);
     }
@@ -445,7 +445,7 @@ fn another_user_is_not_served() {
         .gid(NOBODY);
     let heard = direct.output().unwrap();
     if heard.status.success() {
-        assert_eq!(heard.stdout, b"b''\n", "it hangs up without a word");
+        assert_eq!(heard.stdout, b"b''\n", "it closes the connection without a message");
     }
-    assert_eq!(user.warm("say fine").out, "fine\n", "its own user is");
+    assert_eq!(user.warm("say fine").out, "fine\n", "its own user is served");
 }

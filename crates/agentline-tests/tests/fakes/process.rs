@@ -1,4 +1,4 @@
-//! Nothing outlives a run, nothing hangs, nothing is lost: the process layer against unruly programs.
+//! Tests the process layer with misbehaving programs: nothing outlives a run, hangs or is lost.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -20,28 +20,28 @@ use agentline_tests::ProcessCase;
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 
-/// Long enough for a busy machine; a test that passes never waits for it.
+/// Long enough for a busy machine; a passing test never waits this long.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A program of our own as the supervisor.
+/// Returns a program of our own as the supervisor.
 fn supervised() -> Supervisor {
     Supervisor::Path(HOST.into())
 }
 
-/// Ignores signals and starts a background job, one in a session of its own that ignores signals too, and a daemon.
-const UNRULY: &str = r#"
+/// Ignores signals and starts a background job, one in its own session that also ignores signals, and a daemon.
+const MISBEHAVING: &str = r#"
     trap '' TERM INT HUP
     sleep $TAG &
     setsid sh -c 'trap "" TERM HUP; sleep $TAG; sleep $TAG' &
     (setsid sleep $TAG &)
 "#;
 /// The background job, the session's shell and its sleep, the daemon, and the root.
-const UNRULY_COUNT: usize = 5;
+const MISBEHAVING_COUNT: usize = 5;
 
 /// A daemon that has left its parent, its session and its environment.
-const FORGETFUL: &str = "(env -i setsid sleep $TAG &)\n";
+const HIDDEN_DAEMON: &str = "(env -i setsid sleep $TAG &)\n";
 
-/// Reads all until the exit; everything together must not take longer than [`LONG`].
+/// Reads everything until the exit, for at most [`LONG`].
 async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     let (mut out, mut err, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let all = async {
@@ -58,11 +58,11 @@ async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     (exit, out, err)
 }
 
-/// Runs the unruly script to its own end and expects nobody left.
-async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
+/// Runs the misbehaving script to its own end and asserts that nothing remains.
+async fn assert_clean_exit(supervisor: Supervisor, hide: &str, code: i32) {
     let case = ProcessCase::new();
-    let count = UNRULY_COUNT + usize::from(!hide.is_empty());
-    let script = format!("{UNRULY}{hide}\nread go; echo bye; exit {code}");
+    let count = MISBEHAVING_COUNT + usize::from(!hide.is_empty());
+    let script = format!("{MISBEHAVING}{hide}\nread go; echo bye; exit {code}");
     let mut process = case.start(&script, supervisor);
     case.await_processes(count);
     process.write(b"go\n".to_vec());
@@ -74,19 +74,19 @@ async fn ends_by_itself(supervisor: Supervisor, hide: &str, code: i32) {
 }
 
 #[tokio::test]
-async fn success_and_failure_leave_nobody() {
-    ends_by_itself(supervised(), FORGETFUL, 0).await;
-    ends_by_itself(supervised(), FORGETFUL, 173).await;
-    ends_by_itself(Supervisor::None, "", 0).await;
-    ends_by_itself(Supervisor::None, "", 41).await;
+async fn success_and_failure_leave_no_processes() {
+    assert_clean_exit(supervised(), HIDDEN_DAEMON, 0).await;
+    assert_clean_exit(supervised(), HIDDEN_DAEMON, 173).await;
+    assert_clean_exit(Supervisor::None, "", 0).await;
+    assert_clean_exit(Supervisor::None, "", 41).await;
 }
 
-/// Kills the unruly script while it runs and expects nobody left.
-async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
+/// Kills the misbehaving script while it runs and asserts that nothing remains.
+async fn assert_clean_kill(supervisor: Supervisor, hide: &str) -> Duration {
     let case = ProcessCase::new();
-    let mut process = case.start(&format!("{UNRULY}{hide}\necho up; wait; sleep $TAG"), supervisor);
-    case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
-    // The last of them may be there before the script has said so.
+    let mut process = case.start(&format!("{MISBEHAVING}{hide}\necho up; wait; sleep $TAG"), supervisor);
+    case.await_processes(MISBEHAVING_COUNT + usize::from(!hide.is_empty()));
+    // The last of them may exist before the script has reported it.
     let mut said = Vec::new();
     while said != b"up\n" {
         assert!(matches!(process.next(&mut said).await, ProcessEvent::Bytes(_)), "{said:?}");
@@ -101,17 +101,17 @@ async fn is_killed(supervisor: Supervisor, hide: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn kill_leaves_nobody() {
-    let with = is_killed(supervised(), FORGETFUL).await;
-    let without = is_killed(Supervisor::None, "").await;
+async fn killing_the_agent_leaves_no_processes() {
+    let with = assert_clean_kill(supervised(), HIDDEN_DAEMON).await;
+    let without = assert_clean_kill(Supervisor::None, "").await;
     println!("kill to exit: {with:?} with a supervisor, {without:?} without");
 }
 
 #[tokio::test]
-async fn what_keeps_starting_processes_is_caught() {
+async fn fork_loop_is_killed() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
-        // Two that go on starting daemons, each in a session of its own.
+        // Two processes that keep starting daemons, each in its own session.
         let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
         let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
         case.await_processes(30);
@@ -125,11 +125,11 @@ async fn what_keeps_starting_processes_is_caught() {
 }
 
 #[tokio::test]
-async fn drop_leaves_nobody() {
-    for (supervisor, hide) in [(supervised(), FORGETFUL), (Supervisor::None, "")] {
+async fn dropping_the_process_leaves_no_processes() {
+    for (supervisor, hide) in [(supervised(), HIDDEN_DAEMON), (Supervisor::None, "")] {
         let case = ProcessCase::new();
-        let process = case.start(&format!("{UNRULY}{hide}\nwait; sleep $TAG"), supervisor.clone());
-        case.await_processes(UNRULY_COUNT + usize::from(!hide.is_empty()));
+        let process = case.start(&format!("{MISBEHAVING}{hide}\nwait; sleep $TAG"), supervisor.clone());
+        case.await_processes(MISBEHAVING_COUNT + usize::from(!hide.is_empty()));
         let from = Instant::now();
         drop(process);
         println!("drop ({supervisor:?}): {:?}", from.elapsed());
@@ -138,13 +138,14 @@ async fn drop_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn signals_reach_the_group_of_the_agent() {
+async fn signals_reach_the_agents_process_group() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
             let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
             case.await_processes(2);
-            // The child may still be the shell that has not become `sleep` yet; a shell in that moment may miss a signal.
+            // The child may still be the shell that has not yet become `sleep`, and a shell may miss a signal at that
+            // time.
             tokio::time::sleep(Duration::from_millis(200)).await;
             process.signal(signal);
             let (exit, out, _) = finish(&mut process).await;
@@ -155,7 +156,7 @@ async fn signals_reach_the_group_of_the_agent() {
 }
 
 #[tokio::test]
-async fn an_agent_can_be_interrupted_where_the_host_ignores_interrupts() {
+async fn agent_can_be_interrupted_if_the_host_ignores_interrupts() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         agentline_tests::ignore_interrupts();
@@ -170,9 +171,9 @@ async fn an_agent_can_be_interrupted_where_the_host_ignores_interrupts() {
     }
 }
 
-/// A host program of its own with an unruly agent, up and ready.
-fn unruly_host(case: &ProcessCase, how: &str) -> Child {
-    let script = format!("{UNRULY}{FORGETFUL}\necho ready; wait; sleep $TAG");
+/// Starts a separate host program with a misbehaving agent, and waits until it is ready.
+fn misbehaving_host(case: &ProcessCase, how: &str) -> Child {
+    let script = format!("{MISBEHAVING}{HIDDEN_DAEMON}\necho ready; wait; sleep $TAG");
     let mut host = Command::new(HOST)
         .args([&case.mark, how, "/bin/sh", "-c", &script])
         .env("TAG", &case.tag)
@@ -187,12 +188,12 @@ fn unruly_host(case: &ProcessCase, how: &str) -> Child {
 }
 
 #[test]
-fn death_of_the_host_leaves_nobody() {
+fn killing_the_host_leaves_no_processes() {
     for signal in ["KILL", "TERM", "INT", "HUP"] {
         let case = ProcessCase::new();
-        let mut host = unruly_host(&case, "wait");
-        // The host's own command line carries no tag, and it has no mark.
-        case.await_processes(UNRULY_COUNT + 1);
+        let mut host = misbehaving_host(&case, "wait");
+        // The host's own command line has no tag, and it has no mark.
+        case.await_processes(MISBEHAVING_COUNT + 1);
         let killed = Command::new("kill").args([&format!("-{signal}"), &host.id().to_string()]).status();
         assert!(killed.unwrap().success());
         assert!(host.wait().unwrap().signal().is_some());
@@ -201,14 +202,14 @@ fn death_of_the_host_leaves_nobody() {
 }
 
 #[test]
-fn panic_of_the_host_leaves_nobody() {
+fn panic_of_the_host_leaves_no_processes() {
     let case = ProcessCase::new();
-    let mut host = unruly_host(&case, "panic");
+    let mut host = misbehaving_host(&case, "panic");
     assert_eq!(host.wait().unwrap().code(), Some(101));
     case.assert_no_survivors();
 }
 
-/// The supervisor of an agent: its parent is the init, and that one's is the supervisor.
+/// Returns the supervisor of an agent: the agent's parent is the init, whose parent is the supervisor.
 fn supervisor_of(process: &Process) -> i32 {
     let parent = |pid: i32| -> i32 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -218,11 +219,11 @@ fn supervisor_of(process: &Process) -> i32 {
 }
 
 #[tokio::test]
-async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
+async fn killing_the_supervisor_is_reported_and_leaves_no_processes() {
     for (signal, expected) in [("TERM", ProcessExit::Signal(9)), ("KILL", ProcessExit::Lost)] {
         let case = ProcessCase::new();
-        let mut process = case.start(&format!("{UNRULY}\nwait; sleep $TAG"), supervised());
-        case.await_processes(UNRULY_COUNT);
+        let mut process = case.start(&format!("{MISBEHAVING}\nwait; sleep $TAG"), supervised());
+        case.await_processes(MISBEHAVING_COUNT);
         let supervisor = supervisor_of(&process).to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &supervisor]).status().unwrap().success());
         let (exit, ..) = finish(&mut process).await;
@@ -232,18 +233,18 @@ async fn death_of_the_supervisor_is_told_and_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn the_supervisor_is_small_and_holds_nothing() {
+async fn supervisor_is_small_and_holds_no_extra_descriptors() {
     let case = ProcessCase::new();
     let mut process = case.start("read go", supervised());
     let supervisor = supervisor_of(&process);
     let open = || fs::read_dir(format!("/proc/{supervisor}/fd")).unwrap().flatten();
     let targets: Vec<PathBuf> = open().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
-    // Two views of the socket, two ends of the signal pipe, the socket to the init, and nothing twice.
+    // Two descriptors of the socket, two ends of the signal pipe, the socket to the init, and no duplicates.
     let named = |path: &Path| path.to_str().is_some_and(|path| path.starts_with('/') && path != "/dev/null");
     assert!(targets.len() <= 7 && !targets.iter().any(|path| named(path)), "{targets:?}");
     assert_eq!(fs::read_link(format!("/proc/{supervisor}/cwd")).unwrap(), Path::new("/"));
     process.close_stdin();
-    // The end of stdin arrives only if nobody else, the supervisor above all, holds it open.
+    // The end of stdin arrives only if no other process, especially the supervisor, holds it open.
     let (exit, ..) = finish(&mut process).await;
     assert_eq!(exit, ProcessExit::Code(1));
     let cpu = process.ended().unwrap().supervisor_cpu;
@@ -252,12 +253,12 @@ async fn the_supervisor_is_small_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_burst_before_the_exit_arrives_complete() {
+async fn output_burst_before_exit_is_complete() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
         let script = "head -c 5000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
         let mut process = case.start(script, supervisor);
-        // The agent has long exited when we begin to read.
+        // The agent has exited long before we start to read.
         let until = Instant::now() + LONG;
         while process.backlog() < 8_000_000 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -272,7 +273,7 @@ async fn a_burst_before_the_exit_arrives_complete() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_loses_nothing() {
+async fn slow_reader_loses_no_output() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let mut spawn = case.spawn("seq 1 200000; echo end >&2", supervised());
@@ -299,7 +300,7 @@ async fn a_slow_reader_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_million_lines_come_through() {
+async fn million_lines_are_delivered() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
         let script = "yes 'a line of text, eighty bytes long, as an agent may write it: a delta, a number, x' | head -n 1000000";
@@ -326,10 +327,10 @@ async fn a_million_lines_come_through() {
 }
 
 #[tokio::test]
-async fn output_is_live() {
+async fn output_is_delivered_immediately() {
     for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
         let case = ProcessCase::new();
-        // The agent answers each line at once, on alternating streams.
+        // The agent answers each line immediately, on alternating streams.
         let script = "while read line; do echo $line; read line; echo $line >&2; done";
         let mut spawn = case.spawn(script, supervised());
         spawn.stdout = via;
@@ -359,7 +360,7 @@ async fn output_is_live() {
 }
 
 #[tokio::test]
-async fn stdin_that_nobody_reads_holds_nothing_up() {
+async fn unread_stdin_does_not_block() {
     let prompt = || vec![b'p'; 2_000_000];
     for supervisor in [supervised(), Supervisor::None] {
         for (script, expected) in [
@@ -385,10 +386,10 @@ async fn stdin_that_nobody_reads_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
+async fn stdout_flood_starves_neither_stderr_nor_timers_nor_the_exit() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
-        // The flood is a daemon that outlives the agent, until the agent's end ends it.
+        // The flood is a daemon that outlives the agent, until the agent's exit ends it.
         let script = "(setsid sh -c 'yes; : $TAG' &) ; sleep 0.3; echo seen >&2; sleep 0.3; exit 7";
         let mut process = case.start(script, supervisor);
         let (mut ticks, mut ticker) = (0, tokio::time::interval(Duration::from_millis(20)));
@@ -413,7 +414,7 @@ async fn a_flood_starves_neither_stderr_nor_us_nor_the_exit() {
 }
 
 #[tokio::test]
-async fn a_stream_that_a_script_cuts_goes_on() {
+async fn truncated_output_file_keeps_working() {
     let case = ProcessCase::new();
     let script = "echo one >&2; read go; echo two >/dev/stderr; read go; echo three >&2";
     let mut process = case.start(script, supervised());
@@ -430,7 +431,7 @@ async fn a_stream_that_a_script_cuts_goes_on() {
 }
 
 #[tokio::test]
-async fn the_exit_is_told_once() {
+async fn exit_is_reported_once() {
     let case = ProcessCase::new();
     let mut process = case.start("kill -11 $$", supervised());
     assert!(process.is_supervised() && process.ended().is_none());
@@ -443,7 +444,7 @@ async fn the_exit_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_process_may_move_to_another_task() {
+async fn process_can_move_to_another_task() {
     let case = ProcessCase::new();
     let mut process = case.start("echo moved", supervised());
     let ended = tokio::spawn(async move { finish(&mut process).await }).await.unwrap();
@@ -452,7 +453,7 @@ async fn a_process_may_move_to_another_task() {
 }
 
 #[tokio::test]
-async fn a_dropped_wait_loses_nothing() {
+async fn dropped_wait_loses_nothing() {
     let case = ProcessCase::new();
     let mut process = case.start("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done", supervised());
     let (mut bytes, mut dropped) = (Vec::new(), 0);
@@ -471,15 +472,15 @@ async fn a_dropped_wait_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_inside_a_run_ends_with_the_outer_one() {
+async fn nested_run_ends_with_the_outer_run() {
     let (outer, inner) = (ProcessCase::new(), ProcessCase::new());
     let mut spawn = outer.spawn("", supervised());
     spawn.program = HOST.into();
-    let script = format!("{UNRULY}{FORGETFUL}echo ready; wait; sleep $TAG");
+    let script = format!("{MISBEHAVING}{HIDDEN_DAEMON}echo ready; wait; sleep $TAG");
     spawn.args = [&inner.mark, "wait", "/bin/sh", "-c", &script].map(Into::into).to_vec();
     spawn.env.insert("TAG".into(), inner.tag.clone().into());
     let mut process = Process::spawn(spawn).unwrap();
-    inner.await_processes(UNRULY_COUNT + 1);
+    inner.await_processes(MISBEHAVING_COUNT + 1);
     process.signal(Signal::KillTree);
     assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(9));
     inner.assert_no_survivors();
@@ -487,7 +488,7 @@ async fn a_run_inside_a_run_ends_with_the_outer_one() {
 }
 
 #[tokio::test]
-async fn a_failed_start_says_why() {
+async fn failed_start_reports_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode: u32| {
         let path = folder.path().join(name);

@@ -1,4 +1,4 @@
-//! Nothing in a workspace's Gemini settings takes effect before trust, cold or warm.
+//! Checks that no Gemini settings of a workspace take effect before trust, cold or warm.
 
 #[path = "gemini_workspace/context.rs"]
 mod context;
@@ -25,7 +25,7 @@ enum Path {
 }
 
 impl Path {
-    /// The verdict of a prompt in the hostile workspace, and the whole outcome.
+    /// Returns the verdict of a prompt in the malicious workspace, and the whole outcome.
     async fn run(&mut self, hostile: &HostileWorkspace, prompt: &str, mode: Mode) -> (Value, String) {
         let request = hostile.request(prompt).permission_mode(mode);
         let params = json!({"permission_mode": mode, "model": agentline_tests::MODEL,
@@ -63,10 +63,10 @@ fn of_host(outcome: &Value) -> (Value, String) {
 }
 
 async fn pooled(pool: &Pool, request: RunRequest) -> Outcome {
-    pool.run(request).await.expect("a good request").outcome().await
+    pool.run(request).await.expect("a valid request").outcome().await
 }
 
-/// Every path in a mode in which everything is allowed, and in those in which nothing may run.
+/// Tests every path in a mode that allows everything, and in modes in which nothing may run.
 async fn assert_ignored(hostile: &HostileWorkspace, mut path: Path) {
     for (prompt, mode, verdict) in [
         (SHELL, Mode::Deny, Verdict::DoneWithDenials),
@@ -82,7 +82,7 @@ async fn assert_ignored(hostile: &HostileWorkspace, mut path: Path) {
 }
 
 fn host(hostile: &HostileWorkspace) -> Host {
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     Host::start(hostile.stage.variables(), ("GEMINI_CLI_PATH", &program), &hostile.stage.outside())
 }
 
@@ -111,7 +111,7 @@ async fn warm_runs_ignore_the_workspace() {
     let pool = Pool::new(hostile.stage.agentline(), PoolOptions::default());
     let clean = hostile.stage.outside().join("clean");
     std::fs::create_dir(&clean).unwrap();
-    // The process serves another workspace first, as in a batch.
+    // The process first serves another workspace, as in a batch.
     let first = pooled(&pool, hostile.request("hello").working_dir(&clean)).await;
     assert_eq!(first.verdict, Verdict::Done, "{}", shown(&first));
     let second = pooled(&pool, hostile.request("hello")).await;
@@ -143,7 +143,7 @@ async fn hosted_conversations_ignore_the_workspace() {
     assert_ignored(&hostile, Path::HostConversation(host(&hostile))).await;
 }
 
-/// The attacks are real: in a workspace that the user trusts in full they succeed, cold and warm.
+/// The attacks are real: in a fully trusted workspace they succeed, cold and warm.
 #[tokio::test]
 async fn the_same_workspace_takes_effect_with_full_trust() {
     needs_real_gemini!();
@@ -175,7 +175,7 @@ async fn the_same_workspace_takes_effect_with_full_trust() {
 
 /// Trust that the user gave in Gemini CLI itself is not full trust in agentline.
 #[tokio::test]
-async fn a_folder_that_gemini_cli_trusts_is_still_ignored() {
+async fn directory_trusted_by_gemini_cli_is_still_ignored() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
     let rules = json!({hostile.stage.workspace().canonicalize().unwrap().to_string_lossy(): "TRUST_FOLDER"});
@@ -191,15 +191,15 @@ async fn a_folder_that_gemini_cli_trusts_is_still_ignored() {
     assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
     pool.close().await;
     hostile.assert_unharmed();
-    assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is untouched");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is unchanged");
 }
 
-/// Without any trust the agent refuses a folder that it does not know, and loads nothing of it on its way.
+/// Without any trust, the agent refuses an unknown directory, and loads nothing from it.
 #[tokio::test]
-async fn no_trust_stays_no_trust() {
+async fn trust_no_is_respected() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
-    // In a folder that it does not trust, the CLI reads no other file of the user's.
+    // In an untrusted directory, the CLI reads no other file of the user.
     let key = format!("GEMINI_API_KEY={}\n", agentline_mock::gemini::FAKE_KEY);
     std::fs::write(hostile.stage.home().join(".env"), key).unwrap();
     let request = hostile.request(DUMP).trust(Trust::No).surface(Surface::StreamJson);

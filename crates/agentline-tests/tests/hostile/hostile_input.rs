@@ -1,4 +1,4 @@
-//! No file, schema or answer outruns the timeout of a run.
+//! Checks that no file, schema or answer outlasts the timeout of a run.
 
 #[path = "hostile_input/large_files.rs"]
 mod large_files;

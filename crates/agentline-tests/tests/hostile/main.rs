@@ -1,8 +1,8 @@
-//! Hostile workspaces, inputs and neighbours against the real agents and against fakes: what must not get in, and what
-//! must not outrun a timeout.
+//! Tests malicious workspaces, inputs and processes with the real agents and with fakes: what must not take effect, and
+//! what must not outlast a timeout.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod config_file;
 mod gemini_workspace;

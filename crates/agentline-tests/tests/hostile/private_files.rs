@@ -1,4 +1,4 @@
-//! Private directories are private, locked and intact for as long as a process uses them.
+//! Checks that private directories are private, locked and intact while a process uses them.
 
 #[cfg(target_os = "linux")]
 mod locks;

@@ -1,4 +1,4 @@
-//! Nothing survives when agentline, its supervisor or both are killed.
+//! Checks that nothing survives when agentline, its supervisor or both are killed.
 #![cfg(target_os = "linux")]
 
 use agentline::process::{Isolation, Process, ProcessEvent, ProcessExit, Supervisor};
@@ -41,7 +41,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn kills_leave_nothing() {
+fn kills_leave_no_processes() {
     let tally = sample(Isolation::Auto);
     assert_eq!(tally.survivors(Isolation::Auto, &ALL_BUT_INIT), 0, "{tally}");
     if is_root() {
@@ -50,7 +50,7 @@ fn kills_leave_nothing() {
 }
 
 #[test]
-fn kills_leave_nothing_without_a_namespace_unless_the_init_is_killed_too() {
+fn kills_leave_no_processes_without_a_namespace_unless_init_is_killed() {
     let tally = sample(Isolation::None);
     assert_eq!(tally.survivors(Isolation::None, &ALL_BUT_INIT), 0, "{tally}");
 }
@@ -100,7 +100,7 @@ async fn finish(process: &mut Process) -> (ProcessExit, String) {
 }
 
 #[tokio::test]
-async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervisor() {
+async fn agent_in_a_namespace_sees_only_itself_and_cannot_reach_its_supervisor() {
     if !is_root() {
         return;
     }
@@ -112,14 +112,14 @@ async fn an_agent_in_a_namespace_sees_itself_alone_and_cannot_reach_its_supervis
     let supervisor = parent_of(parent_of(process.pid().unwrap()));
     process.write(format!("{supervisor}\n").into_bytes());
     let (exit, out) = finish(&mut process).await;
-    // The supervisor was not killed, for it tells the exit code, and neither was the init.
+    // The supervisor was not killed, because it reports the exit code, and neither was the init.
     assert_eq!(exit, ProcessExit::Code(7), "{out}");
     let words: Vec<u32> = out.split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert!(words[0] < 10 && words[1] == 1 && words[2] < 20 && words[3] < 10, "{out}");
 }
 
 #[tokio::test]
-async fn a_stopped_supervisor_or_init_goes_on() {
+async fn stopped_supervisor_or_init_is_continued() {
     for (isolation, stops_init) in
         [(Isolation::Auto, false), (Isolation::None, false), (Isolation::None, true)]
     {
@@ -128,7 +128,7 @@ async fn a_stopped_supervisor_or_init_goes_on() {
         let init = parent_of(process.pid().unwrap());
         signal("-STOP", &[if stops_init { init } else { parent_of(init) }]);
         process.write(b"go\n".to_vec());
-        // No order is given: only who looks finds out.
+        // No command is sent: only polling can detect this.
         assert_eq!(finish(&mut process).await.0, ProcessExit::Code(3), "{isolation:?} {stops_init}");
         nothing_is_left(&case);
     }
@@ -153,7 +153,7 @@ async fn a_lost_init_or_supervisor_ends_the_agent() {
     }
 }
 
-/// A host as another user, or in another user namespace, whose agent has started a daemon that hides.
+/// Starts a host as another user, or in another user namespace, whose agent has started a hidden daemon.
 fn host_as(case: &ProcessCase, mut command: Command, isolation: Isolation) -> (Child, String) {
     let script = "(env -i setsid sleep $TAG &); echo ready; sleep $TAG";
     command
@@ -186,8 +186,8 @@ fn kill_all_three(case: &ProcessCase, mut host: Child) {
     host.wait().unwrap();
 }
 
-/// The host program, where every user may start it.
-fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
+/// The host program, in a location where every user can start it.
+fn world_readable_host(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("host");
     fs::copy(HOST, &program).unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -196,12 +196,12 @@ fn host_for_everybody(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn nothing_outlives_a_host_whose_supervisor_is_stopped_again_and_again() {
+fn repeatedly_stopped_supervisor_leaves_no_processes() {
     let case = ProcessCase::new();
     let (mut host, line) = host_as(&case, Command::new(HOST), Isolation::None);
     assert_eq!(line, "ready\n");
     let supervisor = child_of(host.id());
-    // Whoever resumes it, it is stopped at once: only the init is left to end the run.
+    // Whenever the supervisor is resumed, it is stopped again: only the init can end the run.
     let stops = format!("while kill -STOP {supervisor}; do :; done");
     let mut stopping = Command::new("sh").args(["-c", &stops]).stderr(Stdio::null()).spawn().unwrap();
     while !is_stopped(supervisor) {
@@ -216,18 +216,18 @@ fn nothing_outlives_a_host_whose_supervisor_is_stopped_again_and_again() {
 }
 
 #[test]
-fn an_ordinary_user_can_ask_for_a_namespace() {
+fn unprivileged_user_can_request_a_namespace() {
     if !is_root() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = host_for_everybody(folder.path());
+    let program = world_readable_host(folder.path());
     let case = ProcessCase::new();
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY);
     let (host, line) = host_as(&case, command, Isolation::Namespace);
     if line.contains("does not allow a pid namespace") {
-        // The system does not offer user namespaces to everybody.
+        // The system does not offer user namespaces to everyone.
         return;
     }
     assert_eq!(line, "ready\n");
@@ -237,7 +237,7 @@ fn an_ordinary_user_can_ask_for_a_namespace() {
 
 #[test]
 fn a_system_that_refuses_namespaces_still_runs_agents() {
-    // In a user namespace of its own this user may set the limit that makes the kernel refuse pid namespaces.
+    // In its own user namespace, this user may set the limit that makes the kernel refuse pid namespaces.
     let refused = |isolation: Isolation, case: &ProcessCase| {
         let mut command = Command::new("unshare");
         let limit = "echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$0\" \"$@\"";
@@ -259,7 +259,7 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
     assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
 }
 
-/// Starts the program on the real Gemini CLI, with a daemon that hides below it, and waits for that.
+/// Starts the program with the real Gemini CLI and a hidden daemon below it, and waits for the daemon.
 fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command
@@ -291,7 +291,7 @@ fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
     child
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(pid: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
@@ -299,7 +299,7 @@ fn child_of(pid: u32) -> u32 {
 }
 
 #[test]
-fn kills_amid_a_run_of_the_real_gemini_leave_nothing() {
+fn kills_during_a_real_gemini_run_leave_no_processes() {
     needs_real_gemini!();
     for kills in [Victim::Agentline, Victim::Supervisor, Victim::Both] {
         let case = ProcessCase::new();

@@ -1,4 +1,4 @@
-//! No spelling of a refused command or path evades its rule.
+//! Checks that no spelling of a denied command or path evades its rule.
 
 mod generated;
 
@@ -19,18 +19,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Spellings of one refused command, collected by attacking it.
+/// Spellings of one denied command, collected from attacks.
 const SPELLINGS: &str = include_str!("../../../agentline-core/tests/data/spellings.json");
 
 #[derive(serde::Deserialize)]
 struct Spelling {
     name: String,
     command: String,
-    /// Whether it runs `rm` at all. What deletes by other means is not covered by a rule about `rm`.
+    /// Whether the command runs `rm` at all. A rule about `rm` does not cover other ways to delete.
     runs_rm: bool,
 }
 
-/// What became of each call of a turn, by its number.
+/// Returns the result of each call of a turn, by its number.
 fn ends(told: &RunRecord) -> BTreeMap<usize, ToolStatus> {
     let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse().ok());
     let of = |record: &agentline::Record| match &record.event {
@@ -44,13 +44,13 @@ fn shell(command: &str) -> (&'static str, Value) {
     ("run_shell_command", json!({"command": command, "description": "d"}))
 }
 
-/// All spellings in one turn of the real agent. Each has its own victim, so that one that is deleted is found.
+/// Runs all spellings in one turn of the real agent. Each has its own victim, so that a deleted one is found.
 #[tokio::test]
-async fn no_spelling_of_a_refused_command_runs_in_gemini() {
+async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     needs_real_gemini!();
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
     let of = |at: usize| format!("victim{at}");
-    // A few run as well that the rule leaves alone, so that it is seen that commands run at all.
+    // A few allowed commands run as well, to show that commands run at all.
     let calls = spellings.iter().enumerate().map(|(at, s)| shell(&s.command.replace("victim", &of(at))));
     let calls = calls.chain([shell("echo one"), shell("touch made")]);
     let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("said")]));
@@ -74,9 +74,9 @@ async fn no_spelling_of_a_refused_command_runs_in_gemini() {
     assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
 }
 
-/// Rules with patterns hold on processes that serve many runs as well.
+/// Pattern rules also apply on processes that serve many runs.
 #[tokio::test]
-async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
+async fn pattern_rules_apply_in_the_pool_and_the_host() {
     needs_real_gemini!();
     let calls = || {
         let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
@@ -105,14 +105,14 @@ async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
         .iter()
         .fold(stage.request("go").permission_mode(Mode::Bypass), |request, rule| request.deny(*rule));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    // A run without rules does not lend its process.
+    // A run without rules does not share its process.
     let free = pool.run(stage.request("go")).await.unwrap().outcome().await;
     assert!(free.denied.is_empty() && stage.read("victim").is_none(), "{}", shown(&free));
     stage.file("victim", "x");
     fs::remove_file(stage.workspace().join("src/no.txt")).unwrap();
     check("warm", &json!(pool.run(request).await.unwrap().outcome().await));
     pool.close().await;
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.outside());
     let params = json!({"permission_mode": "bypass", "deny": rules, "model": agentline_tests::MODEL,
         "working_dir": stage.workspace(), "extensions": []});
@@ -120,9 +120,9 @@ async fn rules_with_patterns_hold_on_the_pool_and_the_host() {
     check("conversation over the host", &host.converse(params, "go"));
 }
 
-/// Commands that the agent takes for harmless are asked about too, however they are spelled; so are reads.
+/// Commands that the agent considers harmless also need permission, in every spelling, and so do reads.
 #[tokio::test]
-async fn what_gemini_would_do_without_asking_obeys_rules_too() {
+async fn rules_apply_to_actions_gemini_does_not_ask_about() {
     needs_real_gemini!();
     let read = |path: &str| ("read_file", json!({"file_path": path}));
     let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
@@ -170,9 +170,10 @@ async fn what_gemini_would_do_without_asking_obeys_rules_too() {
     assert!(stage.read("elsewhere/made.txt").is_none() && stage.read("other.txt").is_none());
 }
 
-/// Rules that an agent cannot be held to start nothing: exit code 2, and the message says which, where and what to do.
+/// Rules that an agent cannot enforce start nothing: the exit code is 2, and the message names the rule, its source and
+/// a hint.
 #[test]
-fn a_rule_that_cannot_be_enforced_starts_nothing() {
+fn unenforceable_rule_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join(".config/agentline");
     fs::create_dir_all(&config).unwrap();
@@ -213,7 +214,8 @@ fn a_rule_that_cannot_be_enforced_starts_nothing() {
     }
 }
 
-/// A folder with a program called `rm` that only leaves a mark, for commands that name nothing outside of it.
+/// Creates a directory with a program called `rm` that only leaves a mark, for commands that name nothing outside of
+/// it.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix("agentline-rules-").tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -225,7 +227,7 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-/// Runs a command in bash and tells whether the program `rm` ran.
+/// Runs a command in bash and returns whether the program `rm` ran.
 fn runs_rm(command: &str, dir: &Path) -> bool {
     fs::write(dir.join("victim"), "x").unwrap();
     let marker = dir.join("marker");
@@ -241,14 +243,14 @@ fn runs_rm(command: &str, dir: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    status.expect("bash and timeout are here");
+    status.expect("bash and timeout are available");
     marker.exists()
 }
 
-/// Searches for spellings that nobody thought of: whatever runs `rm` in bash must be refused. With
-/// `AGENTLINE_RULES_SEED` and `AGENTLINE_RULES_COUNT`, other ones and more of them.
+/// Searches for unknown spellings: whatever runs `rm` in bash must be denied. `AGENTLINE_RULES_SEED` and
+/// `AGENTLINE_RULES_COUNT` select others and more of them.
 #[test]
-fn no_generated_command_that_runs_a_refused_program_is_permitted() {
+fn no_generated_command_running_a_denied_program_is_allowed() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let mut numbers = Numbers::new(number("AGENTLINE_RULES_SEED", 1));
@@ -262,7 +264,7 @@ fn no_generated_command_that_runs_a_refused_program_is_permitted() {
         (ask.tool, ask.kind, ask.command) = ("Bash".into(), ToolKind::Shell, Some(command.clone()));
         let refused = policy.decide(&ask, &|path| policy.resolve(path)).name() == "deny";
         let runs = runs_rm(&command, dir.path());
-        assert!(refused || !runs, "{command:?} runs `rm` and is permitted");
+        assert!(refused || !runs, "{command:?} runs `rm` and is allowed");
         ran += u64::from(runs);
     }
     assert!(ran * 2 > count, "only {ran} of {count} commands ran anything");

@@ -1,4 +1,4 @@
-//! A secret stays redacted however it is spelled or split.
+//! Checks that a secret stays redacted however it is spelled or split.
 
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
@@ -13,11 +13,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The caller's key. It has the shape of a real one, and is none.
+/// The caller's key. It has the format of a real key, but is not one.
 const KEY: &str = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY";
-/// A secret without any shape.
+/// A secret without a recognizable format.
 const PASSWORD: &str = "Plum/Tree-Correct+Horse";
-/// A key that nobody told us about.
+/// A key that is not registered as a secret.
 const UNKNOWN: &str = "sk-ant-api03-R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m-Zz9AA";
 const FORMATS: [&str; 6] = ["text", "json", "events", "claude", "provider", "promptfoo"];
 
@@ -46,7 +46,7 @@ fn percent(text: &str) -> String {
     })
 }
 
-/// Every encoding of a secret, with how many letters in a row of it must not be seen.
+/// Every encoding of a secret, with the length of the parts that must not be shown.
 fn encodings(secret: &str) -> Vec<(String, usize)> {
     let pairs = ["", "x", "user:"].map(|before| base64(format!("{before}{secret}").as_bytes()));
     let mut all: Vec<(String, usize)> = pairs
@@ -60,12 +60,12 @@ fn encodings(secret: &str) -> Vec<(String, usize)> {
     all
 }
 
-/// What is seen of the secrets in an output.
+/// Returns the parts of the secrets that are visible in an output.
 fn leaks(shown: &str) -> Vec<String> {
     let mut leaks = Vec::new();
     let known = [KEY, PASSWORD].into_iter().flat_map(encodings);
     for (encoded, length) in known.chain([(UNKNOWN.to_owned(), 13)]) {
-        // Of base64 the neighbours of the secret are left.
+        // In base64, the characters next to the secret remain.
         let core = encoded.trim_end_matches('=');
         let windows = core.as_bytes().windows(length).skip(if length == 16 { 8 } else { 0 });
         leaks.extend(
@@ -81,7 +81,7 @@ fn assert_hidden(what: &str, shown: &str) {
     assert!(leaks.is_empty(), "{what} shows {leaks:?}:\n{shown}");
 }
 
-/// A user with a home, a workspace and an agent that prints these lines, whatever it is asked.
+/// A user with a home, a workspace and an agent that prints these lines for every prompt.
 struct User {
     dir: tempfile::TempDir,
 }
@@ -122,7 +122,7 @@ impl User {
         command(&env, &self.path("ws"), args)
     }
 
-    /// Everything that a command prints.
+    /// Returns everything that a command prints.
     fn shown(&self, args: &[&str]) -> String {
         shown(self.command(args))
     }
@@ -134,13 +134,13 @@ fn command(env: &BTreeMap<String, String>, cwd: &Path, args: &[&str]) -> Command
     command
 }
 
-/// Standard output and standard error of a command.
+/// Returns standard output and standard error of a command.
 fn shown(mut command: Command) -> String {
     let done = command.output().expect("the program runs");
     String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
 }
 
-fn says(text: &str) -> serde_json::Value {
+fn message(text: &str) -> serde_json::Value {
     json!({"type": "message", "role": "assistant", "content": text, "delta": true})
 }
 
@@ -151,23 +151,24 @@ fn calls(id: &str, given: &str, gives: &str) -> [serde_json::Value; 2] {
     ]
 }
 
-/// A run in which every secret is spelled in every way, by the model and by a tool, and split around a tool call.
+/// Returns the lines of a run in which the model and a tool spell every secret in every way, also split around a tool
+/// call.
 fn hostile_run() -> Vec<serde_json::Value> {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
     for (i, (encoded, _)) in [KEY, PASSWORD].into_iter().flat_map(encodings).enumerate() {
-        lines.push(says(&format!("One is {encoded} and\n")));
+        lines.push(message(&format!("One is {encoded} and\n")));
         lines.extend(calls(&format!("c{i}"), &format!("echo {encoded}"), &format!("{encoded}\n")));
     }
     for (i, secret) in [KEY, PASSWORD, UNKNOWN].into_iter().enumerate() {
         for cut in [9, 14, secret.len() - 7] {
-            lines.push(says(&format!("It begins {}", &secret[..cut])));
+            lines.push(message(&format!("It begins {}", &secret[..cut])));
             lines.extend(calls(&format!("s{i}-{cut}"), "true", ""));
-            lines.push(says(&format!("{} was the rest.\n", &secret[cut..])));
-            lines.extend([says(&secret[..cut]), says(&secret[cut..]), says(" in two pieces.\n")]);
+            lines.push(message(&format!("{} was the rest.\n", &secret[cut..])));
+            lines.extend([message(&secret[..cut]), message(&secret[cut..]), message(" in two pieces.\n")]);
         }
     }
     lines.extend(calls("u", &format!("export TOKEN={UNKNOWN}"), UNKNOWN));
-    lines.push(says(&format!("The end stays. {KEY}")));
+    lines.push(message(&format!("The end stays. {KEY}")));
     lines.push(json!({"type": "result", "status": "success"}));
     lines
 }
@@ -227,7 +228,7 @@ fn ordinary_text_is_unchanged() {
         3f786850e387550fdab836ed7e6dc881de23001b, gemini-2.5-pro, %41, \\u0041 and 100%";
     let pieces: Vec<String> = words.chars().map(String::from).collect();
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
-    lines.extend(pieces.iter().map(|piece| says(piece)));
+    lines.extend(pieces.iter().map(|piece| message(piece)));
     lines.push(json!({"type": "result", "status": "success"}));
     let user = User::new(&lines);
     let done = user.command(&["run", "go", "--surface", "stream-json"]).output().expect("it runs");
@@ -235,11 +236,11 @@ fn ordinary_text_is_unchanged() {
 }
 
 #[test]
-fn a_flood_of_backslashes_does_not_hold_up_a_run() {
+fn backslash_flood_does_not_delay_a_run() {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
-    lines.push(says(&"\\".repeat(400_000)));
+    lines.push(message(&"\\".repeat(400_000)));
     lines.extend(calls("c", &"\\".repeat(400_000), &"%\\u".repeat(100_000)));
-    lines.push(says("The end."));
+    lines.push(message("The end."));
     lines.push(json!({"type": "result", "status": "success"}));
     let user = User::new(&lines);
     let tape = user.path("tape");
@@ -252,7 +253,7 @@ fn a_flood_of_backslashes_does_not_hold_up_a_run() {
 }
 
 #[test]
-fn config_show_redacts_keys_whatever_they_are_called() {
+fn config_show_redacts_keys_under_any_name() {
     let user = User::new(&[]);
     let config = format!(
         "system_prompt = \"use {UNKNOWN} and {PASSWORD}\"\n[env]\nSOMETHING = \"{KEY}\"\nOTHER = \"{}\"\n",
@@ -267,7 +268,7 @@ fn config_show_redacts_keys_whatever_they_are_called() {
     }
 }
 
-/// A session as Gemini CLI saves it, with a secret in every place and split around a tool call.
+/// Returns a session in the format of Gemini CLI, with a secret in every field and split around a tool call.
 fn saved_session(user: &User) -> PathBuf {
     let said = |id: usize, text: &str, calls: serde_json::Value| {
         json!({"id": format!("m{id}"), "timestamp": "2026-11-15T04:28:24.844Z", "type": "gemini", "content": text,
@@ -329,7 +330,7 @@ fn session_commands_show_no_secret() {
     let listed = user.shown(&["sessions", "list", "-o", "json"]);
     assert!(listed.contains("plum pudding"), "{listed}");
     assert_hidden("sessions list", &listed);
-    // A word beside a secret is found, but neither a secret nor its beginning.
+    // A word next to a secret is found, but neither a secret nor its prefix.
     for form in ["text", "json"] {
         let found =
             user.shown(&["sessions", "search", "plum pudding", "--around", "3", "--hits", "99", "-o", form]);
@@ -345,7 +346,7 @@ fn session_commands_show_no_secret() {
 }
 
 #[test]
-fn the_real_gemini_cli_shows_no_secret_on_any_way_out() {
+fn real_gemini_cli_output_shows_no_secret() {
     needs_real_gemini!();
     let cut = 21;
     let mut all = String::new();

@@ -1,8 +1,8 @@
-//! Nothing in a workspace takes effect in Claude Code, Codex or OpenCode before trust.
+//! Checks that nothing in a workspace takes effect in Claude Code, Codex or OpenCode before trust.
 //!
-//! Each agent gets one workspace with every attack at once. A command of the workspace leaves a file, the *canary*; its
-//! base URLs name a foreign server, which must see no request. The same workspace under full trust shows that the canaries
-//! and the foreign server would notice.
+//! Each agent gets one workspace with every attack at once. A command of the workspace creates a file, the *canary*;
+//! its base URLs name a foreign server, which must get no request. The same workspace under full trust shows that the
+//! canaries and the foreign server work.
 
 mod attacks;
 
@@ -19,17 +19,17 @@ use agentline_tests::{AcpStage, shown, skipped};
 use serde_json::json;
 use std::{fs, io, path::PathBuf, time::Duration};
 
-/// An agent takes up to 40 s to its first answer on a loaded machine.
+/// An agent takes up to 40 s for its first answer on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a prompt contains that makes the model look at its environment.
+/// A part of a prompt that makes the model inspect its environment.
 const LOOK_AROUND: &str = "look at the environment";
 
-/// How one agent is staged and how its model calls tools.
+/// How one agent is set up and how its model calls tools.
 #[derive(Clone, Copy)]
 struct Target {
     name: &'static str,
-    /// The variable that names its program.
+    /// The environment variable that names its program.
     variable: &'static str,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     model: fn(Self) -> io::Result<ScriptedModel>,
@@ -65,7 +65,7 @@ const OPENCODE: Target = Target {
 };
 
 impl Target {
-    /// The model tries a command and a write, or looks at its environment and writes a script.
+    /// Returns the model's answer: it tries a command and a write, or inspects its environment and writes a script.
     fn answer(self, request: &ModelRequest) -> ModelStep {
         let looks = request.user_texts().iter().any(|text| text.contains(LOOK_AROUND));
         match (request.turn(), looks) {
@@ -77,7 +77,7 @@ impl Target {
         }
     }
 
-    /// A stage with a foreign server beside it. `None` where real agents are left out.
+    /// Creates the environment with a foreign server. Returns `None` if real agents are disabled.
     fn attacked(self) -> Option<Attacked> {
         let stage = (self.stage)((self.model)(self).expect("a port"))?;
         let attacked = Attacked { target: self, stage, foreign: (self.model)(self).expect("a port") };
@@ -86,11 +86,11 @@ impl Target {
     }
 }
 
-/// An agent on its stage, in a workspace that is its enemy.
+/// An agent in a malicious workspace.
 struct Attacked {
     target: Target,
     stage: AcpStage,
-    /// Where the workspace wants requests and keys to go.
+    /// The server to which the workspace tries to send requests and keys.
     foreign: ScriptedModel,
 }
 
@@ -99,12 +99,12 @@ impl Attacked {
         self.stage.home().join("canaries")
     }
 
-    /// A command that leaves a canary.
+    /// Returns a command that creates a canary.
     fn canary(&self, name: &str) -> String {
         format!("touch {}", self.canaries().join(name).display())
     }
 
-    /// Writes a file into the workspace, with the directories above it.
+    /// Writes a file into the workspace and creates its directories.
     fn file(&self, path: &str, content: &str) {
         let path = self.stage.workspace().join(path);
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
@@ -126,7 +126,7 @@ impl Attacked {
             .timeout(PATIENCE * 2)
     }
 
-    /// The names of the canaries so far, which are removed.
+    /// Removes the canaries and returns their names.
     fn fired(&self) -> Vec<String> {
         let entries = fs::read_dir(self.canaries()).expect("a directory").flatten();
         let mut names: Vec<String> =
@@ -140,20 +140,20 @@ impl Attacked {
         self.stage.workspace().join(path).exists()
     }
 
-    /// Asserts that the workspace ran nothing, got nothing and permitted nothing.
+    /// Asserts that the workspace ran nothing, received nothing and permitted nothing.
     fn assert_untouched(&self, outcome: &Outcome) {
         let seen: Vec<String> = self.foreign.requests().iter().map(|request| request.path.clone()).collect();
         assert_eq!((self.fired(), seen), (vec![], vec![]), "{}", shown(outcome));
         assert!(!self.exists("unasked") && !self.exists("unasked.txt"), "{}", shown(outcome));
     }
 
-    /// Asserts that the model was refused what it tried without permission.
+    /// Asserts that the model's attempts without permission were denied.
     fn assert_refused(&self, outcome: &Outcome) {
         self.assert_untouched(outcome);
         assert!(outcome.denied.iter().any(|denied| denied.tool == "Write"), "{}", shown(outcome));
     }
 
-    /// Asserts that the model worked as the user permitted, with no variable of the workspace around it.
+    /// Asserts that the model worked as the user permitted, without any variable of the workspace.
     fn assert_worked(&self, outcome: &Outcome) {
         self.assert_untouched(outcome);
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
@@ -187,18 +187,18 @@ impl Attacked {
     }
 
     async fn cold(&self, request: RunRequest) -> Outcome {
-        self.agentline().run(request).await.expect("a good request").outcome().await
+        self.agentline().run(request).await.expect("a valid request").outcome().await
     }
 
-    /// One prompt in a conversation of its own.
+    /// Sends one prompt in its own conversation.
     async fn conversation(&self, request: RunRequest) -> Outcome {
         let session = self.agentline().session(request.clone()).await.expect("a session");
-        let outcome = session.prompt_with(request).await.expect("a good request").outcome().await;
+        let outcome = session.prompt_with(request).await.expect("a valid request").outcome().await;
         session.close().await;
         outcome
     }
 
-    /// The model is refused over the host, in a run and in a conversation.
+    /// Asserts that the model is denied over the host, in a run and in a conversation.
     fn assert_refused_over_the_host(&self) {
         let agent = (self.target.variable, self.stage.agent.program.as_path());
         let mut host = Host::start(self.stage.variables(), agent, &self.stage.home());
@@ -219,13 +219,13 @@ impl Attacked {
         let pool = Pool::new(self.agentline(), PoolOptions::default());
         let mut outcomes = Vec::new();
         for request in requests {
-            outcomes.push(pool.run(request).await.expect("a good request").outcome().await);
+            outcomes.push(pool.run(request).await.expect("a valid request").outcome().await);
         }
         pool.close().await;
         outcomes
     }
 
-    /// Runs under full trust, and asserts that these canaries fire.
+    /// Runs under full trust, and asserts that these canaries are created.
     async fn assert_attacks_work(&self, expected: &[&str]) {
         let request = self.request(LOOK_AROUND, Mode::Bypass).trust(Trust::Full);
         let outcome = self.cold(request).await;
@@ -248,7 +248,7 @@ async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
     let outcome = attacked.cold(attacked.request("/hostile", Mode::Default)).await;
     attacked.assert_untouched(&outcome);
     attacked.assert_attacks_work(attacks::CLAUDE).await;
-    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings counts under full trust");
+    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings applies under full trust");
 }
 
 #[tokio::test]
@@ -263,12 +263,12 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
     let pool = Pool::new(attacked.agentline(), PoolOptions::default());
     pool.run(trusted).await.unwrap().outcome().await;
     assert!(attacked.fired().contains(&"settings-hook".to_owned()));
-    // Its permissions count as well: the model has written without a question.
+    // Its permissions apply as well: the model has written without a request.
     for path in ["unasked", "unasked.txt"] {
         fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
     }
     let requests = attacked.foreign.requests().len();
-    assert!(requests > 0, "the base URL of the settings counts under full trust");
+    assert!(requests > 0, "the base URL of the settings applies under full trust");
     let outcome = pool.run(untrusted).await.unwrap().outcome().await;
     pool.close().await;
     assert_eq!(attacked.fired(), [""; 0], "{}", shown(&outcome));
@@ -277,7 +277,7 @@ async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
 }
 
 #[tokio::test]
-async fn claude_code_is_refused_in_an_untrusted_workspace_with_hooks_for_the_end_of_a_session() {
+async fn claude_code_is_refused_in_an_untrusted_workspace_with_session_end_hooks() {
     let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
     for (path, key) in [("settings.json", "SessionEnd"), ("settings.local.json", r"\u0053essionEnd")] {
         let path = format!(".claude/{path}");
@@ -305,7 +305,7 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_refused(&outcomes[0]);
     attacked.assert_worked(&outcomes[1]);
     attacked.assert_refused_over_the_host();
-    // The model of the user's own configuration was asked, and the workspace was not put down as trusted there.
+    // The model of the user's own configuration was used, and the workspace was not recorded as trusted there.
     let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
@@ -313,13 +313,13 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
 }
 
 #[tokio::test]
-async fn codex_is_refused_where_its_trust_cannot_be_kept_away() {
+async fn codex_is_refused_if_its_own_trust_cannot_be_disabled() {
     let Some(attacked) = CODEX.attacked() else { return skipped("codex") };
     attacks::on_codex(&attacked);
-    // Another Codex than the one that was tested.
+    // A different Codex than the tested one.
     let other = attacked.request("first task", Mode::Default).env("CODEX_PATH", "/nonexistent/codex");
     attacked.assert_not_begun(&attacked.cold(other).await, ".codex");
-    // The user trusts the directory in Codex itself, whatever comes into it later.
+    // The user trusts the directory in Codex itself, whatever is added to it later.
     let config = attacked.stage.home().join(".codex/config.toml");
     let trust = format!(
         "\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
@@ -358,7 +358,7 @@ async fn opencode_is_refused_in_an_untrusted_workspace_with_plugins() {
 async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     let Some(attacked) = OPENCODE.attacked() else { return skipped("opencode") };
     attacks::on_opencode(&attacked);
-    // Formatters and language servers are off unless the user wants them, and come from the workspace.
+    // Formatters and language servers are disabled unless the user enables them, and come from the workspace.
     let path = attacked.stage.home().join(".config/opencode/opencode.json");
     let plain = fs::read_to_string(&path).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(&plain).unwrap();
@@ -370,8 +370,11 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     let outcomes = attacked.warm([attacked.request(LOOK_AROUND, Mode::Bypass)]).await;
     attacked.assert_worked(&outcomes[0]);
     attacked.assert_refused_over_the_host();
-    // It would wait for the language servers, which are none.
+    // It would wait for the language servers, which do not exist.
     fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;
-    assert!(!attacked.foreign.requests().is_empty(), "the provider of the workspace counts under full trust");
+    assert!(
+        !attacked.foreign.requests().is_empty(),
+        "the provider of the workspace applies under full trust"
+    );
 }

@@ -1,6 +1,6 @@
-//! The four functions of an agent-CLI SDK, on the real Gemini CLI with a scripted model.
+//! Tests the four functions of an agent-CLI SDK with the real Gemini CLI and a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agentline, Content, Event, PermissionMode, Role,
@@ -60,7 +60,7 @@ fn say_hello_with_accept_edits() {
     assert!(heard.iter().any(|h| h.starts_with("stdout Hello")), "{heard:?}");
     assert!(!heard.iter().any(|h| h.starts_with("error")), "{heard:?}");
 
-    // What was saved is read back: the last session of the project, and the one with this id.
+    // The saved data is read back: the last session of the project, and the one with this id.
     let project = stage.workspace();
     let last = load_messages(&agentline, "gemini", Some(&project), None).unwrap();
     let by_id = load_messages(&agentline, "gemini", Some(&project), result.session_id.as_deref()).unwrap();
@@ -79,7 +79,7 @@ fn say_hello_with_accept_edits() {
 }
 
 #[test]
-fn what_fails_is_told_and_nothing_panics() {
+fn failures_are_reported_without_panics() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::daily_quota()));
     let errors = Mutex::new(Vec::new());
@@ -92,7 +92,7 @@ fn what_fails_is_told_and_nothing_panics() {
 }
 
 #[test]
-fn a_project_without_a_session_is_an_error_or_an_empty_list() {
+fn project_without_a_session_is_an_error_or_an_empty_list() {
     let folder = tempfile::tempdir().unwrap();
     let agentline = Agentline::new(HostEnv::new(BTreeMap::new(), folder.path().join("home"), folder.path()));
     let error = load_messages(&agentline, "gemini", None, None).unwrap_err();
@@ -105,7 +105,7 @@ fn a_project_without_a_session_is_an_error_or_an_empty_list() {
 }
 
 #[test]
-fn the_program_is_found_by_its_variable() {
+fn program_is_found_by_its_variable() {
     let folder = tempfile::tempdir().unwrap();
     let name = if cfg!(windows) { "gemini.exe" } else { "gemini" };
     let program = folder.path().join(name);
@@ -127,7 +127,7 @@ fn the_program_is_found_by_its_variable() {
 }
 
 #[test]
-fn capabilities_are_the_agent_s_own_word_where_it_tells() {
+fn capabilities_come_from_the_agent_if_it_reports_them() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([]));
     let told = wait(capabilities(&stage.agentline(), "gemini")).unwrap();
@@ -142,11 +142,11 @@ fn capabilities_are_the_agent_s_own_word_where_it_tells() {
             && told.supports_thinking
             && told.supports_slash_commands
     );
-    assert_eq!(stage.model.requests().len(), 0, "nothing was asked of the model");
+    assert_eq!(stage.model.requests().len(), 0, "there was no model request");
 }
 
 #[test]
-fn the_table_knows_every_agent() {
+fn capability_table_covers_every_agent() {
     for agent in agents::AGENTS {
         let table = CliCapabilities::of(*agent);
         assert_eq!((table.source, table.supports_models), (CapabilitySource::Table, true));

@@ -1,7 +1,7 @@
-//! What we call Claude-compatible is what Claude's own SDK takes: its types accept our JSON, and its `query()` drives
-//! another agent through us.
+//! Checks Claude compatibility with Claude's own SDK: its types accept our JSON, and its `query()` drives another agent
+//! through agentline.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod fields;
 mod query;

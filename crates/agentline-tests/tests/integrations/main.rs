@@ -1,4 +1,4 @@
-//! The programs and libraries that other people drive agentline with.
+//! Tests the programs and libraries with which others use agentline.
 
 mod agent_cli;
 mod claude_sdk;

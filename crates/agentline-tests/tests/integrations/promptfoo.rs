@@ -1,5 +1,6 @@
-//! The promptfoo provider in the real promptfoo, on the real Gemini CLI with a scripted model: whole evaluations, and their JSON.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests the promptfoo provider in the real promptfoo, with the real Gemini CLI and a scripted model: whole evaluations
+//! and their JSON.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, needs_real_gemini};
@@ -18,7 +19,7 @@ fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> TestStage 
     TestStage::with_model(GeminiModel::matching(scripts).unwrap())
 }
 
-/// A configuration with our provider, the prompt `{{say}}` and these test cases.
+/// Returns a configuration with our provider, the prompt `{{say}}` and these test cases.
 fn config(provider: Value, tests: Value) -> Value {
     let mut own = json!({"model": MODEL, "extensions": []});
     own.as_object_mut().unwrap().extend(provider.as_object().unwrap().clone());
@@ -29,7 +30,7 @@ fn config(provider: Value, tests: Value) -> Value {
     })
 }
 
-/// A test case that says this, with options of its own.
+/// Returns a test case with this prompt and its own options.
 fn case(say: &str, options: Value) -> Value {
     json!({"description": say, "vars": {"say": say}, "options": options})
 }
@@ -44,7 +45,7 @@ fn nothing_left(stage: &TestStage) {
 }
 
 #[test]
-fn what_the_plan_could_not_do_is_done_in_promptfoo() {
+fn promptfoo_provider_covers_the_required_features() {
     needs_real_gemini!();
     let note = || GeminiStep::call("write_file", json!({"file_path": "note.txt", "content": "remember\n"}));
     let stage = stage([
@@ -123,11 +124,11 @@ fn what_the_plan_could_not_do_is_done_in_promptfoo() {
     );
     assert_eq!(fs::read_to_string(stage.outside().join("notes/note.txt")).unwrap(), "remember\n");
 
-    // Without leave an agent only reads; the refusal is told.
+    // Without permission, an agent only reads; the denial is reported.
     let refused = &done.of("write unasked")["response"]["metadata"];
     assert_eq!(refused["verdict"], "done_with_denials", "{refused:#}");
     assert_eq!(refused["permissionDenials"][0]["tool"], "Write", "{refused:#}");
-    // A function of the user permits it, another counts, a third sees the pieces as they come.
+    // One function of the user permits it, another counts, a third receives the streamed text.
     let asked = &done.of("ask me")["response"]["metadata"];
     assert_eq!(
         (&asked["verdict"], &asked["files"][0]["path"]),
@@ -148,7 +149,7 @@ fn what_the_plan_could_not_do_is_done_in_promptfoo() {
     nothing_left(&stage);
 }
 
-/// Functions of a user: they run in promptfoo's own process.
+/// Functions of a user, which run in promptfoo's own process.
 const HOOKS: &str = r#"
 import { appendFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -162,7 +163,7 @@ export const tools = [{
 "#;
 
 #[test]
-fn many_prompts_share_one_host_and_none_loses_its_answer() {
+fn concurrent_prompts_share_one_host_and_lose_no_answers() {
     needs_real_gemini!();
     let model = GeminiModel::by_prompt(|request| {
         let prompt = request.prompt();
@@ -174,7 +175,7 @@ fn many_prompts_share_one_host_and_none_loses_its_answer() {
     let binary = counting(&stage, &started);
     let options = json!({"working_dir": "ws", "permission_mode": "plan", "agentline_bin": binary});
     let mut config = config(options, cases.into());
-    // Two providers, one host.
+    // Two providers share one host.
     let twin = config["providers"][0].clone();
     config["providers"].as_array_mut().unwrap().push(twin);
     config["providers"][1]["label"] = "twin".into();
@@ -189,7 +190,7 @@ fn many_prompts_share_one_host_and_none_loses_its_answer() {
     nothing_left(&stage);
 }
 
-/// A program that writes down each start of agentline's host before it becomes it.
+/// A program that logs each start of agentline's host and then becomes the host.
 fn counting(stage: &TestStage, file: &std::path::Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let script = stage.outside().join("counting");
@@ -201,7 +202,7 @@ fn counting(stage: &TestStage, file: &std::path::Path) -> String {
 }
 
 #[test]
-fn failures_are_told_in_the_words_of_the_contract() {
+fn failures_are_reported_with_contract_terms() {
     needs_real_gemini!();
     let stage = stage([
         ("too often", Script::always(GeminiStep::rate_limited(Some(1)))),
@@ -248,12 +249,12 @@ fn failures_are_told_in_the_words_of_the_contract() {
         assert!(error.starts_with("Gemini CLI error: ") && error.contains(words), "{error}");
     }
     assert_eq!(done.of("fine")["response"]["output"], "fine");
-    // promptfoo's scheduler slowed down and tried again what may be tried again, and nothing else.
+    // promptfoo's scheduler slowed down and retried only what can be retried.
     let kind = |description: &str| &done.of(description)["response"]["metadata"]["rateLimitKind"];
     let gave_up = done.of("too often")["error"].as_str().unwrap();
     assert!(gave_up.contains("Rate limit exceeded for google:gemini-cli after 4 attempts"), "{gave_up}");
     assert_eq!((kind("all used up"), done_asking(&stage, "all used up")), (&json!("quota"), 1));
-    // Or agentline does, and the refusal comes with all that is known.
+    // Alternatively, agentline retries, and the error has all details.
     let ours = &done.of("too often, tried by us")["response"];
     assert_eq!((&ours["metadata"]["attempts"], kind("too often, tried by us")), (&json!(2), &json!("quota")));
     assert!(ours["error"].as_str().unwrap().starts_with("rate_limited: "), "{ours:#}");
@@ -265,13 +266,13 @@ fn done_asking(stage: &TestStage, words: &str) -> usize {
 }
 
 #[test]
-fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
+fn aborted_or_killed_evaluation_leaves_nothing_running() {
     needs_real_gemini!();
     let sleep = json!({"command": "echo up > up; sleep 600", "description": "wait"});
     let stage = stage([("sleep", Script::always(GeminiStep::call("run_shell_command", sleep)))]);
     let options = json!({"working_dir": "ws", "yolo": true});
     let cases = |n: usize| (0..n).map(|_| case("sleep", json!({}))).collect::<Vec<_>>();
-    // promptfoo's own time for a test case aborts the call.
+    // promptfoo's own timeout for a test case aborts the call.
     let mut command = promptfoo().command(&stage, &config(options.clone(), cases(1).into()), &[]);
     let done = command.env("PROMPTFOO_EVAL_TIMEOUT_MS", "12000").output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -279,12 +280,12 @@ fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
     assert!(results[0]["error"].as_str().unwrap().contains("timed out after 12000ms"), "{results:#?}");
     nothing_left(&stage);
 
-    // It is there when the command had begun, which a loaded machine may not have come to.
+    // The file exists once the command has started, which may not have happened on a loaded machine.
     let _ = fs::remove_file(stage.workspace().join("up"));
     let mut child = promptfoo().begin(&stage, &config(options, cases(2).into()), &["-j", "2"]);
     let until = Instant::now() + Duration::from_secs(150);
     while stage.read("up").is_none() {
-        assert!(Instant::now() < until, "no command began");
+        assert!(Instant::now() < until, "no command started");
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
@@ -292,15 +293,15 @@ fn an_evaluation_that_is_aborted_or_killed_leaves_nothing() {
     nothing_left(&stage);
 }
 
-/// Whether the cache is on is not told to a provider; what it reads it off must hold in the real promptfoo.
+/// A provider is not told whether the cache is on. The signs by which it detects that must hold in the real promptfoo.
 #[test]
-fn the_switches_of_the_cache_are_obeyed() {
+fn cache_options_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("not asked")))]);
     let log = stage.outside().join("host.jsonl");
     let options = json!({"agentline_bin": format!("{PROVIDER}/test/fake-host.mjs"), "host_env": {"FAKE_HOST_LOG": log}});
     let mut config = config(options, json!([case("hi", json!({}))]));
-    // By the name of the package, too.
+    // Also by the name of the package.
     let modules = stage.outside().join("node_modules");
     fs::create_dir(&modules).unwrap();
     std::os::unix::fs::symlink(PROVIDER, modules.join("agentline-promptfoo")).unwrap();
@@ -338,13 +339,13 @@ fn the_example_runs_offline_with_one_command() {
     let done = Evaluated::read(&results, said);
     assert_eq!(done.results.len(), 3);
     assert!(done.results.iter().all(|result| result["success"] == true), "{:#}", done.json);
-    assert!(stage.model.requests().is_empty(), "the example has a model of its own");
+    assert!(stage.model.requests().is_empty(), "the example has its own model");
     nothing_left(&stage);
 }
 
-/// The provider's own tests, on a stand-in for the host.
+/// Runs the provider's own tests, with a replacement for the host.
 #[test]
-fn the_tests_of_the_package_pass() {
+fn package_tests_pass() {
     needs_real_gemini!();
     let tests: Vec<_> = fs::read_dir(format!("{PROVIDER}/test"))
         .unwrap()

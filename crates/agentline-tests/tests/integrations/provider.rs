@@ -1,7 +1,7 @@
-//! The workflow provider with agents that misbehave: every row of its errors, and the stories that its specification
-//! names. What the real agent does with it is in `provider_real.rs`.
+//! Tests the workflow provider with misbehaving agents: every row of its errors, and the cases that its specification
+//! names. `provider_real.rs` tests it with the real agent.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Agentline, Provider, ProviderError, ProviderResult, Verdict,
@@ -19,15 +19,15 @@ use std::{
 
 const INSTALL: &str = "Gemini CLI not found. Install from: https://github.com/google-gemini/gemini-cli\nInstall with: npm i -g @google/gemini-cli (Node.js 20 or newer)";
 
-/// A home, a workspace and an agent of their own; removed with the test.
-struct Desk {
+/// A separate home, workspace and agent. They are removed with the test.
+struct ProviderSetup {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     program: PathBuf,
 }
 
-impl Desk {
-    /// An agent that misbehaves in this way.
+impl ProviderSetup {
+    /// Creates an agent with this fault.
     fn fault(name: &str, args: Value) -> Self {
         let mut desk = Self::with_program(Path::new(env!("CARGO_BIN_EXE_fake-gemini")));
         desk.env.insert("FAKE_AGENT_FAULT".into(), name.into());
@@ -35,7 +35,7 @@ impl Desk {
         desk
     }
 
-    /// An agent that is this shell script, once it has read its prompt.
+    /// Creates an agent that runs this shell script after it has read its prompt.
     fn script(body: &str) -> Self {
         let mut desk = Self::with_program(Path::new(""));
         desk.program = desk.dir.path().join("gemini");
@@ -44,7 +44,7 @@ impl Desk {
         desk
     }
 
-    /// An agent that writes these events. A line that is no JSON is a shell command.
+    /// Creates an agent that writes these events. A line that is not JSON is a shell command.
     fn events(lines: &[&str]) -> Self {
         let said = lines.iter().map(|line| match line.starts_with('{') {
             true => format!("cat <<'END'\n{line}\nEND"),
@@ -61,7 +61,7 @@ impl Desk {
         let env = BTreeMap::from([
             ("PATH".to_owned(), std::env::var("PATH").unwrap()),
             ("HOME".to_owned(), text(&dir.path().join("home"))),
-            // Everything that the agent starts carries this, by which what is left of it is found.
+            // Every process of the agent has this in its environment, so that survivors are found.
             ("PROVIDER_TEST_MARK".to_owned(), text(dir.path())),
         ]);
         Self { dir, env, program: program.to_owned() }
@@ -89,7 +89,7 @@ impl Desk {
         self.generate(json!({})).map(|result| panic!("{result:?}")).unwrap_err()
     }
 
-    /// Nothing that the agent started is left.
+    /// Asserts that no process of the agent remains.
     fn assert_nothing_left(&self) {
         #[cfg(target_os = "linux")]
         {
@@ -103,7 +103,7 @@ impl Desk {
     }
 }
 
-/// The names of the files in a result.
+/// Returns the names of the files in a result.
 fn files(result: &ProviderResult) -> Vec<&str> {
     assert!(result.files.values().all(Option::is_none), "{:?}", result.files);
     result.files.keys().map(String::as_str).collect()
@@ -133,7 +133,7 @@ fn worked(id: &str) -> String {
 
 #[test]
 fn row_63_cli_not_found_names_the_install_url() {
-    let mut desk = Desk::with_program(Path::new("/nonexistent/gemini"));
+    let mut desk = ProviderSetup::with_program(Path::new("/nonexistent/gemini"));
     desk.env.insert("PATH".into(), "/nonexistent".into());
     let provider = desk.provider(json!({}));
     for error in [
@@ -144,11 +144,11 @@ fn row_63_cli_not_found_names_the_install_url() {
         assert!(error.message.starts_with(INSTALL), "{}", error.message);
         assert!(error.message.contains("/nonexistent/gemini"), "{}", error.message);
     }
-    Desk::script("").provider(json!({})).validate().expect("it is here");
+    ProviderSetup::script("").provider(json!({})).validate().expect("the program is available");
 }
 
 #[test]
-fn row_64_exit_codes_are_told_apart_and_standard_error_is_kept() {
+fn row_64_exit_codes_are_distinguished_and_stderr_is_kept() {
     for (code, kind, start, stderr) in [
         (42, ErrorKind::Failed, "Gemini CLI failed (exit 42): ", "No input provided via stdin"),
         (44, ErrorKind::Failed, "Gemini CLI failed (exit 44): ", "FatalSandboxError"),
@@ -159,7 +159,7 @@ fn row_64_exit_codes_are_told_apart_and_standard_error_is_kept() {
         (130, ErrorKind::Cancelled, "Gemini CLI failed (exit 130): ", "Operation cancelled."),
         (173, ErrorKind::RateLimited, "Gemini CLI was rate limited: ", "HTTP status 429"),
     ] {
-        let error = Desk::fault("exit_code", json!({"code": code})).error();
+        let error = ProviderSetup::fault("exit_code", json!({"code": code})).error();
         assert_eq!(error.kind, kind, "{code}: {error}");
         assert!(error.message.starts_with(start) && error.message.contains(stderr), "{code}: {error}");
         assert_eq!(error.outcome.expect("a run").agent_exit_code, Some(code));
@@ -167,14 +167,14 @@ fn row_64_exit_codes_are_told_apart_and_standard_error_is_kept() {
 }
 
 #[test]
-fn row_65_a_line_that_is_no_json_ends_nothing() {
-    let result = Desk::events(&[INIT, "echo 'not json'", ANSWER, DONE]).ok();
+fn row_65_invalid_json_line_does_not_end_the_run() {
+    let result = ProviderSetup::events(&[INIT, "echo 'not json'", ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
 }
 
 #[test]
-fn row_66_a_missing_sign_in_says_how_to_sign_in() {
-    let error = Desk::fault("exit_code", json!({"code": 41})).error();
+fn row_66_missing_sign_in_explains_how_to_sign_in() {
+    let error = ProviderSetup::fault("exit_code", json!({"code": 41})).error();
     assert_eq!(error.kind, ErrorKind::Authentication);
     assert_eq!(
         error.message,
@@ -183,15 +183,16 @@ fn row_66_a_missing_sign_in_says_how_to_sign_in() {
 }
 
 #[test]
-fn row_67_words_such_as_login_and_author_are_no_sign_in_error() {
-    let error = Desk::script("echo 'the author used a login shell' >&2; exit 1").error();
+fn row_67_words_such_as_login_and_author_are_not_auth_errors() {
+    let error = ProviderSetup::script("echo 'the author used a login shell' >&2; exit 1").error();
     assert_eq!(error.kind, ErrorKind::Failed);
     assert_eq!(error.message, "Gemini CLI failed (exit 1): the author used a login shell");
 }
 
 #[test]
 fn row_68_a_timeout_is_an_error_and_ends_everything() {
-    let desk = Desk::fault("stubborn_with_children", json!({"pid_file": "/dev/null", "stubborn": true}));
+    let desk =
+        ProviderSetup::fault("stubborn_with_children", json!({"pid_file": "/dev/null", "stubborn": true}));
     let begun = Instant::now();
     let error = desk.generate(json!({"timeout": 2})).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
@@ -202,21 +203,21 @@ fn row_68_a_timeout_is_an_error_and_ends_everything() {
 
 #[test]
 fn row_69_an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
-    let result = Desk::fault("empty_answer", json!({})).ok();
+    let result = ProviderSetup::fault("empty_answer", json!({})).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"","files":{}}"#);
     assert_eq!(result.outcome.verdict, Verdict::Empty);
-    // The real one ends like this when its model says nothing.
-    assert_eq!(Desk::fault("error_exit_0", json!({})).ok().response, "");
+    // The real agent ends like this if its model returns nothing.
+    assert_eq!(ProviderSetup::fault("error_exit_0", json!({})).ok().response, "");
     let blocked =
         r#"{"type":"error","severity":"error","message":"The response was blocked due to safety."}"#;
-    let error = Desk::events(&[INIT, blocked, FAILED, "exit 1"]).error();
+    let error = ProviderSetup::events(&[INIT, blocked, FAILED, "exit 1"]).error();
     assert_eq!(error.kind, ErrorKind::Blocked);
     assert!(error.message.starts_with("Gemini CLI gave no answer: "), "{error}");
 }
 
 #[test]
 fn row_70_exit_code_127_is_not_found_with_the_right_package() {
-    let error = Desk::fault("exit_code", json!({"code": 127})).error();
+    let error = ProviderSetup::fault("exit_code", json!({"code": 127})).error();
     assert_eq!(error.kind, ErrorKind::NotFound);
     assert_eq!(
         error.message,
@@ -225,23 +226,26 @@ fn row_70_exit_code_127_is_not_found_with_the_right_package() {
 }
 
 #[test]
-fn row_71_any_other_exit_is_told_with_its_code_and_standard_error() {
-    assert_eq!(Desk::script("echo boom >&2; exit 3").error().message, "Gemini CLI failed (exit 3): boom");
-    let silent = Desk::script("exit 0").error();
+fn row_71_other_exits_are_reported_with_code_and_stderr() {
+    assert_eq!(
+        ProviderSetup::script("echo boom >&2; exit 3").error().message,
+        "Gemini CLI failed (exit 3): boom"
+    );
+    let silent = ProviderSetup::script("exit 0").error();
     assert!(
         silent.message.starts_with("Gemini CLI failed (exit 0): the agent exited without a result"),
         "{silent}"
     );
-    let killed = Desk::fault("killed_sigkill", json!({})).error();
+    let killed = ProviderSetup::fault("killed_sigkill", json!({})).error();
     assert!(killed.message.starts_with("Gemini CLI failed: "), "{killed}");
     assert_eq!(killed.outcome.expect("a run").text, "I was about to ");
 }
 
-// The stories, by the names of the specification.
+// The cases, by their names in the specification.
 
 #[test]
 fn mixed_message_and_tool_use() {
-    let desk = Desk::fault("ok", json!({}));
+    let desk = ProviderSetup::fault("ok", json!({}));
     let result = desk.ok();
     assert_eq!(
         serde_json::to_string(&result).unwrap(),
@@ -253,7 +257,7 @@ fn mixed_message_and_tool_use() {
 
 #[test]
 fn multiple_write_file() {
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         &uses("write_file", "1", "a.txt"),
         &uses("write_file", "2", "sub/b.txt"),
@@ -270,7 +274,7 @@ fn multiple_write_file() {
 
 #[test]
 fn multiple_replace() {
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         &uses("replace", "1", "a.txt"),
         "echo new > a.txt",
@@ -278,7 +282,7 @@ fn multiple_replace() {
         &uses("replace", "2", "b.txt"),
         "echo new > b.txt",
         &worked("2"),
-        // Text that stays as it is has been written all the same.
+        // A write with unchanged content still counts as a write.
         &uses("replace", "3", "same.txt"),
         &worked("3"),
         ANSWER,
@@ -294,10 +298,10 @@ fn multiple_replace() {
 fn failed_tool_calls_not_tracked() {
     let failed =
         r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"unknown","message":"no"}}"#;
-    let desk = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
+    let desk = ProviderSetup::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
     assert_eq!(files(&desk.ok()), [""; 0]);
-    // It failed, and yet there is a file: nobody says who wrote it, and the caller is told.
-    let result = Desk::fault("failed_but_wrote", json!({})).ok();
+    // The call failed, but the file exists: its source is unknown, and the caller is told.
+    let result = ProviderSetup::fault("failed_but_wrote", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_unknown"),
@@ -306,14 +310,14 @@ fn failed_tool_calls_not_tracked() {
 }
 
 #[test]
-fn files_that_were_never_written_or_are_gone_are_not_listed() {
-    let result = Desk::fault("success_lie", json!({})).ok();
+fn unwritten_or_deleted_files_are_not_listed() {
+    let result = ProviderSetup::fault("success_lie", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(
         warned(&result, "files_missing"),
         ["a tool reported that it wrote these files, but they do not exist: hello.txt"]
     );
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         INIT,
         r#"{"type":"tool_use","tool_name":"run_shell_command","tool_id":"1","parameters":{"command":"rm old.txt; echo x > new.txt"}}"#,
         "rm old.txt; echo x > new.txt",
@@ -327,7 +331,7 @@ fn files_that_were_never_written_or_are_gone_are_not_listed() {
 
 #[test]
 fn malformed_lines() {
-    let result = Desk::fault("garbage_between", json!({})).ok();
+    let result = ProviderSetup::fault("garbage_between", json!({})).ok();
     assert_eq!(result.response, "I will write it.All done. 4");
     assert_eq!(files(&result), ["hello.txt"]);
     let warnings = warned(&result, "malformed_lines");
@@ -339,13 +343,13 @@ fn malformed_lines() {
 
 #[test]
 fn timeout() {
-    let desk = Desk::fault("hang_mid_text", json!({}));
+    let desk = ProviderSetup::fault("hang_mid_text", json!({}));
     let begun = Instant::now();
     let error = desk.generate(json!({"timeout": 4.5})).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     assert!(error.message.contains("the timeout of 4.5 s"), "{error}");
     assert!(error.to_string().ends_with("\n  hint: raise `timeout`"), "{error}");
-    assert!(!error.outcome.expect("a run").text.is_empty(), "what was said is kept");
+    assert!(!error.outcome.expect("a run").text.is_empty(), "the text is kept");
     assert!(begun.elapsed() < Duration::from_secs(60));
     desk.assert_nothing_left();
     let context = CallContext::default().response_timeout(Duration::from_millis(700));
@@ -356,9 +360,9 @@ fn timeout() {
 #[test]
 fn auth_errors() {
     for desk in [
-        Desk::fault("exit_code", json!({"code": 41})),
-        Desk::fault("exit_code_with_result", json!({"code": 145})),
-        Desk::script("echo 'Please set an Auth method in your settings.json' >&2; exit 1"),
+        ProviderSetup::fault("exit_code", json!({"code": 41})),
+        ProviderSetup::fault("exit_code_with_result", json!({"code": 145})),
+        ProviderSetup::script("echo 'Please set an Auth method in your settings.json' >&2; exit 1"),
     ] {
         let error = desk.error();
         assert_eq!(error.kind, ErrorKind::Authentication, "{error}");
@@ -372,12 +376,12 @@ fn auth_errors() {
 
 #[test]
 fn cancelled_reported_as_success() {
-    // The event says success; only the session file knows that the call was cancelled.
+    // The event says success; only the session file shows that the call was cancelled.
     let record = r#"{"id":"m1","type":"gemini","content":"","toolCalls":[{"id":"1","name":"write_file","args":{"file_path":"a.txt"},"status":"cancelled"}]}"#;
     let find_session = r#"id=0f0f0f0f-1111-4111-8111-111111111111
 chats="$GEMINI_CLI_HOME/.gemini/tmp/ws/chats"; mkdir -p "$chats"; pwd -P > "$chats/../.project_root"
 start=$(printf %s "$id" | cut -c1-8)"#;
-    let desk = Desk::events(&[
+    let desk = ProviderSetup::events(&[
         find_session,
         r#"printf '{"type":"init","session_id":"%s","model":"auto"}\n' "$id""#,
         &uses("write_file", "1", "a.txt"),
@@ -397,60 +401,62 @@ fn error_event() {
     let event = |severity: &str, message: &str| {
         format!(r#"{{"type":"error","severity":"{severity}","message":"{message}"}}"#)
     };
-    // A warning is told and ends nothing.
-    let result = Desk::events(&[INIT, &event("warning", "something odd"), ANSWER, DONE]).ok();
+    // A warning is reported and ends nothing.
+    let result = ProviderSetup::events(&[INIT, &event("warning", "something odd"), ANSWER, DONE]).ok();
     assert_eq!(result.response, "All done. 4");
     assert_eq!(warned(&result, "agent"), ["something odd"]);
-    // One that stopped the agent is a failure, although its result says success.
-    let error = Desk::fault("loop_warning", json!({})).error();
+    // An error that stopped the agent is a failure, although its result says success.
+    let error = ProviderSetup::fault("loop_warning", json!({})).error();
     assert!(error.message.contains("Loop detected"), "{error}");
-    let error = Desk::events(&[INIT, &event("error", "it broke"), FAILED, "exit 1"]).error();
+    let error = ProviderSetup::events(&[INIT, &event("error", "it broke"), FAILED, "exit 1"]).error();
     assert_eq!(error.message, "Gemini CLI failed (exit 1): it broke");
 }
 
 #[test]
 fn unknown_event() {
-    assert_eq!(Desk::fault("unknown_events", json!({})).ok().response, "with All done. 4");
+    assert_eq!(ProviderSetup::fault("unknown_events", json!({})).ok().response, "with All done. 4");
 }
 
 #[test]
 fn utf8_split_across_reads() {
-    assert_eq!(Desk::fault("split_character", json!({})).ok().response, "🦀 é 漢");
+    assert_eq!(ProviderSetup::fault("split_character", json!({})).ok().response, "🦀 é 漢");
 }
 
 #[test]
 fn crlf() {
-    assert_eq!(Desk::fault("crlf", json!({})).ok().response, "All done. 4");
+    assert_eq!(ProviderSetup::fault("crlf", json!({})).ok().response, "All done. 4");
 }
 
-// What is ours beyond the specification.
+// Features beyond the specification.
 
 #[test]
-fn refused_tools_are_told_beside_the_answer() {
+fn denied_tools_are_reported_with_the_answer() {
     let refused = r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"tool_not_registered","message":"Tool \"write_file\" not found."}}"#;
-    let result = Desk::events(&[INIT, &uses("write_file", "1", "a.txt"), refused, ANSWER, DONE]).ok();
+    let result =
+        ProviderSetup::events(&[INIT, &uses("write_file", "1", "a.txt"), refused, ANSWER, DONE]).ok();
     assert_eq!(serde_json::to_string(&result).unwrap(), r#"{"response":"All done. 4","files":{}}"#);
     assert_eq!(result.denied()[0].tool, "Write");
     assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials);
 }
 
 #[test]
-fn warnings_of_the_configuration_are_in_every_result() {
-    let result = Desk::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
+fn configuration_warnings_are_in_every_result() {
+    let result = ProviderSetup::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
     assert_eq!(warned(&result, "unknown_key").len(), 1);
 }
 
 #[test]
-fn limits_of_the_configuration_hold() {
-    let error =
-        Desk::fault("many_tools", json!({"count": 50})).generate(json!({"max_tool_calls": 3})).unwrap_err();
+fn configured_limits_are_enforced() {
+    let error = ProviderSetup::fault("many_tools", json!({"count": 50}))
+        .generate(json!({"max_tool_calls": 3}))
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::LimitReached);
     assert!(error.message.starts_with("Gemini CLI reached a limit: "), "{error}");
 }
 
 #[test]
-fn the_whole_environment_is_passed_and_a_list_narrows_it() {
-    let mut desk = Desk::events(&[
+fn environment_is_passed_completely_unless_a_list_restricts_it() {
+    let mut desk = ProviderSetup::events(&[
         INIT,
         r#"printf '{"type":"message","role":"assistant","content":"%s","delta":true}\n' "$ODD_VARIABLE""#,
         ANSWER,
@@ -462,8 +468,8 @@ fn the_whole_environment_is_passed_and_a_list_narrows_it() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_starts_nothing() {
-    let desk = Desk::script("touch started");
+fn invalid_call_starts_nothing() {
+    let desk = ProviderSetup::script("touch started");
     let provider = desk.provider(json!({}));
     let refused = |prompt: &str, context: &CallContext| provider.generate(prompt, context, None).unwrap_err();
     let error = refused(" ", &CallContext::default());
@@ -476,8 +482,8 @@ fn what_is_wrong_with_a_call_starts_nothing() {
 }
 
 #[test]
-fn a_program_with_a_runtime_may_wait_or_not() {
-    let desk = Desk::events(&[INIT, ANSWER, DONE]);
+fn call_works_with_and_without_a_runtime() {
+    let desk = ProviderSetup::events(&[INIT, ANSWER, DONE]);
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -489,14 +495,14 @@ fn a_program_with_a_runtime_may_wait_or_not() {
 
 #[test]
 fn dropping_a_call_ends_the_agent() {
-    let desk = Desk::fault("hang_with_children", json!({"pid_file": "/dev/null"}));
+    let desk = ProviderSetup::fault("hang_with_children", json!({"pid_file": "/dev/null"}));
     let provider = desk.provider(json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let context = CallContext::default();
         let call = provider.generate_async("hi", &context, None);
         assert!(tokio::time::timeout(Duration::from_secs(3), call).await.is_err(), "it hangs");
-        // The run clears up on its own; the runtime must only be there for it.
+        // The run cleans up on its own; the runtime must only stay alive for it.
         tokio::time::sleep(Duration::from_secs(1)).await;
     });
     desk.assert_nothing_left();

@@ -1,6 +1,6 @@
-//! The workflow provider on the real Gemini CLI, with a scripted model.
+//! Tests the workflow provider with the real Gemini CLI and a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
     Provider, ProviderError, ProviderResult, Verdict,
@@ -63,7 +63,7 @@ fn a_prompt_file_in_the_project_is_read_by_the_agent() {
 }
 
 #[test]
-fn a_working_dir_wins_over_the_project_root() {
+fn working_dir_overrides_the_project_root() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([writes("here.txt"), GeminiStep::text("Done.")]));
     let wins = stage.outside().join("wins");
@@ -77,7 +77,7 @@ fn a_working_dir_wins_over_the_project_root() {
 }
 
 #[test]
-fn the_project_root_is_where_the_agent_works() {
+fn agent_works_in_the_project_root() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([writes("there.txt"), GeminiStep::text("Done.")]));
     let project = stage.outside().join("project");
@@ -88,7 +88,7 @@ fn the_project_root_is_where_the_agent_works() {
 }
 
 #[test]
-fn a_system_prompt_stands_before_the_prompt_with_a_blank_line() {
+fn system_prompt_precedes_the_prompt_with_a_blank_line() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([GeminiStep::text("4")]));
     let provider =
@@ -172,7 +172,7 @@ fn an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
 }
 
 #[test]
-fn tools_that_a_mode_withholds_are_told_beside_the_answer() {
+fn tools_withheld_by_a_mode_are_reported_with_the_answer() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::new([writes("hello.txt"), GeminiStep::text("I could not.")]));
     let config = json!({"model": MODEL, "approval_mode": "default"});
@@ -184,7 +184,7 @@ fn tools_that_a_mode_withholds_are_told_beside_the_answer() {
 }
 
 #[test]
-fn an_unknown_model_is_a_failure_with_its_exit_code() {
+fn unknown_model_is_a_failure_with_its_exit_code() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
     let error = generate(&stage, json!({"model": "no-such"}), "hi", &CallContext::default()).unwrap_err();

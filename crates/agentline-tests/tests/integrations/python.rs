@@ -1,13 +1,13 @@
-//! The Python package as its users have it: installed by pip, type-checked, and tested by pytest on a fake agent and on the
-//! real Gemini CLI with a scripted model. The tests themselves are in `integrations/python/tests`.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests the Python package as its users get it: installed by pip, type-checked, and tested by pytest with a fake agent
+//! and with the real Gemini CLI and a scripted model. The tests themselves are in `integrations/python/tests`.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
 use std::process::Command;
 
-/// What pytest or the type checker has to say is shown where they are not content.
+/// Prints the output of pytest or the type checker if they fail.
 fn passes(command: &mut Command) -> String {
     let done = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -26,7 +26,7 @@ fn pytest(python: &Python, mark: &str) -> Command {
     command
 }
 
-/// How many tests passed. One that was skipped has not shown anything.
+/// Returns the number of tests that passed. Skipped tests do not count.
 fn passed(out: &str) -> usize {
     let last = out.lines().last().unwrap_or_default();
     assert!(!last.contains("skipped"), "{out}");
@@ -44,7 +44,7 @@ fn the_package_is_typed() {
         .env("MYPYPATH", "examples")
         .env_remove("PYTHONPATH");
     passes(&mut mypy);
-    // What pip installed says that it is typed.
+    // The installed package is marked as typed.
     passes(python.command().current_dir(cache.path()).args([
         "-c",
         "import agentline, pathlib; assert (pathlib.Path(agentline.__file__).parent / 'py.typed').exists(); \
@@ -71,12 +71,12 @@ fn on_the_real_agent() {
             .env("AGENTLINE_TEST_SETTINGS", SETTINGS),
     );
     assert!(passed(&out) > 10, "{out}");
-    // The function of a Python program reached the model, and what it gave back too.
+    // The function of a Python program and its result reached the model.
     let asked = model.requests_to_main();
     assert!(asked.iter().any(|request| request.offered_tools().contains(&"mcp_shop_lookup".to_owned())));
 }
 
-/// What the model answers, by words of the prompt.
+/// Returns the model's answers by words of the prompt.
 fn scripts() -> Vec<(&'static str, Script)> {
     let write = |file: &str, content: &str| json!({"file_path": file, "content": content});
     let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));

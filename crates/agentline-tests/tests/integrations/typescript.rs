@@ -1,6 +1,6 @@
-//! The package for Node.js: its own tests on a fake agent and on the real Gemini CLI, through the program that was built, and
-//! the compiler over its types and over what those runs said.
-#![expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+//! Tests the package for Node.js: its own tests with a fake agent and with the real Gemini CLI, using the built
+//! program, and the compiler on its types and on the values of those runs.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
@@ -16,7 +16,7 @@ use std::{
 
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/typescript");
 
-/// Runs test files of the package, one after the other: they look at what lives.
+/// Runs test files of the package one after the other, because they look for live processes.
 fn play(files: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) {
     let Some(typescript) = TypeScript::find() else {
         return skipped(&format!("{files:?} of the package for Node.js"));
@@ -35,7 +35,7 @@ fn play(files: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) 
     assert!(done.status.success(), "{files:?}\n{said}\n{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Runs test files, and then the compiler over the values that came over the wire, which are to hold all of these types.
+/// Runs test files, and then compiles the values that were received, which must contain all of these types.
 fn play_and_compile(files: &[&str], workspace: &Path, mut variables: BTreeMap<String, String>, types: &str) {
     let samples = tempfile::tempdir().unwrap();
     variables.insert("SAMPLES".into(), samples.path().to_string_lossy().into_owned());
@@ -44,7 +44,7 @@ fn play_and_compile(files: &[&str], workspace: &Path, mut variables: BTreeMap<St
     play(&["samples"], workspace, &variables);
 }
 
-/// Nothing that carries the mark is left.
+/// Asserts that no process with the mark remains.
 fn nothing_left(mark: &str) {
     let until = Instant::now() + Duration::from_secs(30);
     while !survivors(mark).is_empty() {
@@ -53,7 +53,7 @@ fn nothing_left(mark: &str) {
     }
 }
 
-/// What the model answers to each prompt of the tests and of the README.
+/// The model's answers to each prompt of the tests and of the README.
 fn model() -> GeminiModel {
     let hello = || json!({"file_path": "hello.txt", "content": "hello\n"});
     let weather = || {
@@ -89,7 +89,7 @@ fn model() -> GeminiModel {
     .unwrap()
 }
 
-/// A stage of the real agent, with all that a program in Node.js finds there.
+/// Creates an environment of the real agent with everything that a Node.js program needs.
 fn real_stage() -> (TestStage, BTreeMap<String, String>, String) {
     let stage = TestStage::with_model(model());
     let mark = stage.outside().to_string_lossy().into_owned();
@@ -121,7 +121,7 @@ fn on_the_real_gemini_cli() {
 }
 
 #[test]
-fn the_examples_of_its_page_run_on_the_real_gemini_cli() {
+fn documented_examples_run_on_the_real_gemini_cli() {
     needs_real_gemini!();
     let (stage, variables, mark) = real_stage();
     play(&["readme"], &stage.workspace(), &variables);
@@ -129,7 +129,7 @@ fn the_examples_of_its_page_run_on_the_real_gemini_cli() {
 }
 
 #[test]
-fn its_types_are_those_of_its_program() {
+fn typescript_types_match_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     play(&["types"], folder.path(), &BTreeMap::from([("PATH".to_owned(), path)]));

@@ -1,4 +1,5 @@
-//! Every dependency has a licence that `deny.toml` allows and comes from the crates registry or from this repository.
+//! Checks that every dependency has a licence that `deny.toml` allows and comes from the crates registry or from this
+//! repository.
 
 use serde_json::Value;
 use std::process::Command;
@@ -14,7 +15,8 @@ fn allowed() -> Vec<String> {
     list.split(',').map(|l| l.trim().trim_matches('"').to_owned()).filter(|l| !l.is_empty()).collect()
 }
 
-/// Whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be met with the allowed licences.
+/// Returns whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be satisfied with the allowed
+/// licences.
 fn can_be_met(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     let ok = |licence: &str| allowed.iter().any(|a| a == licence.trim());
@@ -22,7 +24,7 @@ fn can_be_met(expression: &str, allowed: &[String]) -> bool {
 }
 
 #[test]
-fn licences_and_sources_are_the_allowed_ones() {
+fn licences_and_sources_are_allowed() {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--manifest-path"])
         .arg(format!("{}/Cargo.toml", root()))
@@ -32,7 +34,7 @@ fn licences_and_sources_are_the_allowed_ones() {
     let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
     let allowed = allowed();
     let packages = metadata["packages"].as_array().unwrap();
-    assert!(packages.len() > 50, "the whole graph is looked at");
+    assert!(packages.len() > 50, "the whole graph is checked");
     let mut wrong = Vec::new();
     for package in packages {
         let name = format!("{} {}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
@@ -49,7 +51,7 @@ fn licences_and_sources_are_the_allowed_ones() {
 }
 
 #[test]
-fn the_check_can_fail() {
+fn licence_check_rejects_disallowed_licences() {
     let allowed = allowed();
     assert!(can_be_met("MIT OR GPL-3.0", &allowed));
     assert!(can_be_met("(MIT OR Apache-2.0) AND Unicode-3.0", &allowed));

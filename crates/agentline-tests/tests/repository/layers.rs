@@ -1,12 +1,12 @@
-//! The house keeps its order: who may use what, who may name whom, and how a file looks. Each rule is a function over
-//! one file, and each is shown to bite on a sample before it is let loose on the repository.
+//! Checks the rules of the repository: what each layer may use, what each file may name, and how a file is formatted.
+//! Each rule is a function over one file and is tested with a bad and a good sample.
 
 use std::path::{Path, PathBuf};
 
-/// What the core may be built from: crates without I/O.
+/// The crates that the core may depend on: those without I/O.
 const CORE_DEPENDENCIES: &[&str] =
     &["brush-parser", "jiff", "memchr", "serde", "serde_json", "strsim", "toml"];
-/// What the core must not touch: it is told what happens and when.
+/// What the core must not use: it gets all events and times as input.
 const OUTSIDE_WORLD: &[&str] = &[
     "tokio",
     "std::fs",
@@ -23,7 +23,7 @@ const OUTSIDE_WORLD: &[&str] = &[
     "libc",
     "futures",
 ];
-/// Words that belong to one agent and stand in its folder alone.
+/// Words that belong to one agent and may only be used in its directory.
 const AGENT_WORDS: &[&str] = &[
     "write_file",
     "run_shell_command",
@@ -48,14 +48,14 @@ const AGENT_WORDS: &[&str] = &[
     "Loop detected",
     "API Error",
 ];
-/// Files that may speak of one agent: the demo plays with one, and help texts show examples.
+/// Files that may name one agent: the demo uses one, and help texts show examples.
 const ABOUT_ONE_AGENT: &[&str] = &[
     "agentline-cli/src/commands/demo/stage.rs",
     "agentline-cli/src/commands/replay.rs",
     "agentline-cli/src/args.rs",
 ];
-/// Files that decide over every agent, so they must not even mention one.
-const IMPARTIAL: &[&str] = &[
+/// Files that handle every agent, so they must not name one.
+const AGENT_NEUTRAL: &[&str] = &[
     "agentline-core/src/verdict.rs",
     "agentline-core/src/run.rs",
     "agentline-core/src/connection.rs",
@@ -78,7 +78,7 @@ const IMPARTIAL: &[&str] = &[
     "agentline-core/src/acp/tools.rs",
     "agentline-core/src/acp/update.rs",
 ];
-/// Where code may be unsafe: the few files that talk to an operating system, and tests that must.
+/// Files that may contain unsafe code: those that call the operating system, and tests that need it.
 const UNSAFE: &[&str] = &[
     "agentline/src/workspace/files/unix.rs",
     "agentline/src/process/linux.rs",
@@ -92,9 +92,9 @@ const UNSAFE: &[&str] = &[
     "agentline-tests/benches/agentline/transport.rs",
     "agentline-tests/src/os.rs",
 ];
-/// Modules that only tests see, declared so in the file above them.
+/// Modules that only tests see, declared so in their parent file.
 const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];
-/// Longest file, in lines.
+/// The maximum length of a file in lines.
 const LONGEST: usize = 600;
 
 /// One file of the repository, by its path below `crates/` or below the root.
@@ -112,12 +112,12 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// A module of an integration in JavaScript.
+    /// Returns whether this is a JavaScript module of an integration.
     fn is_script(&self) -> bool {
         self.path.starts_with("integrations/") && self.path.ends_with(".mjs")
     }
 
-    /// Code that ships: no tests, no examples, no benchmarks.
+    /// Returns whether this is code that ships: no tests, examples or benchmarks.
     fn ships(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         self.is_rust()
@@ -130,7 +130,7 @@ impl Source {
             && !self.text.contains("\n#![cfg(test)]")
     }
 
-    /// Its lines of code with their numbers: comments are left out, and so is everything from its tests on.
+    /// Returns its lines of code with their numbers, without comments and without everything from its tests on.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let shipped = self.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
         let comment = |line: &str| line.trim_start().starts_with("//");
@@ -145,7 +145,7 @@ impl Source {
     }
 }
 
-/// Whether a line holds a word, not as part of a longer one.
+/// Returns whether a line contains a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -156,14 +156,14 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-fn core_has_no_outside_world(file: &Source) -> Vec<String> {
+fn core_uses_no_io(file: &Source) -> Vec<String> {
     if !file.path.starts_with("agentline-core/src/") || !file.ships() {
         return Vec::new();
     }
     file.find(OUTSIDE_WORLD).collect()
 }
 
-fn core_depends_on_little(file: &Source) -> Vec<String> {
+fn core_has_few_dependencies(file: &Source) -> Vec<String> {
     if file.path != "agentline-core/Cargo.toml" {
         return Vec::new();
     }
@@ -173,7 +173,7 @@ fn core_depends_on_little(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Names in the `dependencies` tables, also those of one target, but not in those of tests.
+/// Returns the names in the `dependencies` tables, including those of one target, but not those of tests.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     manifest.lines().filter_map(move |line| {
@@ -186,7 +186,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn facts_of_an_agent_stand_in_its_folder(file: &Source) -> Vec<String> {
+fn agent_facts_stay_in_their_directory(file: &Source) -> Vec<String> {
     let at_home =
         file.path.starts_with("agentline-core/src/agents/") || file.path.starts_with("agentline-mock/");
     if at_home || ABOUT_ONE_AGENT.contains(&&*file.path) || !file.ships() {
@@ -195,7 +195,7 @@ fn facts_of_an_agent_stand_in_its_folder(file: &Source) -> Vec<String> {
     file.find(AGENT_WORDS).collect()
 }
 
-fn one_place_lists_the_agents(file: &Source) -> Vec<String> {
+fn agents_are_listed_in_one_place(file: &Source) -> Vec<String> {
     let the_place = file.path == "agentline-core/src/agents.rs";
     if the_place || file.path.starts_with("agentline-core/src/agents/") || !file.ships() {
         return Vec::new();
@@ -205,8 +205,8 @@ fn one_place_lists_the_agents(file: &Source) -> Vec<String> {
         .collect()
 }
 
-fn judges_name_nobody(file: &Source) -> Vec<String> {
-    if !IMPARTIAL.contains(&&*file.path) {
+fn shared_code_names_no_agent(file: &Source) -> Vec<String> {
+    if !AGENT_NEUTRAL.contains(&&*file.path) {
         return Vec::new();
     }
     let shipped = file.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_lowercase();
@@ -217,7 +217,7 @@ fn judges_name_nobody(file: &Source) -> Vec<String> {
         .collect()
 }
 
-fn only_the_command_line_parses_a_command_line(file: &Source) -> Vec<String> {
+fn only_the_cli_parses_arguments(file: &Source) -> Vec<String> {
     if file.path.starts_with("agentline-cli/") {
         return Vec::new();
     }
@@ -230,18 +230,18 @@ fn only_the_command_line_parses_a_command_line(file: &Source) -> Vec<String> {
     if file.ships() { file.find(&["clap"]).collect() } else { Vec::new() }
 }
 
-fn nobody_prints_by_macro(file: &Source) -> Vec<String> {
+fn no_print_macros(file: &Source) -> Vec<String> {
     if !file.ships() {
         return Vec::new();
     }
     file.find(&["print!", "println!", "eprint!", "eprintln!", "dbg!"]).collect()
 }
 
-fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
+fn unsafe_code_is_limited_to_few_files(file: &Source) -> Vec<String> {
     if !file.is_rust() || UNSAFE.contains(&&*file.path) {
         return Vec::new();
     }
-    // Put together here so that this file passes its own rule.
+    // Assembled here so that this file passes its own rule.
     file.find(&[
         concat!("un", "safe {"),
         concat!("un", "safe fn"),
@@ -251,7 +251,7 @@ fn unsafe_code_stands_in_few_files(file: &Source) -> Vec<String> {
     .collect()
 }
 
-fn every_file_says_what_it_tells(file: &Source) -> Vec<String> {
+fn every_file_has_a_header(file: &Source) -> Vec<String> {
     let beginning = if file.is_script() { "// " } else { "//! " };
     let text = match file.text.split_once('\n') {
         Some((first, rest)) if first.starts_with("#!") && file.is_script() => rest,
@@ -271,8 +271,8 @@ fn no_file_is_too_long(file: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines, over {LONGEST}", file.path)]
 }
 
-/// Packages in other languages bring nothing along.
-fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
+/// Packages in other languages have no dependencies.
+fn integrations_have_no_dependencies(file: &Source) -> Vec<String> {
     let is_manifest = file.path.starts_with("integrations/") && file.path.ends_with("package.json");
     if !is_manifest || !file.text.contains("\"dependencies\"") {
         return Vec::new();
@@ -280,10 +280,10 @@ fn integrations_depend_on_nothing(file: &Source) -> Vec<String> {
     vec![format!("{}: has dependencies", file.path)]
 }
 
-fn no_path_of_a_machine(file: &Source) -> Vec<String> {
-    // Put together here so that this file passes its own rule.
+fn no_machine_paths(file: &Source) -> Vec<String> {
+    // Assembled here so that this file passes its own rule.
     let paths = [["/wo", "rk/"], ["/ro", "ot/"], ["/tmp/ag", "ents/"]].map(|parts| parts.concat());
-    // `/demo/work/` is a path below another one and no machine's.
+    // `/demo/work/` is a path below another one and not a path of a machine.
     let begins =
         |line: &str, at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "/._-".contains(c));
     let line = |line: &str| {
@@ -317,7 +317,7 @@ type Sample = (&'static str, &'static str);
 const RULES: &[(&str, Rule, Sample, Sample)] = &[
     (
         "the core has no files, processes, clock or runtime",
-        core_has_no_outside_world,
+        core_uses_no_io,
         ("agentline-core/src/a.rs", "//! A.\nuse std::fs;\n"),
         (
             "agentline-core/src/a.rs",
@@ -325,8 +325,8 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "the core depends on little",
-        core_depends_on_little,
+        "the core has few dependencies",
+        core_has_few_dependencies,
         ("agentline-core/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
         (
             "agentline-core/Cargo.toml",
@@ -334,20 +334,20 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "a fact of an agent stands in its folder",
-        facts_of_an_agent_stand_in_its_folder,
+        "facts about an agent stay in its directory",
+        agent_facts_stay_in_their_directory,
         ("agentline/src/run.rs", "//! A.\nlet tool = \"write_file\";\n"),
         ("agentline/src/run.rs", "//! A.\n/// Such as `write_file`.\nfn overwrite_files() {}\n"),
     ),
     (
-        "one place lists the agents",
-        one_place_lists_the_agents,
+        "agents are listed in one place",
+        agents_are_listed_in_one_place,
         ("agentline/src/run.rs", "//! A.\nuse agentline_core::agents::gemini;\n"),
         ("agentline/src/run.rs", "//! A.\nlet agent = agents::find(name)?;\n"),
     ),
     (
-        "judges name nobody",
-        judges_name_nobody,
+        "shared code names no agent",
+        shared_code_names_no_agent,
         ("agentline-core/src/verdict.rs", "//! A.\n// As Gemini does.\n"),
         (
             "agentline-core/src/verdict.rs",
@@ -355,26 +355,26 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
-        "only the command line parses a command line",
-        only_the_command_line_parses_a_command_line,
+        "only the command-line tool parses arguments",
+        only_the_cli_parses_arguments,
         ("agentline/Cargo.toml", "[dependencies]\nclap_complete = '4'\n"),
         ("agentline-cli/Cargo.toml", "[dependencies]\nclap = '4'\n"),
     ),
     (
-        "nobody prints by macro",
-        nobody_prints_by_macro,
+        "no print macros",
+        no_print_macros,
         ("agentline/src/a.rs", "//! A.\neprintln!(\"x\");\n"),
         ("agentline/src/a.rs", "//! A.\n/// println!(\"x\")\nwriteln!(out, \"x\");\n"),
     ),
     (
-        "unsafe code stands in few files",
-        unsafe_code_stands_in_few_files,
+        "unsafe code is limited to few files",
+        unsafe_code_is_limited_to_few_files,
         ("agentline/src/a.rs", "//! A.\nunsafe { f() }\n"),
         ("agentline/src/process/linux.rs", "//! A.\nunsafe { f() }\n"),
     ),
     (
-        "every file says what it tells",
-        every_file_says_what_it_tells,
+        "every file has a header",
+        every_file_has_a_header,
         ("agentline/src/a.rs", "use a;\n"),
         ("agentline/src/a.rs", "//! Tells a.\n"),
     ),
@@ -385,20 +385,20 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ("agentline/src/a.rs", "//! Short.\n"),
     ),
     (
-        "integrations depend on nothing",
-        integrations_depend_on_nothing,
+        "integrations have no dependencies",
+        integrations_have_no_dependencies,
         ("integrations/a/package.json", "{\"dependencies\": {\"b\": \"1\"}}"),
         ("integrations/a/package.json", "{\"name\": \"a\"}"),
     ),
     (
-        "scripts say what they tell",
-        every_file_says_what_it_tells,
+        "scripts have a header",
+        every_file_has_a_header,
         ("integrations/a/b.mjs", "#!/usr/bin/env node\nimport a;\n"),
         ("integrations/a/b.mjs", "#!/usr/bin/env node\n// Tells a.\n"),
     ),
     (
-        "no path of a machine",
-        no_path_of_a_machine,
+        "no machine paths",
+        no_machine_paths,
         ("docs/a.md", concat!("cd /wo", "rk/here\n")),
         ("docs/a.md", concat!("cd /demo/wo", "rk/here\n")),
     ),
@@ -411,9 +411,9 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
 ];
 
 #[test]
-fn every_rule_bites() {
+fn every_rule_rejects_its_bad_sample() {
     for (name, rule, (bad_path, bad), (good_path, good)) in RULES {
-        // One sample is long rather than wrong.
+        // One sample is too long rather than wrong.
         let bad = if *name == "no file is too long to be read" { bad.repeat(3) } else { (*bad).to_owned() };
         assert!(!rule(&Source::new(bad_path, &bad)).is_empty(), "`{name}` lets {bad_path} pass");
         let found = rule(&Source::new(good_path, good));
@@ -422,11 +422,11 @@ fn every_rule_bites() {
 }
 
 #[test]
-fn the_repository_keeps_every_rule() {
+fn repository_follows_every_rule() {
     let files = repository();
     assert!(files.len() > 100, "only {} files were found", files.len());
-    for must in IMPARTIAL.iter().chain(UNSAFE) {
-        assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but is not there");
+    for must in AGENT_NEUTRAL.iter().chain(UNSAFE) {
+        assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but does not exist");
     }
     let broken: Vec<String> = RULES
         .iter()
@@ -435,13 +435,13 @@ fn the_repository_keeps_every_rule() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-/// Every text file, named from `crates/` on where it is there.
+/// Returns every text file, with paths relative to `crates/` if they are below it.
 fn repository() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(root.join(&folder)).expect("the repository is there") {
+        for entry in std::fs::read_dir(root.join(&folder)).expect("the repository exists") {
             let entry = entry.expect("a file");
             let name = entry.file_name();
             let path = folder.join(&name);

@@ -1,4 +1,4 @@
-//! Rules about the source itself: layers, dependencies, and the speed of everything that scans input.
+//! Tests rules about the source itself: layers, dependencies, and the speed of everything that scans input.
 
 mod dependencies;
 mod layers;

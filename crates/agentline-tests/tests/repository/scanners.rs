@@ -1,9 +1,9 @@
-//! No text takes longer to scan than its length allows.
+//! Checks that no text takes longer to scan than its length allows.
 //!
-//! Two things are proved for every scanner and every hostile text. The time grows with the length: four times the text takes
-//! less than eight times as long, where a quadratic scanner takes sixteen times as long. And no text costs many times as
-//! much as an ordinary one of the same structure, measured side by side. Nothing is optimised here, so that the bound is
-//! looser than the true ratios, which the benchmark `scanners` prints.
+//! Two properties are checked for every scanner and every adversarial text. The time grows linearly: four times the
+//! text takes less than eight times as long, where a quadratic scanner takes sixteen times as long. And no text costs
+//! many times as much as an ordinary one of the same structure, measured next to each other. This build is not
+//! optimized, so the bound is looser than the true ratios, which the benchmark `scanners` prints.
 
 use agentline_tests::scanners::{SCANNERS, ScannerUnderTest, hostile_texts};
 
@@ -16,7 +16,7 @@ const SHORTEST: f64 = 0.002;
 const ATTEMPTS: usize = 3;
 
 #[test]
-fn time_grows_with_the_length_of_the_text_alone() {
+fn scanner_time_is_linear_in_the_text_length() {
     let mut slow = Vec::new();
     for scanner in SCANNERS {
         let [short, long] = SIZES.map(hostile_texts);
@@ -30,7 +30,7 @@ fn time_grows_with_the_length_of_the_text_alone() {
     assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
-/// What is wrong with the times of these texts.
+/// Returns what is wrong with the times of these texts.
 fn problem(scanner: &ScannerUnderTest, short: &str, long: &str) -> Option<String> {
     let (first, second, plain) = (scanner.time(short, 1), scanner.time(long, 1), scanner.plain_time(long, 1));
     let (growth, ratio) = (second / first.max(SHORTEST), second / plain.max(SHORTEST));

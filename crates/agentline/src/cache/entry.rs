@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_entry_round_trips() {
         let entry = CacheEntry::decode(sample(), "k").unwrap();
         assert_eq!(entry.events(), "{}\n\n");
         let files: Vec<(&str, &[u8])> = entry.files().map(|(file, bytes)| (&*file.path, bytes)).collect();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn any_damage_is_noticed() {
+    fn any_damage_is_detected() {
         let good = sample();
         for at in 0..good.len() {
             let mut bad = good.clone();

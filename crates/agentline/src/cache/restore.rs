@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_ever_written_outside() {
+    fn nothing_is_written_outside_the_workspace() {
         let dir = tempfile::tempdir().unwrap();
         let cwd = dir.path();
         for bad in

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn least_recently_used_entries_are_evicted_first() {
         let dir = tempfile::tempdir().unwrap();
         let store = CacheStore { folder: dir.path().join("c"), most: 100_000 };
         let room = RemainingSpace::default();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_is_removed_and_strangers_are_left_alone() {
+    fn damaged_entry_is_removed_and_foreign_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let store = CacheStore::new(dir.path().to_owned(), None);
         let (key, bytes) = entry_of(1, 100);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_share_one_folder() {
+    fn many_threads_share_one_directory() {
         let dir = tempfile::tempdir().unwrap();
         let store = CacheStore { folder: dir.path().join("c"), most: 200_000 };
         std::thread::scope(|scope| {

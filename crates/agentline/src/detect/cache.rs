@@ -93,7 +93,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn a_find_is_believed_until_its_program_changes() {
+    fn cached_detection_is_valid_until_the_program_changes() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("agent");
         let write = |text: &str| {

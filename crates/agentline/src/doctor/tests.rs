@@ -54,7 +54,7 @@ impl Machine {
 const KEY: (&str, &str) = ("GEMINI_API_KEY", "a-key-that-nobody-may-see");
 
 #[test]
-fn a_machine_that_is_ready() {
+fn ready_machine_passes() {
     let report = Machine::new("0.61.0").report(&[KEY]);
     assert!(report.ok(), "{report:?}");
     let agent = &report.agents[0];
@@ -70,7 +70,7 @@ fn a_machine_that_is_ready() {
 }
 
 #[test]
-fn what_the_agent_will_not_see_is_named() {
+fn withheld_variables_are_named() {
     let report = Machine::new("0.61.0").report(&[KEY, ("MY_TOKEN", "a-token-that-nobody-may-see")]);
     assert_eq!(report.agents[0].withheld, ["MY_TOKEN"]);
     let text = render(&report);
@@ -78,7 +78,7 @@ fn what_the_agent_will_not_see_is_named() {
 }
 
 #[test]
-fn without_a_sign_in_it_says_how() {
+fn missing_sign_in_is_reported_with_a_hint() {
     let report = Machine::new("0.61.0").report(&[]);
     assert!(!report.ok());
     let text = render(&report);
@@ -87,7 +87,7 @@ fn without_a_sign_in_it_says_how() {
 }
 
 #[test]
-fn a_program_that_is_named_but_not_there() {
+fn missing_named_program_is_reported() {
     let report = Machine::new("0.61.0").report(&[KEY, ("GEMINI_CLI_PATH", "/nowhere/gemini")]);
     let agent = &report.agents[0];
     assert!(!agent.installed && !agent.ready);
@@ -96,7 +96,7 @@ fn a_program_that_is_named_but_not_there() {
 }
 
 #[test]
-fn a_settings_file_that_is_not_json() {
+fn settings_file_that_is_not_json_is_reported() {
     let machine = Machine::new("0.61.0");
     machine.write("home/.gemini/settings.json", "{\n \"a\": }\n");
     let report = machine.report(&[KEY]);
@@ -106,7 +106,7 @@ fn a_settings_file_that_is_not_json() {
 }
 
 #[test]
-fn versions_and_trust_are_told() {
+fn versions_and_trust_are_reported() {
     let machine = Machine::new("0.70.1");
     let work = fs::canonicalize(machine.path("work")).unwrap();
     let rules = format!(r#"{{"{}":"TRUST_FOLDER"}}"#, work.display());
@@ -127,7 +127,7 @@ fn versions_and_trust_are_told() {
 }
 
 #[test]
-fn the_cache_is_looked_at() {
+fn cache_is_checked() {
     let machine = Machine::new("0.61.0");
     let cache = |path: &Path| machine.report(&[("AGENTLINE_CACHE_DIR", path.to_str().unwrap())]).cache;
     assert_eq!(cache(&machine.path("new/folder")).problem, None);

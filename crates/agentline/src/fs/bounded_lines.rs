@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_reported_once_and_the_next_one_is_read() {
+    async fn oversized_line_is_reported_once_and_the_next_line_is_read() {
         let text = format!("short\n{}\n\nnext\n{}", "x".repeat(100_000), "y".repeat(30));
         let mut lines = BoundedLines::new(text.as_bytes(), 20);
         let whole = |text: &str| Some(BoundedLine::Whole(text.into()));

@@ -29,7 +29,7 @@ mod tests {
     use std::{collections::BTreeMap, path::Path};
 
     #[test]
-    fn variables_come_before_the_home() {
+    fn variables_take_precedence_over_home() {
         let dir = |pairs: &[(&str, &str)]| {
             let env: BTreeMap<String, String> =
                 pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();

@@ -162,7 +162,7 @@ mod tests {
     use std::{fs, time::Duration};
 
     #[test]
-    fn what_was_seen_stays_and_what_was_not_there_stays_away() {
+    fn results_are_cached_including_missing_files() {
         let dir = tempfile::tempdir().unwrap();
         let (here, later) = (dir.path().join("here"), dir.path().join("later"));
         fs::write(&here, "one").unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn whatever_changes_that_was_looked_at_is_noticed() {
+    fn changes_of_inspected_files_are_detected() {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_written_is_vouched_for_only_where_its_content_is_known() {
+    fn recent_files_are_trusted_only_if_their_content_is_known() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "one").unwrap();

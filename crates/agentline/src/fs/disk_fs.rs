@@ -87,7 +87,7 @@ mod tests {
     use std::{fs, path::PathBuf};
 
     #[test]
-    fn looks_at_files_and_folders() {
+    fn reads_files_and_directories() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.txt");
         fs::write(&file, "hello").unwrap();
@@ -104,7 +104,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn follows_links_and_knows_what_may_be_started() {
+    fn follows_links_and_detects_executables() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("run"), dir.path().join("link"));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_windows_lose_their_prefix() {
+    fn windows_paths_lose_their_prefix() {
         assert_eq!(plain(PathBuf::from(r"\\?\C:\a\b.js")), PathBuf::from(r"C:\a\b.js"));
         assert_eq!(plain(PathBuf::from(r"\\?\UNC\host\x")), PathBuf::from(r"\\?\UNC\host\x"));
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_private_directories_of_the_dead_are_removed_and_links_are_not_followed() {
+    fn only_abandoned_private_directories_are_removed_without_following_links() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         fs::create_dir_all(at("users")).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_an_owner_is_removed_and_what_it_links_to_stays() {
+    fn abandoned_directory_is_removed_and_its_link_targets_kept() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         fs::create_dir(at("users")).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stays_for_as_long_as_anyone_holds_it() {
+    fn directory_is_kept_while_it_is_in_use() {
         let parent = tempfile::tempdir().unwrap();
         let owned = PrivateDir::create(parent.path(), PRIVATE).unwrap();
         let path = owned.path().to_owned();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_do_not_depend_on_the_caller() {
+    fn file_modes_do_not_depend_on_the_umask() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;

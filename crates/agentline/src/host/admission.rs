@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn places_are_given_in_order_and_never_too_many() {
+    async fn slots_are_granted_in_order_up_to_the_limit() {
         let broker = AdmissionControl::new(2);
         let (one, two) = (broker.place().await, broker.place().await);
         let mut third = Box::pin(broker.place());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_slow_down_and_success_speeds_up_again() {
+    async fn rate_limits_reduce_and_success_restores_concurrency() {
         let broker = AdmissionControl::new(8);
         let wait = broker.learn(AttemptResult::Refused, 1, None);
         assert!(wait >= FIRST_WAIT && wait <= FIRST_WAIT * 2, "{wait:?}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_begins_while_the_service_wants_peace() {
+    async fn no_run_starts_during_a_short_retry_delay() {
         let broker = AdmissionControl::new(2);
         broker.learn(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
         let begun = Instant::now();

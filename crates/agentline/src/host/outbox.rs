@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_joined_run_by_run_and_nothing_is_lost() {
+    async fn queued_text_is_joined_per_run_without_loss() {
         let outbox = Outbox::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         for seq in 1..=1000 {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_is_not_joined_across_an_answer() {
+    async fn text_is_not_joined_across_a_response() {
         let outbox = Outbox::default();
         let run: Arc<str> = "a".into();
         outbox.event(&run, text(1, "x"));

@@ -89,7 +89,7 @@ impl Machine {
 }
 
 #[test]
-fn installs_once_and_then_answers_at_once() {
+fn installs_once_and_then_returns_immediately() {
     let machine = Machine::new();
     let here = machine.here(&[]);
     let mut lines = Vec::new();
@@ -114,7 +114,7 @@ fn installs_once_and_then_answers_at_once() {
 }
 
 #[test]
-fn many_at_once_install_once() {
+fn concurrent_calls_install_once() {
     let machine = Machine::new();
     std::thread::scope(|scope| {
         let all: Vec<_> =
@@ -128,7 +128,7 @@ fn many_at_once_install_once() {
 }
 
 #[test]
-fn a_failure_leaves_nothing_and_says_what_npm_said() {
+fn failure_leaves_nothing_and_reports_the_npm_error() {
     let machine = Machine::new();
     let error = machine.ensure("0.61.0", &[("NPM_FAILS", "ENOTFOUND")]).unwrap_err();
     let text = error.to_string();
@@ -142,7 +142,7 @@ fn a_failure_leaves_nothing_and_says_what_npm_said() {
 }
 
 #[test]
-fn another_version_than_asked_for_is_refused() {
+fn unexpected_version_is_refused() {
     let machine = Machine::new();
     let error = machine.ensure("0.61.0", &[("NPM_GIVES", "0.62.0")]).unwrap_err();
     assert!(error.to_string().contains("version 0.62.0"), "{error}");
@@ -150,7 +150,7 @@ fn another_version_than_asked_for_is_refused() {
 }
 
 #[test]
-fn what_is_broken_or_left_behind_is_replaced() {
+fn broken_or_partial_installation_is_replaced() {
     let machine = Machine::new();
     let agents = machine.path("cache/agents");
     fs::create_dir_all(agents.join("gemini-0.61.0/node_modules")).unwrap();
@@ -161,7 +161,7 @@ fn what_is_broken_or_left_behind_is_replaced() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_or_outdated_tools_are_named() {
     let machine = Machine::new();
     machine.program("node", "#!/bin/sh\necho v18.20.4\n");
     let error = machine.ensure("0.61.0", &[]).unwrap_err();
@@ -176,7 +176,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn node_is_asked_for_its_version() {
+fn node_version_is_checked() {
     let machine = Machine::new();
     let node = find_node(&machine.here(&[])).unwrap();
     assert_eq!((node.path, node.version), (machine.path("bin/node"), Some(Version(20, 1, 0))));
@@ -185,7 +185,7 @@ fn node_is_asked_for_its_version() {
 }
 
 #[test]
-fn a_file_in_the_way_is_a_clear_error() {
+fn file_at_the_install_path_is_a_clear_error() {
     let machine = Machine::new();
     fs::write(machine.path("cache"), "").unwrap();
     let error = machine.ensure("0.61.0", &[]).unwrap_err();

@@ -159,7 +159,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
     #[test]
-    fn only_words_may_differ_and_the_users_files_may_not() {
+    fn launch_is_reused_for_other_prompts_but_not_for_changed_user_files() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("agent");
         fs::write(&program, "#!/bin/sh\n").unwrap();

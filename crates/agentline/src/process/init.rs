@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_the_wire() {
+    fn messages_round_trip() {
         for message in [
             InitMessage::Ready,
             InitMessage::Unavailable(1),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn descent_reaches_every_depth_and_nobody_else() {
+    fn descendants_of_every_depth_are_found() {
         let rows = listed(&[(1, 0), (10, 1), (11, 10), (12, 11), (13, 1), (9, 12)]);
         assert_eq!(descendants(&rows, &BTreeSet::from([10])), BTreeSet::from([9, 11, 12]));
         assert_eq!(descendants(&rows, &BTreeSet::from([0])), BTreeSet::new());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_found_whole_and_in_a_chain() {
+    fn run_mark_is_found_alone_and_in_a_chain() {
         assert!(carries(b"A=1\0AGENTLINE_RUN=abc\0", "abc"));
         assert!(carries(b"AGENTLINE_RUN=outer/abc", "abc"));
         assert!(carries(b"AGENTLINE_RUN=outer/abc", "outer"));

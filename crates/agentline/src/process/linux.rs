@@ -456,7 +456,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn numbers_of_processes_begin_again() {
+    fn process_ids_wrap_around() {
         let given = |number| was_given_since(number, 10, 20);
         assert_eq!([10, 11, 20, 21].map(given), [false, true, true, false]);
         let given = |number| was_given_since(number, 30, 4);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_disguise_a_process() {
+    fn process_name_cannot_forge_stat_fields() {
         let process = listed(7, b"7 (a) Z 99 (b)) S 42 7 7").unwrap();
         assert_eq!((process.pid, process.parent, process.zombie), (7, 42, false));
         assert!(listed(7, b"7 (a) Z 42 7 7").unwrap().zombie);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_tells_of_writes_of_others() {
+    async fn watch_reports_writes_of_other_processes() {
         let (ours, mut theirs) = unnamed_file().unwrap();
         let mut watch = FileWatch::new(&[&ours]).unwrap();
         let soon = std::time::Duration::from_millis(50);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_started_is_found_in_lists_that_are_open() {
+    fn new_children_are_found_in_open_child_lists() {
         let roots = BTreeSet::from([std::process::id().cast_signed()]);
         let mut lists = ChildLists::default();
         let before = descendants_of(&roots, &mut lists);
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn we_find_ourselves() {
+    fn own_process_is_listed() {
         let own = std::process::id().cast_signed();
         assert!(
             processes().iter().any(|process| process.pid == own && process.parent > 0 && !process.zombie)

@@ -197,7 +197,7 @@ mod tests {
     use std::io::Write;
 
     #[tokio::test]
-    async fn without_a_watch_writes_are_found_as_well() {
+    async fn writes_are_found_without_a_watch() {
         let (mut output, stdout, stderr) = AgentOutput::open(StdoutMode::TailedFile).unwrap();
         #[cfg(target_os = "linux")]
         assert!(output.watch.is_some());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_streams_take_turns() {
+    async fn streams_are_read_alternately() {
         for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
             let (mut output, stdout, stderr) = AgentOutput::open(via).unwrap();
             let flood = vec![b'x'; 1 << 20];
@@ -235,7 +235,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn what_was_said_on_stderr_first_is_read_first() {
+    async fn earlier_stderr_output_is_read_first() {
         let (mut output, stdout, stderr) = AgentOutput::open(StdoutMode::Pipe).unwrap();
         let (mut stdout, mut stderr) = (std::fs::File::from(stdout), std::fs::File::from(stderr));
         let mut bytes = Vec::new();

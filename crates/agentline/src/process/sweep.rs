@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_born_since_the_census_is_told_from_the_others_however_soon() {
+    fn processes_started_after_the_snapshot_are_distinguished_immediately() {
         let child = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let number = |child: &std::process::Child| child.id().cast_signed();
         let sweeper = Sweeper::new([std::process::id()], None);

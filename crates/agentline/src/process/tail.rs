@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_once() {
+    fn appended_data_is_read_once() {
         let (mut writer, mut tail) = pair();
         let mut bytes = Vec::new();
         assert_eq!(tail.read(&mut bytes), 0);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_is_read_from_its_new_start() {
+    fn truncated_file_is_read_from_its_new_start() {
         let (mut writer, mut tail) = pair();
         let mut bytes = Vec::new();
         // The new text is shorter than, as long as, or longer than the old one.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_passing_name_serves_as_well() {
+    fn unlinked_temporary_file_works() {
         let (ours, mut writer) = file_with_passing_name().unwrap();
         let (mut tail, mut bytes) = (Tail::new(ours, &writer).unwrap(), Vec::new());
         writer.write_all(b"text").unwrap();
@@ -165,7 +165,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_was_read_takes_no_room() {
+    fn space_of_read_data_is_freed() {
         use std::os::unix::fs::MetadataExt;
         let (mut writer, mut tail) = pair();
         let (block, mut bytes, mut read) = (vec![b'x'; 1 << 20], Vec::new(), 0);

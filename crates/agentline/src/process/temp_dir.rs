@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_dead_directories_of_the_agent_are_removed() {
+    fn only_stale_directories_of_the_agent_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let before = SystemTime::now() - Duration::from_secs(60);

@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_survives_the_wire() {
+    fn plan_round_trips() {
         assert_eq!(Spawn::decode(&plan().encode().unwrap()), Some(plan()));
         let bare = Spawn { args: vec![], env: BTreeMap::new(), remove_on_host_death: vec![], ..plan() };
         assert_eq!(Spawn::decode(&bare.encode().unwrap()), Some(bare));
     }
 
     #[test]
-    fn a_plan_with_nul_or_a_strange_greeting_is_refused() {
+    fn plan_with_nul_or_an_unknown_greeting_is_refused() {
         assert_eq!(Spawn { args: vec!["a\0b".into()], ..plan() }.encode(), None);
         let mut bytes = plan().encode().unwrap();
         bytes[0] = b'A';
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_survive_the_wire() {
+    fn reports_round_trip() {
         let ended =
             |exit| ProcessEnd { exit, killed: 3, left: 1, supervisor_cpu: Duration::from_micros(1234) };
         for report in [

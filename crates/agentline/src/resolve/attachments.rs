@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_what_they_hold_whatever_they_are_called() {
+    fn file_types_are_detected_by_content() {
         let table: &[(&str, &[u8], &str)] = &[
             ("a.png", b"\x89PNG\r\n\x1a\nrest", "image/png"),
             ("photo", b"\xff\xd8\xff\xe0rest", "image/jpeg"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_in_utf_8_is_text() {
+    fn any_utf_8_is_text() {
         let table = [
             ("notes.md", "# é", "text/markdown"),
             ("main.rs", "fn main() {}", "text/plain"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_told_all_at_once() {
+    fn all_unsendable_files_are_reported_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
         file("good.txt", b"x");
@@ -257,14 +257,14 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_file_is_not_waited_for() {
+    fn device_files_are_not_read_endlessly() {
         let problems = read_attachments(&["/dev/zero".into()], Path::new("/")).unwrap_err();
         assert!(problems.to_string().contains("`/dev/zero` is larger than 20 MB"), "{problems}");
     }
 
     #[cfg(unix)]
     #[test]
-    fn addresses_are_of_the_real_file_and_hold_no_odd_letters() {
+    fn uris_name_the_resolved_file_and_are_escaped() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         let name = "a b#c?d%e\"é日.txt";
@@ -282,7 +282,7 @@ mod tests {
     proptest! {
         #[cfg(unix)]
         #[test]
-        fn addresses_lead_back_to_the_path(path in "/\\PC{0,40}") {
+        fn uris_round_trip_to_paths(path in "/\\PC{0,40}") {
             let uri = file_uri(Path::new(&path));
             let encoded = uri.strip_prefix("file://").unwrap().as_bytes();
             prop_assert!(encoded.iter().all(|byte| byte.is_ascii_graphic()));
@@ -296,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             if let Some((mime, AttachmentContent::Text(text))) = recognised(bytes.clone(), Path::new("a")) {
                 prop_assert_eq!((mime, text.into_bytes()), ("text/plain", bytes));
             }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_the_rules_is_found() {
+    fn every_change_of_the_rules_is_detected() {
         type Change = fn(&Stage);
         let cases: &[(&str, Change, Option<&str>)] = &[
             ("nothing", |_| {}, None),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_file_counts_where_its_times_tell_nothing() {
+    fn content_is_compared_if_file_times_are_equal() {
         let stage = Stage::new();
         let rules = stage.at("given/rules.toml");
         let guarded = Guarded::file(&rules, b"rules", false).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_may_be_rewritten_until_the_first_session_is_open() {
+    fn settings_may_be_rewritten_until_the_first_session_opens() {
         let stage = Stage::new();
         let settings = stage.at("home/settings.json");
         fs::write(&settings, "migrated").unwrap();

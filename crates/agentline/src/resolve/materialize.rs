@@ -78,7 +78,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_what_replaced_a_link_is_brought_back() {
+    fn only_files_that_replaced_a_link_are_copied_back() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["linked", "replaced"] {

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_the_outcome_only_is_woken_by_it_alone() {
+    fn outcome_waiter_is_woken_only_by_the_outcome() {
         let batch = || vec![Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "a".into() })];
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));

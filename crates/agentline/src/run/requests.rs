@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_judge_is_asked_only_what_is_open() {
+    async fn permission_handler_gets_only_open_requests() {
         let dir = stage();
         let (handler, asked) = yes();
         let request = mode(Mode::Default).allow("Bash(git *)").deny("Bash(rm *)").ask("Bash(git push *)");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_judge_the_refusal_of_the_mode_stands() {
+    async fn mode_denies_without_a_permission_handler() {
         let dir = stage();
         for (request, expected) in [
             (mode(Mode::Default), "deny mode mode -"),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_judge_that_fails_has_refused_and_one_nobody_waits_for_ends() {
+    async fn failing_permission_handler_denies_and_an_abandoned_one_ends() {
         let dir = stage();
         let panics = PermissionHandler::new(|_| async { panic!("on purpose") });
         let panics_at_once =
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_is_made_once_when_it_was_permitted_and_else_judged() {
+    async fn permitted_write_is_made_once_and_others_are_checked() {
         let dir = stage();
         let text = || std::fs::read_to_string(dir.path().join("src/a")).unwrap();
         let strict = answerer(&dir, mode(Mode::Default));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_follow_rules_and_borders() {
+    async fn file_requests_obey_rules_and_the_workspace_boundary() {
         let dir = stage();
         let request = mode(Mode::Bypass).deny("Read(secret)").deny("Edit(src/**)").allow("Write(/etc/**)");
         let answerer = answerer(&dir, request);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_is_not_there_is_a_problem() {
+    fn missing_workspace_is_a_problem() {
         let problems = RequestHandler::new(&RunRequest::new("x"), Path::new("/nowhere/at/all")).unwrap_err();
         assert_eq!(problems.0[0].key, "working_dir");
     }

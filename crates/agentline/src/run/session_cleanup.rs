@@ -95,7 +95,7 @@ mod tests {
     use agentline_core::agents;
 
     #[test]
-    fn a_duplicate_is_removed_when_no_run_uses_its_session() {
+    fn duplicate_is_removed_if_no_run_uses_its_session() {
         let dir = tempfile::tempdir().unwrap();
         let at = |minute: &str| dir.path().join(format!("session-2026-01-01T00-{minute}-aaaa1111.jsonl"));
         let header = r#"{"sessionId":"aaaa1111-1","projectHash":"h","startTime":"x","kind":"main"}"#;

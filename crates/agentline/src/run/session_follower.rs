@@ -304,7 +304,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn sessions_of_our_own_do_not_make_a_folder_worth_listing() {
+    fn own_sessions_do_not_trigger_a_directory_listing() {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path().join(".gemini/tmp/ws");
         let at =

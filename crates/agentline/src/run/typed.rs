@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_good_run_gives_the_value_and_the_outcome() {
+    async fn successful_run_returns_value_and_outcome() {
         for verdict in [Verdict::Done, Verdict::DoneWithDenials] {
             let typed = typed(outcome(verdict, Some("{\"count\": 3}"))).await.unwrap();
             assert_eq!((typed.value, typed.outcome.verdict), (Count { count: 3 }, verdict));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_carry_verdict_phase_and_text() {
+    async fn errors_contain_verdict_phase_and_text() {
         let failed = typed(outcome(Verdict::InvalidOutput, None)).await.unwrap_err();
         assert_eq!(failed.to_string(), "invalid_output: no value");
         assert_eq!(failed.verdict(), Some(Verdict::InvalidOutput));

@@ -175,7 +175,7 @@ mod tests {
 
     /// Checks that a stalled loop's agent is killed and that the caller gets an outcome.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_run_on_a_stuck_loop_is_ended_from_outside() {
+    async fn watchdog_ends_a_run_with_a_stuck_event_loop() {
         let mark = uuid::Uuid::new_v4().to_string();
         let mut spawn = Spawn::new("/bin/sleep", "/", &mark);
         spawn.args = vec!["600".into()];

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_long_chains_are_too_deep() {
+    fn only_long_reference_chains_are_too_deep() {
         assert!(is_bounded(&chain(DEEPEST - 1)));
         assert!(!is_bounded(&chain(DEEPEST + 1)));
         assert!(!is_bounded(&chain(100_000)), "and it is found out without deep recursion");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_schemas_are_compiled_and_checked_on_a_thread_with_little_stack() {
+    fn deep_schemas_work_on_a_thread_with_a_small_stack() {
         let checked = || {
             let schema = super::super::Schema::from_value(chain(DEEPEST - 1)).unwrap();
             let mut deep = json!({"type": "string"});

@@ -73,7 +73,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[tokio::test]
-    async fn abandoned_checks_are_bounded_in_number_and_their_threads_are_used_again() {
+    async fn abandoned_checks_are_limited_and_their_threads_reused() {
         static OWN: Semaphore = Semaphore::const_new(MOST_CHECKS);
         let (short, long) = (Duration::from_millis(20), LONGEST_CHECK);
         let mut stuck = Vec::new();

@@ -28,7 +28,7 @@ fn wrong(schema: &Schema, value: Value) -> String {
 }
 
 #[test]
-fn every_sentence_says_where_what_was_expected_and_what_was_found() {
+fn every_error_states_location_expectation_and_value() {
     let person = schema(person());
     person.check(&json!({"name": "Ada", "age": 36, "tags": ["x"]})).unwrap();
     let all = wrong(&person, json!({"name": 5, "age": -1, "tags": ["x", 7], "more": true}));
@@ -112,7 +112,7 @@ fn every_sentence_says_where_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn however_much_is_wrong_the_text_is_bounded() {
+fn error_text_is_bounded() {
     let numbers = schema(json!({"type": "array", "items": {"type": "number"}}));
     let texts: Vec<String> = (0..5000).map(|i| format!("{i}{}", "é".repeat(1000))).collect();
     let found = numbers.check(&json!(texts)).unwrap_err();
@@ -125,7 +125,7 @@ fn however_much_is_wrong_the_text_is_bounded() {
 }
 
 #[test]
-fn bad_schemas_are_problems_of_the_key_with_a_way_out() {
+fn invalid_schemas_are_problems_with_key_and_hint() {
     let table = [
         (json!([]), "expected an object"),
         (json!("x"), "expected an object"),
@@ -156,7 +156,7 @@ fn bad_schemas_are_problems_of_the_key_with_a_way_out() {
 }
 
 #[test]
-fn files_that_hold_no_schema_are_problems_that_name_the_file() {
+fn invalid_schema_files_are_problems_that_name_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
         let path = dir.path().join(name);
@@ -183,7 +183,7 @@ fn files_that_hold_no_schema_are_problems_that_name_the_file() {
 }
 
 #[test]
-fn drafts_are_honoured() {
+fn schema_drafts_are_respected() {
     let tuple = |draft: &str| json!({"$schema": draft, "items": [{"type": "string"}, {"type": "number"}]});
     for draft in [
         "http://json-schema.org/draft-04/schema#",
@@ -204,7 +204,7 @@ fn drafts_are_honoured() {
 }
 
 #[test]
-fn the_tool_takes_an_object_around_the_value() {
+fn tool_schema_wraps_the_value_in_an_object() {
     let input = schema(person()).tool_input();
     assert_eq!(input["type"], "object");
     assert_eq!(input["required"], json!(["data"]));
@@ -217,7 +217,7 @@ fn the_tool_takes_an_object_around_the_value() {
 }
 
 #[test]
-fn the_value_is_taken_out_however_the_model_put_it_in() {
+fn value_is_unwrapped_from_every_wrapping() {
     let (person, ada) = (schema(person()), json!({"name": "Ada", "age": 36}));
     let list = schema(json!({"type": "array", "items": {"type": "integer"}}));
     let number = schema(json!({"type": "integer"}));
@@ -275,7 +275,7 @@ fn referring() -> Vec<Value> {
 }
 
 #[test]
-fn references_stay_right_inside_the_tool() {
+fn references_stay_valid_inside_the_tool_schema() {
     let leaf = [json!(1), json!("x"), json!({"$ref": "#"})];
     let mut values: Vec<Value> = leaf.to_vec();
     for key in ["a", "b", "value", "next", "$ref", "const"] {
@@ -314,7 +314,7 @@ struct Tree {
 }
 
 #[test]
-fn types_have_schemas() {
+fn rust_types_have_schemas() {
     let tree = Schema::from_type::<Tree>().unwrap();
     let good = json!({"value": 1, "leaves": [{"value": 2, "leaves": [], "name": "x"}]});
     assert_eq!(tree.take(&json!({"data": good})), Ok(good.clone()));
@@ -328,7 +328,7 @@ fn types_have_schemas() {
 }
 
 #[test]
-fn a_long_schema_is_told_in_few_words() {
+fn long_schema_is_summarized() {
     assert_eq!(schema(json!({"type": "string"})).gist(), "{\"type\":\"string\"}");
     let mut long = person();
     long["description"] = "x".repeat(9000).into();
@@ -352,7 +352,7 @@ fn schemas_can_be_shared() {
 
 proptest! {
     #[test]
-    fn no_schema_makes_us_fall_over(text in "[{}\\[\\]:,\"$a-z#/0-9 ]{0,60}", keyword in "(type|properties|\\$ref|items|required|pattern|anyOf|\\$id|\\$schema|enum)") {
+    fn no_schema_causes_a_panic(text in "[{}\\[\\]:,\"$a-z#/0-9 ]{0,60}", keyword in "(type|properties|\\$ref|items|required|pattern|anyOf|\\$id|\\$schema|enum)") {
         let document = json!({ keyword: serde_json::from_str::<Value>(&text).unwrap_or(json!(text)) });
         if let Ok(schema) = Schema::from_value(document) {
             let _ = schema.check(&json!({"a": [1, "b", null]}));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_believed_only_under_the_same_stamp() {
+    fn cached_entry_is_valid_only_for_the_same_stamp() {
         let dir = tempfile::tempdir().unwrap();
         let (path, file) = (dir.path().join("new/index"), dir.path().join("a.jsonl"));
         std::fs::write(&file, "x").unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_gone_are_forgotten_and_others_kept() {
+    fn deleted_files_are_removed_and_others_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("index");
         let files = ["a", "b", "c"].map(|name| dir.path().join(name));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_costs_the_damaged_lines_alone() {
+    fn damage_loses_only_the_damaged_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("index");
         let files = ["a", "b"].map(|name| dir.path().join(name));
@@ -223,7 +223,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_may_read_it() {
+    fn index_is_readable_only_by_its_owner() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let (path, file) = (dir.path().join("index"), dir.path().join("a"));

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_known_by_path_by_link_and_by_digest() {
+    fn project_is_recognized_by_path_link_and_digest() {
         let dir = tempfile::tempdir().unwrap();
         let base = std::fs::canonicalize(dir.path()).unwrap();
         let project = base.join("project");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_old_versions() {
+    fn digest_matches_old_versions() {
         assert_eq!(
             digest(Path::new("/")),
             "8a5edab282632443219e051e4ade2d1d5bbc671c781051bf1437897cbdfea0f1"

@@ -79,7 +79,7 @@ fn message(error: &Error) -> String {
 }
 
 #[test]
-fn sessions_are_listed_newest_first_with_what_they_used() {
+fn sessions_are_listed_newest_first_with_their_usage() {
     let home = Home::new();
     simple(&home, ID, 1, "First  prompt\nof all");
     simple(&home, OTHER, 5, "x".repeat(300).as_str());
@@ -99,7 +99,7 @@ fn sessions_are_listed_newest_first_with_what_they_used() {
 }
 
 #[test]
-fn filters_leave_out_what_is_not_meant() {
+fn filters_exclude_other_sessions() {
     let home = Home::new();
     simple(&home, ID, 1, "one");
     simple(&home, OTHER, 30, "two");
@@ -119,7 +119,7 @@ fn filters_leave_out_what_is_not_meant() {
 }
 
 #[test]
-fn a_session_is_found_by_id_beginning_latest_and_file() {
+fn session_is_found_by_id_prefix_latest_and_file() {
     let home = Home::new();
     let file = simple(&home, ID, 1, "one");
     simple(&home, OTHER, 5, "two");
@@ -154,7 +154,7 @@ fn a_session_is_found_by_id_beginning_latest_and_file() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_read() {
+fn damage_is_reported_and_the_rest_is_read() {
     let home = Home::new();
     let file = simple(&home, ID, 1, "one");
     let mut bytes = fs::read(&file).unwrap();
@@ -174,7 +174,7 @@ fn damage_is_told_and_the_rest_is_read() {
 }
 
 #[test]
-fn what_was_read_is_remembered_until_the_file_changes() {
+fn summaries_are_cached_until_the_file_changes() {
     let home = Home::new();
     let cache = home.path().join("cache");
     let store = home.store().index(&cache);
@@ -203,7 +203,7 @@ fn what_was_read_is_remembered_until_the_file_changes() {
 }
 
 #[test]
-fn words_are_found_where_they_were_said_and_nowhere_else() {
+fn search_finds_text_only_where_it_was_written() {
     let home = Home::new();
     let text = "first line\nsay \"Grüße\" to C:\\new\nlast line";
     home.claude(ID, &[user(&home, ID, 1, text), answer(ID, 2, "m", "the needle is here")]);
@@ -267,7 +267,7 @@ fn a_followed_session_is_redacted_like_a_loaded_one() {
 }
 
 #[test]
-fn a_session_that_grows_is_followed_to_the_same_end() {
+fn growing_session_is_followed_to_the_same_result() {
     let home = Home::new();
     let whole = [
         user(&home, ID, 1, "one"),
@@ -307,7 +307,7 @@ fn a_session_that_grows_is_followed_to_the_same_end() {
 }
 
 #[test]
-fn the_files_of_one_session_are_folded_together() {
+fn files_of_one_session_are_merged() {
     let home = Home::new();
     let chats = home.path().join(".gemini/tmp/ws/chats");
     fs::create_dir_all(&chats).unwrap();
@@ -355,7 +355,7 @@ fn the_files_of_one_session_are_folded_together() {
 }
 
 #[test]
-fn a_project_known_by_its_digest_has_its_name_however_a_session_is_asked_for() {
+fn project_known_by_digest_has_its_name_for_every_lookup() {
     use sha2::{Digest as _, Sha256};
     let home = Home::new();
     let project = home.project();

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_of_two_requests_has_the_id_and_keeps_it() {
+    fn later_request_with_the_same_id_owns_it() {
         let (all, closed) = (InFlight::default(), CancellationToken::new());
         let (first, second) = (all.begin("1", &closed), all.begin("1", &closed));
         let stopped = first.stop.clone();

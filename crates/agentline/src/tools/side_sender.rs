@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_long_texts_are_cut_and_between_letters() {
+    fn long_texts_are_truncated_at_character_boundaries() {
         assert_eq!(cut_text("short"), "short");
         let long = format!("a{}", "é".repeat(LONGEST));
         let cut = cut_text(&long);

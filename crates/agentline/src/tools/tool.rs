@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_type_is_in_one_piece() {
+    fn schema_of_a_type_has_no_references() {
         let schema = schema_of::<Trip>();
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["required"], json!(["to"]));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn any_value_is_an_answer() {
+    fn any_value_becomes_a_tool_output() {
         assert_eq!(ToolOutput::of("plain"), ToolOutput::text("plain"));
         assert_eq!(ToolOutput::of(3), ToolOutput::text("3"));
         assert_eq!(ToolOutput::of(()), ToolOutput::text("done"));

@@ -1,5 +1,5 @@
-//! Runs that are active in the same workspace at the same time learn of each other.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+//! Tests that runs in the same workspace at the same time detect each other.
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ fn files_in(folder: &Path) -> usize {
 }
 
 #[test]
-fn runs_in_the_same_or_nested_folders_overlap() {
+fn runs_in_the_same_or_nested_directories_overlap() {
     for (first, second, overlap) in [
         ("work", "work", true),
         ("work", "work/inner", true),
@@ -40,14 +40,14 @@ fn runs_in_the_same_or_nested_folders_overlap() {
         let two = ActiveWorkspace::enter(&runtime, &folder(second)).unwrap();
         assert_eq!((one.overlapped(), two.overlapped()), (overlap, overlap), "{first} and {second}");
         drop(two);
-        assert_eq!(one.overlapped(), overlap, "the memory of it stays");
+        assert_eq!(one.overlapped(), overlap, "the record of it stays");
         drop(one);
         assert_eq!(files_in(&runtime), 0);
     }
 }
 
 #[test]
-fn runs_one_after_the_other_do_not_overlap() {
+fn consecutive_runs_do_not_overlap() {
     let (_temp, folder) = folders();
     for _ in 0..3 {
         let run = ActiveWorkspace::enter(&folder("runtime"), &folder("work")).unwrap();
@@ -56,7 +56,7 @@ fn runs_one_after_the_other_do_not_overlap() {
 }
 
 #[test]
-fn of_many_that_enter_at_once_all_know() {
+fn concurrent_runs_all_detect_the_overlap() {
     let (_temp, folder) = folders();
     let (runtime, work) = (folder("runtime"), folder("work"));
     for _ in 0..20 {
@@ -75,7 +75,7 @@ fn of_many_that_enter_at_once_all_know() {
     }
 }
 
-/// Not a test of its own: what the other process of the next test does.
+/// Not a test by itself: the part of the next test that runs in the other process.
 #[test]
 fn other_process() {
     let Some(folder) = std::env::var_os("AGENTLINE_TEST_ACTIVE_RUN") else { return };
@@ -86,7 +86,7 @@ fn other_process() {
 }
 
 #[test]
-fn a_run_of_another_process_counts_until_it_dies() {
+fn run_of_another_process_counts_until_it_exits() {
     let (temp, folder) = folders();
     let (runtime, work) = (folder("runtime"), folder("work"));
     let mut other = start_other(temp.path());

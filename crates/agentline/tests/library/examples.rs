@@ -1,4 +1,4 @@
-//! Every example runs to its end on the real agent.
+//! Checks that every example runs to completion with the real agent.
 
 use std::{path::PathBuf, process::Command};
 
@@ -15,16 +15,16 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test");
-    test.parent().and_then(|deps| deps.parent()).expect("the folder of the build").join("examples").join(name)
+    test.parent().and_then(|deps| deps.parent()).expect("the build directory").join("examples").join(name)
 }
 
 #[test]
-fn every_example_runs_to_its_end() {
+fn every_example_runs_to_completion() {
     if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
-        assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused where CI=true");
+        assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused if CI=true");
         return;
     }
-    // `cargo test` has built them already, unless it was asked for this file alone.
+    // `cargo test` has built them already, unless only this file was requested.
     let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "agentline", "--examples"]).status();
     assert!(build.expect("cargo").success());
     for (name, text) in EXAMPLES {

@@ -1,6 +1,6 @@
-//! OpenCode's database: read in every state that it can be in, and never touched.
+//! Tests reading OpenCode's database in every possible state, without ever changing it.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::sessions::sqlite::Database;
 use agentline::{EntryPart, ToolStatus};
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
     CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
     CREATE INDEX part_session_idx ON part (session_id);";
 
-/// A database in a folder of its own.
+/// A database in its own directory.
 struct Stage {
     folder: TempDir,
 }
@@ -40,7 +40,7 @@ impl Stage {
         self.folder.path().join("opencode.db")
     }
 
-    /// A writer such as the agent: with a log that it does not clear away by itself.
+    /// Opens a writer like the agent's, with a log that it does not clear by itself.
     fn writer(&self) -> Connection {
         let writer = Connection::open(self.path()).unwrap();
         writer.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -48,7 +48,7 @@ impl Stage {
         writer
     }
 
-    /// Every file with its bytes and the time of its last change.
+    /// Returns every file with its content and modification time.
     fn files(&self) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
         files(self.folder.path())
     }
@@ -63,16 +63,16 @@ fn files(folder: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     all.collect()
 }
 
-/// Adds a session of so many messages, each with two parts.
+/// Adds a session with this number of messages, each with two parts.
 fn fill(writer: &Connection, session: &str, messages: usize, text: &str) {
     let model = r#"{"id":"a-model","providerID":"p"}"#;
     let sql = "INSERT INTO session (id, project_id, directory, title, version, cost, tokens_input, tokens_cache_read, model,
         time_created, time_updated) VALUES (?1, 'global', '/ws', 'Title ' || ?1, '1.18.33', 0.5, 10, 5, ?2, 1000, 2000)";
     writer.execute(sql, [session, model]).unwrap();
-    say(writer, session, 0..messages, text);
+    insert_messages(writer, session, 0..messages, text);
 }
 
-fn say(writer: &Connection, session: &str, messages: std::ops::Range<usize>, text: &str) {
+fn insert_messages(writer: &Connection, session: &str, messages: std::ops::Range<usize>, text: &str) {
     writer.execute_batch("BEGIN").unwrap();
     for i in messages {
         let at = (1000 + i).to_string();
@@ -98,7 +98,7 @@ fn say(writer: &Connection, session: &str, messages: std::ops::Range<usize>, tex
     writer.execute_batch("COMMIT").unwrap();
 }
 
-/// Reads everything in every way, and tells how many messages there are of each session.
+/// Reads everything in every way, and returns the number of messages of each session.
 fn read_all(path: &Path) -> BTreeMap<String, usize> {
     let database = Database::open(path).unwrap();
     let listed = database.sessions().unwrap();
@@ -106,7 +106,7 @@ fn read_all(path: &Path) -> BTreeMap<String, usize> {
     let hits = database.holding(|bytes| bytes.windows(6).any(|w| w == b"needle")).unwrap().value;
     let mut all = BTreeMap::new();
     for row in listed.value {
-        let session = database.load(&row.info.id).unwrap().expect("what is listed can be read");
+        let session = database.load(&row.info.id).unwrap().expect("listed sessions can be read");
         assert_eq!((&session.damage, &session.info), (&vec![], &row.info));
         assert_eq!((session.entries.len() as u64, row.parts), (row.messages, row.messages * 2));
         let said = session.entries.iter().any(|entry| entry.text().contains("needle"));
@@ -121,7 +121,7 @@ fn expect(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_database_that_nobody_has_open_is_read_and_left_alone() {
+fn closed_database_is_read_and_not_changed() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -129,7 +129,7 @@ fn a_database_that_nobody_has_open_is_read_and_left_alone() {
     fill(&writer, "ses_b", 3, "a needle");
     drop(writer);
     let before = stage.files();
-    assert_eq!(before.len(), 1, "the log was worked in when the last writer left");
+    assert_eq!(before.len(), 1, "the log was checkpointed when the last writer closed");
     assert_eq!(read_all(&stage.path()), expect(&[("ses_a", 20), ("ses_b", 3)]));
     assert!(stage.files() == before);
 
@@ -149,47 +149,47 @@ fn a_database_that_nobody_has_open_is_read_and_left_alone() {
 }
 
 #[test]
-fn what_was_written_is_seen_while_the_writer_is_at_it() {
+fn written_data_is_seen_while_the_writer_is_active() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 5, "one");
     let before = stage.files();
-    assert!(before["opencode.db-wal"].0.len() > 1000, "nothing was worked in yet");
+    assert!(before["opencode.db-wal"].0.len() > 1000, "nothing was checkpointed yet");
     assert_eq!(read_all(&stage.path()), expect(&[("ses_a", 5)]));
     let after = stage.files();
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
     for name in ["opencode.db", "opencode.db-wal"] {
         assert!(before[name] == after[name], "{name}");
     }
-    // One that stays open sees every change, also those behind which the log is cleared away.
+    // A reader that stays open sees every change, also those after which the log is cleared.
     let database = Database::open(&stage.path()).unwrap();
     let count = || database.load("ses_a").unwrap().unwrap().entries.len();
     let stamp = database.stamp();
-    say(&writer, "ses_a", 5..8, "two");
+    insert_messages(&writer, "ses_a", 5..8, "two");
     assert_eq!(count(), 8);
     assert_ne!(database.stamp(), stamp);
     writer.execute_batch("BEGIN; DELETE FROM message;").unwrap();
-    assert_eq!(count(), 8, "what is not certain yet is not told");
+    assert_eq!(count(), 8, "uncommitted data is not reported");
     writer.execute_batch("ROLLBACK").unwrap();
     writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert_eq!(count(), 8);
-    say(&writer, "ses_a", 8..9, "three");
+    insert_messages(&writer, "ses_a", 8..9, "three");
     assert_eq!(count(), 9);
     drop(writer);
     assert_eq!(count(), 9);
     let writer = stage.writer();
-    say(&writer, "ses_a", 9..30, "four");
+    insert_messages(&writer, "ses_a", 9..30, "four");
     assert_eq!(count(), 30);
 }
 
 #[test]
-fn a_log_without_its_index_is_worked_through_elsewhere() {
+fn wal_without_its_index_is_replayed_in_a_copy() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 9, "a needle");
-    // As a crash and a restored backup leave it.
+    // The state after a crash or a restored backup.
     let left = Stage::new();
     for name in ["opencode.db", "opencode.db-wal"] {
         fs::copy(stage.folder.path().join(name), left.folder.path().join(name)).unwrap();
@@ -197,7 +197,7 @@ fn a_log_without_its_index_is_worked_through_elsewhere() {
     let before = left.files();
     assert_eq!(read_all(&left.path()), expect(&[("ses_a", 9)]));
     assert!(left.files() == before);
-    // With an index that nobody keeps any more, and one that is nonsense.
+    // With a stale index, and with an invalid one.
     for index in [fs::read(stage.folder.path().join("opencode.db-shm")).unwrap(), vec![7; 32768], Vec::new()]
     {
         fs::write(left.folder.path().join("opencode.db-shm"), index).unwrap();
@@ -208,12 +208,12 @@ fn a_log_without_its_index_is_worked_through_elsewhere() {
 }
 
 #[test]
-fn a_change_that_broke_off_is_taken_back_elsewhere() {
+fn interrupted_transaction_is_rolled_back_in_a_copy() {
     let stage = Stage::new();
     let writer = Connection::open(stage.path()).unwrap();
     writer.execute_batch(SCHEMA).unwrap();
     fill(&writer, "ses_a", 200, "plain");
-    // So little memory that the change reaches the file before it is certain.
+    // A small cache makes the change reach the file before it is committed.
     writer
         .execute_batch("PRAGMA cache_size=5; BEGIN; UPDATE part SET data = data || ' '; DELETE FROM message;")
         .unwrap();
@@ -227,7 +227,7 @@ fn a_change_that_broke_off_is_taken_back_elsewhere() {
 }
 
 #[test]
-fn a_cut_database_yields_what_is_left_of_it_and_says_so() {
+fn truncated_database_yields_its_remaining_data_and_is_reported() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -254,12 +254,12 @@ fn a_cut_database_yields_what_is_left_of_it_and_says_so() {
         yielded.push(parts);
     }
     assert!(most >= 200, "of 240 parts, with one page lost: {yielded:?}");
-    // The tables grow together, so half of the file holds about half of what was said.
+    // The tables grow together, so half of the file contains about half of the messages.
     assert!(yielded[pages / 2] >= 60, "{yielded:?}");
 }
 
 #[test]
-fn junk_in_the_middle_loses_only_what_was_there() {
+fn corrupt_pages_lose_only_their_own_data() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer.execute_batch(SCHEMA).unwrap();
@@ -282,7 +282,7 @@ fn junk_in_the_middle_loses_only_what_was_there() {
             few += usize::from(parts < 300);
         }
     }
-    // Only where the page is near the root of a table is more lost than the page.
+    // More than the page is lost only if it is near the root of a table.
     assert!(few <= tried.len() / 2, "{few} of {}", tried.len() * 3);
 
     fs::write(stage.path(), b"this is no database").unwrap();
@@ -295,7 +295,7 @@ fn junk_in_the_middle_loses_only_what_was_there() {
 }
 
 #[test]
-fn tables_of_other_versions_are_read_by_what_they_have() {
+fn tables_of_other_versions_are_read_by_their_columns() {
     let stage = Stage::new();
     let writer = stage.writer();
     writer
@@ -321,7 +321,7 @@ fn tables_of_other_versions_are_read_by_what_they_have() {
 }
 
 #[test]
-fn names_of_folders_may_hold_anything() {
+fn directory_names_may_contain_anything() {
     let stage = Stage::new();
     let folder = stage.folder.path().join("a b?c#d%41 é&mode=rwc");
     fs::create_dir(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! Settings on a real disk: which files are found, and what is said about those that cannot be read.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+//! Tests settings on a real disk: which files are found, and how unreadable ones are reported.
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use agentline::settings::{find_layers, workspace_file};
 use agentline_core::{Config, Problems};
@@ -35,7 +35,7 @@ impl Machine {
         self.build(workspace, variables).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// Everything that is wrong, with the folder of the test left out of the paths.
+    /// Returns all problems, with the test's directory removed from the paths.
     fn problems(&self, workspace: &str, variables: &[(&str, &str)]) -> String {
         let problems = self.build(workspace, variables).unwrap_err().to_string();
         problems.replace(self.path("").to_str().unwrap(), "/")
@@ -43,13 +43,13 @@ impl Machine {
 }
 
 #[test]
-fn without_files_and_variables_the_defaults_hold() {
+fn defaults_apply_without_files_and_variables() {
     let config = Machine::new().config("home/project", &[("PATH", "/bin")]);
     assert_eq!(config, Config::build(&[]).unwrap());
 }
 
 #[test]
-fn the_user_file_stands_below_the_workspace_and_the_environment() {
+fn user_file_is_below_the_workspace_file_and_the_environment() {
     let machine = Machine::new();
     machine.write("home/.config/agentline/config.toml", "model = 'user'\nname = 'user'\nresume = 'user'");
     machine.write("home/project/agentline.toml", "name = 'workspace'\nresume = 'workspace'");
@@ -62,19 +62,23 @@ fn the_user_file_stands_below_the_workspace_and_the_environment() {
 }
 
 #[test]
-fn the_nearest_file_above_the_workspace_counts_and_only_that() {
+fn only_the_nearest_file_above_the_workspace_applies() {
     let machine = Machine::new();
     machine.write("home/project/agentline.toml", "model = 'near'\nworking_dir = 'x'\nrecord = '~/t'");
     machine.write("home/agentline.toml", "model = 'far'\nname = 'far'");
     let config = machine.config("home/project/deep/er", &[("AGENTLINE_TRUST", "full")]);
     assert_eq!(config.request.model.as_deref(), Some("near"));
     assert_eq!(config.request.name, None);
-    assert_eq!(config.request.working_dir, Some(machine.path("home/project/x")), "from the file's folder");
+    assert_eq!(
+        config.request.working_dir,
+        Some(machine.path("home/project/x")),
+        "relative to the file's directory"
+    );
     assert_eq!(config.request.record, Some(machine.path("home/t")));
 }
 
 #[test]
-fn the_search_ends_at_home() {
+fn search_ends_at_home() {
     let machine = Machine::new();
     machine.write("agentline.toml", "model = 'outside'");
     assert_eq!(machine.config("home/project", &[]).request.model, None);
@@ -83,7 +87,7 @@ fn the_search_ends_at_home() {
 }
 
 #[test]
-fn a_named_user_file_replaces_the_usual_one() {
+fn named_user_file_replaces_the_default_one() {
     let machine = Machine::new();
     machine.write("home/.config/agentline/config.toml", "model = 'usual'");
     machine.write("xdg/agentline/config.toml", "model = 'xdg'");
@@ -97,7 +101,7 @@ fn a_named_user_file_replaces_the_usual_one() {
 }
 
 #[test]
-fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
+fn invalid_settings_file_is_reported_with_all_other_problems() {
     let machine = Machine::new();
     let gone = machine.path("gone.toml");
     let variables = [("AGENTLINE_CONFIG", gone.to_str().unwrap()), ("AGENTLINE_TIMEOUT", "0")];
@@ -125,7 +129,7 @@ fn what_cannot_be_a_file_of_settings_is_told_with_everything_else() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_problem() {
+fn byte_order_mark_is_accepted() {
     let machine = Machine::new();
     machine.write("home/project/agentline.toml", "\u{feff}model = 'm'\r\nname = 'n'\r\n");
     let config = machine.config("home/project", &[]);
@@ -133,7 +137,7 @@ fn a_byte_order_mark_is_no_problem() {
 }
 
 #[test]
-fn a_file_of_prices_is_read_from_where_a_setting_names_it() {
+fn price_file_is_read_from_the_configured_path() {
     let machine = Machine::new();
     machine.write("home/project/agentline.toml", "prices_file = 'my/prices.toml'");
     let build = || {
@@ -164,7 +168,7 @@ mod unix {
     };
 
     #[test]
-    fn a_variable_that_is_not_text_is_named() {
+    fn non_utf8_variable_is_named() {
         let machine = Machine::new();
         let variables = [(OsString::from("AGENTLINE_MODEL"), OsString::from_vec(vec![0xff]))];
         let layers = find_layers(&machine.path("home"), None, variables);
@@ -175,7 +179,7 @@ mod unix {
     }
 
     #[test]
-    fn a_link_out_of_its_directory_is_read_only_with_full_trust() {
+    fn link_out_of_its_directory_is_read_only_with_full_trust() {
         let machine = Machine::new();
         machine.write("home/real.toml", "model = 'real'");
         symlink(machine.path("home/real.toml"), machine.path("home/project/agentline.toml")).unwrap();
@@ -197,7 +201,7 @@ mod unix {
     }
 
     #[test]
-    fn the_users_own_file_is_the_users_wherever_it_lies() {
+    fn user_file_is_trusted_in_any_location() {
         let machine = Machine::new();
         machine.write("home/project/agentline.toml", "record = 'tape'");
         let file = machine.path("home/project/agentline.toml");
@@ -206,7 +210,7 @@ mod unix {
     }
 
     #[test]
-    fn links_are_followed_and_pipes_are_not_waited_for() {
+    fn links_are_followed_and_pipes_are_not_awaited() {
         let machine = Machine::new();
         machine.write("home/project/real.toml", "model = 'real'");
         symlink("real.toml", machine.path("home/project/agentline.toml")).unwrap();
@@ -225,14 +229,14 @@ mod unix {
     }
 
     #[test]
-    fn a_file_that_a_stranger_put_above_the_workspace_is_left_alone() {
+    fn file_of_another_user_above_the_workspace_is_ignored() {
         let machine = Machine::new();
         machine.write("agentline.toml", "model = 'planted'");
         fs::create_dir(machine.path("mine")).unwrap();
         let file = machine.path("agentline.toml");
         let found = || workspace_file(&machine.path("mine"), None);
         assert_eq!(found(), Some(file.clone()));
-        // Only root can give files away; anyone else has seen the half that can be seen.
+        // Only root can change the owner of files; for other users, the test ends here.
         if chown(&file, Some(65533), None).is_ok() {
             assert_ne!(found(), Some(file.clone()));
             chown(machine.path("mine"), Some(65533), None).unwrap();
@@ -240,12 +244,12 @@ mod unix {
         }
     }
 
-    /// Root may read everything, so the test runs itself again as a user who may not.
+    /// Root can read everything, so the test runs itself again as an unprivileged user.
     #[test]
-    fn a_file_that_may_not_be_read_is_told_with_the_way_out() {
+    fn unreadable_file_is_reported_with_a_hint() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_SETTINGS";
         if let Some(root) = std::env::var_os(INSIDE) {
-            return read_as_ordinary_user(Path::new(&root));
+            return read_as_unprivileged_user(Path::new(&root));
         }
         let machine = Machine::new();
         machine.write("home/project/agentline.toml", "model = 'm'");
@@ -255,26 +259,22 @@ mod unix {
         fs::set_permissions(machine.path("home/project/agentline.toml"), fs::Permissions::from_mode(0o000))
             .unwrap();
         if fs::read(machine.path("home/project/agentline.toml")).is_err() {
-            return read_as_ordinary_user(&machine.path(""));
+            return read_as_unprivileged_user(&machine.path(""));
         }
-        // The user that we become may not reach the build folder either.
+        // This user may not be able to read the build directory either.
         let copy = machine.path("test");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(&copy);
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         command.current_dir(machine.path("")).env(INSIDE, machine.path(""));
-        command.args([
-            "--exact",
-            "settings::unix::a_file_that_may_not_be_read_is_told_with_the_way_out",
-            "--nocapture",
-        ]);
+        command.args(["--exact", "settings::unix::unreadable_file_is_reported_with_a_hint", "--nocapture"]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
     }
 
-    fn read_as_ordinary_user(root: &Path) {
+    fn read_as_unprivileged_user(root: &Path) {
         let file = root.join("home/project/agentline.toml");
         let layers = find_layers(&root.join("home/project"), Some(&root.join("home")), []);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What two snapshots of a workspace say about the time between them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+//! Tests the changes that two snapshots of a workspace report.
+#![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use agentline::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange, SnapshotOptions, line_count};
 use tempfile::TempDir;
 
-/// A workspace in a temporary folder, next to which there is room for files outside it.
+/// A workspace in a temporary directory, with space for files outside it.
 struct Workspace {
     temp: TempDir,
     root: PathBuf,
@@ -41,7 +41,7 @@ impl Workspace {
         Snapshot::take(&self.root, &SnapshotOptions::default())
     }
 
-    /// Lets the files grow old enough that their times are beyond doubt, then compares before and after the work.
+    /// Waits until the files are old enough that their times are reliable, then compares before and after the work.
     fn changes(&self, work: impl FnOnce(&Self)) -> Vec<SnapshotChange> {
         self.changes_with(&[], work)
     }
@@ -53,7 +53,7 @@ impl Workspace {
         before.compare(&before.take_again(&SnapshotOptions::default()), reported)
     }
 
-    /// Writes a file and takes a snapshot before its time is beyond doubt, however busy the machine is.
+    /// Writes a file and takes a snapshot before its time is reliable, however busy the machine is.
     fn take_at_once(&self, path: &str, text: &str) -> Snapshot {
         loop {
             let start = Instant::now();
@@ -70,7 +70,7 @@ impl Workspace {
     }
 }
 
-/// The changes as one line each: a sign, the path, and a mark for what is known otherwise than by comparison.
+/// Returns the changes as one line each: a sign, the path, and a mark for results that are not from a comparison.
 fn lines(changes: &[SnapshotChange]) -> Vec<String> {
     let line = |change: &SnapshotChange| {
         let sign = match change.kind {
@@ -89,7 +89,7 @@ fn lines(changes: &[SnapshotChange]) -> Vec<String> {
 }
 
 #[test]
-fn tells_created_modified_deleted_and_renamed() {
+fn reports_created_modified_deleted_and_renamed() {
     let workspace = Workspace::new(&[
         ("same.txt", "same"),
         ("edited.txt", "one"),
@@ -130,7 +130,7 @@ fn tells_created_modified_deleted_and_renamed() {
 }
 
 #[test]
-fn a_large_workspace_tells_the_same_without_old_line_counts() {
+fn large_workspace_reports_the_same_without_old_line_counts() {
     let workspace = Workspace::new(&[("edited.txt", "one"), ("gone.txt", "x"), ("same.txt", "x")]);
     workspace.grow();
     let changes = workspace.changes(|it| {
@@ -144,14 +144,14 @@ fn a_large_workspace_tells_the_same_without_old_line_counts() {
 }
 
 #[test]
-fn nothing_changed_is_an_empty_list() {
+fn no_change_is_an_empty_list() {
     let workspace = Workspace::new(&[("a", "a"), ("b/c", "c"), (".hidden", "h")]);
     assert_eq!(workspace.take().file_count(), 3);
     assert_eq!(workspace.changes(|_| ()), []);
 }
 
 #[test]
-fn honours_nested_ignore_files_and_negation_without_a_repository() {
+fn respects_nested_ignore_files_and_negation_without_a_repository() {
     let rules = [(".gitignore", "*.log\n/build/\n"), ("sub/.gitignore", "!keep.log\n*.tmp\n")];
     let workspace = Workspace::new(&rules);
     let changes = workspace.changes(|it| {
@@ -172,13 +172,13 @@ fn honours_nested_ignore_files_and_negation_without_a_repository() {
 }
 
 #[test]
-fn honours_a_repository_and_never_looks_into_its_folder() {
+fn respects_a_repository_and_never_reads_its_git_directory() {
     let workspace = Workspace::new(&[
         (".git/HEAD", "ref: refs/heads/main\n"),
         (".git/info/exclude", "secret.txt\n"),
         (".gitignore", "*.o\n"),
     ]);
-    // Rules above the repository are none of its concern.
+    // Rules above the repository do not apply to it.
     fs::write(workspace.temp.path().join(".gitignore"), "*\n").unwrap();
     let changes = workspace.changes(|it| {
         for path in ["secret.txt", "main.o", "main.c", ".git/index", "inner/.git", "inner/file"] {
@@ -189,14 +189,14 @@ fn honours_a_repository_and_never_looks_into_its_folder() {
 }
 
 #[test]
-fn stray_rules_above_a_workspace_without_repository_do_not_count() {
+fn ignore_files_above_a_workspace_without_a_repository_do_not_apply() {
     let workspace = Workspace::new(&[]);
     fs::write(workspace.temp.path().join(".gitignore"), "*\n").unwrap();
     assert_eq!(lines(&workspace.changes(|it| it.write("file", "x"))), ["+file"]);
 }
 
 #[test]
-fn a_folder_of_a_repository_obeys_it_unless_the_repository_ignores_the_folder() {
+fn subdirectory_obeys_its_repository_unless_it_is_ignored_there() {
     let repository = Workspace::new(&[(".git/HEAD", ""), (".gitignore", "*.log\n/scratch/*\n")]);
     let changed_in = |folder: &str| {
         fs::create_dir_all(repository.path(folder)).unwrap();
@@ -211,7 +211,7 @@ fn a_folder_of_a_repository_obeys_it_unless_the_repository_ignores_the_folder() 
 }
 
 #[test]
-fn reported_paths_are_seen_though_ignored_or_outside() {
+fn reported_paths_are_seen_even_if_ignored_or_outside() {
     let workspace = Workspace::new(&[
         (".gitignore", "/out/\n"),
         ("out/old.txt", "1"),
@@ -245,7 +245,7 @@ fn reported_paths_are_seen_though_ignored_or_outside() {
     assert_eq!(
         lines(&changes),
         [
-            // Its folder was written to, so it may have been there.
+            // Its directory was written to, so the file may have existed.
             format!("-{} (missing)", nowhere.to_str().unwrap()).as_str(),
             format!("+{outside} (times)").as_str(),
             "-out/gone.txt (missing)",
@@ -259,7 +259,7 @@ fn reported_paths_are_seen_though_ignored_or_outside() {
 }
 
 #[test]
-fn a_temporary_file_that_a_tool_reported_is_no_deletion() {
+fn reported_temporary_file_is_not_a_deletion() {
     let workspace = Workspace::new(&[("a", "a")]);
     let changes = workspace.changes_with(&[PathBuf::from("note.tmp")], |it| {
         it.write("note.tmp", "x");
@@ -269,7 +269,7 @@ fn a_temporary_file_that_a_tool_reported_is_no_deletion() {
 }
 
 #[test]
-fn a_change_of_the_rules_invents_no_changes() {
+fn changed_ignore_rules_cause_no_false_changes() {
     let workspace = Workspace::new(&[
         (".gitignore", "*.log\n"),
         ("a.log", "1"),
@@ -309,7 +309,7 @@ fn a_rewrite_of_the_same_size_within_a_clock_tick_is_seen() {
             let before = workspace.take_at_once("racy.txt", "aaaa");
             let age = fs::metadata(workspace.path("racy.txt")).unwrap().modified().unwrap();
             workspace.write("racy.txt", "bbbb");
-            // Old kernels and coarse file systems leave the time as it was; others are made to.
+            // Old kernels and coarse file systems leave the time unchanged; on others, the test resets it.
             File::options().write(true).open(workspace.path("racy.txt")).unwrap().set_modified(age).unwrap();
             assert_eq!(lines(&before.compare(&workspace.take(), &[])), ["~racy.txt"], "round {round}");
         }
@@ -317,7 +317,7 @@ fn a_rewrite_of_the_same_size_within_a_clock_tick_is_seen() {
 }
 
 #[test]
-fn a_touch_is_a_change_unless_the_content_is_known() {
+fn touched_file_is_a_change_unless_its_content_is_known() {
     let workspace = Workspace::new(&[("file", "text")]);
     let touch = |it: &Workspace, day: u64| {
         let file = File::options().write(true).open(it.path("file")).unwrap();
@@ -348,7 +348,7 @@ fn a_file_replaced_by_a_folder_and_a_folder_by_a_file() {
 }
 
 #[test]
-fn limits_cut_the_walk_short_and_say_so() {
+fn limits_stop_the_walk_and_are_reported() {
     let workspace = Workspace::new(&[]);
     for number in 0..200 {
         workspace.write(&format!("folder-{}/file-{number}", number % 7), "x");
@@ -362,7 +362,7 @@ fn limits_cut_the_walk_short_and_say_so() {
 }
 
 #[test]
-fn what_a_short_walk_did_not_meet_is_judged_by_its_times() {
+fn files_missed_by_a_limited_walk_are_compared_by_times() {
     let workspace = Workspace::new(&[("a", "1"), ("b", "1"), ("c", "1")]);
     sleep(Duration::from_millis(250));
     let before = Snapshot::take(&workspace.root, &SnapshotOptions::default().max_files(0));
@@ -372,7 +372,7 @@ fn what_a_short_walk_did_not_meet_is_judged_by_its_times() {
 }
 
 #[test]
-fn a_huge_folder_keeps_little_memory() {
+fn large_directory_uses_little_memory() {
     let workspace = Workspace::new(&[]);
     for number in 0..5_000 {
         fs::write(workspace.path(&format!("file-{number}")), "").unwrap();
@@ -404,7 +404,7 @@ fn counts_lines_of_text_only() {
 }
 
 #[test]
-fn spells_paths_as_changes_do() {
+fn formats_paths_like_changes() {
     let workspace = Workspace::new(&[("a/b", "x")]);
     let snapshot = workspace.take();
     assert_eq!(snapshot.spell(&workspace.path("a/./c/../b")), "a/b");
@@ -482,7 +482,7 @@ mod unix {
     }
 
     #[test]
-    fn the_workspace_may_be_named_through_a_link() {
+    fn workspace_may_be_given_through_a_link() {
         let workspace = Workspace::new(&[("a", "1")]);
         let alias = workspace.temp.path().join("alias");
         symlink(&workspace.root, &alias).unwrap();
@@ -507,7 +507,7 @@ mod unix {
     }
 
     #[test]
-    fn strange_names_are_shown_and_never_a_panic() {
+    fn unusual_names_are_shown_without_panics() {
         let workspace = Workspace::new(&[]);
         let changes = workspace.changes(|it| {
             fs::write(it.root.join(OsStr::from_bytes(b"caf\xe9.txt")), "x\n").unwrap();
@@ -518,12 +518,12 @@ mod unix {
         assert!(changes.iter().all(|change| change.added == Some(1)));
     }
 
-    /// Root may read everything, so the test runs itself again as a user who may not.
+    /// Root can read everything, so the test runs itself again as an unprivileged user.
     #[test]
-    fn what_cannot_be_read_is_skipped_and_counted() {
+    fn unreadable_entries_are_skipped_and_counted() {
         const INSIDE: &str = "AGENTLINE_TEST_UNREADABLE_WORKSPACE";
         if let Some(root) = std::env::var_os(INSIDE) {
-            look_as_ordinary_user(Path::new(&root));
+            scan_as_unprivileged_user(Path::new(&root));
             return;
         }
         let workspace = Workspace::new(&[("open/file", "x"), ("closed/file", "x"), ("unreadable", "x")]);
@@ -533,9 +533,9 @@ mod unix {
         fs::set_permissions(workspace.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(workspace.path("unreadable"), fs::Permissions::from_mode(0o000)).unwrap();
         if fs::read_dir(workspace.path("closed")).is_err() {
-            look_as_ordinary_user(&workspace.root);
+            scan_as_unprivileged_user(&workspace.root);
         } else {
-            // The user that we become may not reach the build folder either.
+            // This user may not be able to read the build directory either.
             let copy = workspace.temp.path().join("test");
             fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
@@ -544,7 +544,7 @@ mod unix {
             command.current_dir(workspace.temp.path()).env(INSIDE, &workspace.root);
             command.args([
                 "--exact",
-                "snapshot::unix::what_cannot_be_read_is_skipped_and_counted",
+                "snapshot::unix::unreadable_entries_are_skipped_and_counted",
                 "--nocapture",
             ]);
             let output = command.output().unwrap();
@@ -554,7 +554,7 @@ mod unix {
         fs::set_permissions(workspace.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn look_as_ordinary_user(root: &Path) {
+    fn scan_as_unprivileged_user(root: &Path) {
         sleep(Duration::from_millis(250));
         let take = || Snapshot::take(root, &SnapshotOptions::default());
         let before = take();

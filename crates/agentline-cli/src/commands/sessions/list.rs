@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_as_long_as_it_must_be() {
+    fn ids_are_shortened_to_a_unique_prefix() {
         let all: Vec<Summary> = ["01234567-89", "01234567-8a", "ffffffff-0", "x"]
             .into_iter()
             .map(|id| {

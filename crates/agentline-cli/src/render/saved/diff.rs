@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_around_a_change_are_shown_with_it_and_words_are_marked() {
+    fn diff_shows_context_lines_and_marks_changed_words() {
         let old = "1\n2\n3\n4\nlet a = b + 1;\n6\n7\n8\n9\n10\n11\n12\n13\n14\n";
         let new = old.replace("a = b", "a = c").replace("13\n", "");
         let change = ShownChange::between(old, &new);
@@ -304,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_and_one_that_is_emptied() {
+    fn diff_of_a_new_and_an_emptied_file() {
         assert_eq!(shown(&ShownChange::between("", "a\nb")), ["1+a", "2+b"]);
         assert_eq!(shown(&ShownChange::between("a\n", "")), ["1-a"]);
     }
 
     #[test]
-    fn a_unified_diff_is_read() {
+    fn unified_diff_is_parsed() {
         let unified = "--- a/x\n+++ b/x\n@@ -4,3 +4,3 @@ fn\n same\n-old way\n+new way\n--- gone\n\\ No newline\n@@ -20 +20 @@\n+x";
         let mut diff = SavedDiff::default();
         (diff.unified, diff.path) = (Some(unified.into()), "x".into());
@@ -320,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn texts_with_nothing_in_common_take_no_time() {
+    fn diff_of_unrelated_texts_is_fast() {
         let text = |word: &str| (0..60_000).map(|i| format!("{word}{i}\n")).collect::<String>();
         let change = ShownChange::between(&text("a"), &text("b"));
         assert_eq!((change.added, change.removed), (60_000, 60_000));
     }
 
     #[test]
-    fn long_texts_are_compared_between_lines_that_both_have_once() {
+    fn long_texts_are_split_at_unique_common_lines() {
         let old: String = (0..5_000).map(|i| format!("line {i}\n")).collect();
         let new = old.replace("line 10\n", "line ten\n").replace("line 4000\n", "line 4000\nand one more\n");
         let change = ShownChange::between(&old, &new);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_take_no_longer_than_their_length_allows() {
+    fn adversarial_texts_are_compared_in_near_linear_time() {
         let turned = |lines: usize| -> (String, String) {
             let lines: Vec<String> = (0..lines).map(|i| format!("line {i}\n")).collect();
             (lines.concat(), lines.iter().rev().map(String::as_str).collect())
@@ -360,7 +360,7 @@ mod tests {
         use super::*;
 
         #[test]
-        fn the_lines_that_stay_and_come_are_the_new_text() {
+        fn kept_and_added_lines_form_the_new_text() {
             // Every pair of texts of at most four lines of three kinds.
             let texts: Vec<String> = (0..81u32)
                 .map(|n| (0..4).map(|i| ["", "a\n", "b\n"][(n / 3u32.pow(i) % 3) as usize]).collect())

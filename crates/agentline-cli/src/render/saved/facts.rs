@@ -91,14 +91,14 @@ mod tests {
     use agentline::EntryPart;
 
     #[test]
-    fn numbers_are_easy_to_read() {
+    fn numbers_are_formatted_for_reading() {
         let shown = [0, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.0, 0.001_23, 1.5].map(money), ["$0", "$0.0012", "$1.50"]);
     }
 
     #[test]
-    fn a_title_is_one_line() {
+    fn title_is_a_single_line() {
         let mut session = SavedSession::default();
         assert_eq!(title(&session), "(no prompt)");
         let mut prompt = Entry::new("1", Role::User);

@@ -233,7 +233,7 @@ mod tests {
     use agentline::PriceTable;
 
     #[test]
-    fn a_session_reads_well_on_github() {
+    fn session_is_rendered_as_github_markdown() {
         let (session, children) = sample::session();
         let story = SessionTree::new(&session, &children, &PriceTable::default());
         let mut out = Vec::new();
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn fences_are_longer_than_those_inside() {
+    fn code_fences_are_longer_than_inner_fences() {
         let mut out = Vec::new();
         fenced(&mut out, "text", "a\n````\nb").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\n`````text\na\n````\nb\n`````\n");
     }
 
     #[test]
-    fn what_a_model_leaves_open_is_closed() {
+    fn unclosed_markdown_is_closed_and_html_is_escaped() {
         assert_eq!(closed("```rust\nlet a = <b>;"), "```rust\nlet a = <b>;\n```");
         assert_eq!(
             closed("~~~\n```\n~~~\n<x> `<y>` ``<`>`` <!--"),

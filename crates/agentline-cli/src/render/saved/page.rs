@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_of_the_session_is_text() {
+    fn session_content_is_escaped_as_text() {
         let page = written();
         assert_eq!(page.matches("<script").count(), 1, "only ours");
         assert_eq!(page.matches("</script").count(), 1, "only ours");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_the_page() {
+    fn page_has_no_external_references() {
         let page = written();
         for (i, _) in page.match_indices("href=") {
             assert!(page[i..].starts_with("href=\"#"), "{}", &page[i..i + 40]);
@@ -440,13 +440,13 @@ mod tests {
     }
 
     #[test]
-    fn our_own_parts_end_where_they_should() {
+    fn embedded_style_and_script_cannot_close_their_tags() {
         assert!(!STYLE.contains("</") && !SCRIPT.contains("</") && !SCRIPT.contains("<!--"));
         assert!(!STYLE.contains("url(") && !STYLE.contains("@import"), "nothing is fetched");
     }
 
     #[test]
-    fn an_image_is_shown_only_where_it_can_do_no_harm() {
+    fn only_safe_image_types_are_embedded() {
         let shown = |mime_type: &str, data: &str| {
             let mut out = Vec::new();
             let clock = TimeFormat::utc();

@@ -318,19 +318,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_reads_like_a_conversation() {
+    fn session_is_rendered_as_a_conversation() {
         sample::same("sample.txt", &told(|_| {}));
     }
 
     #[test]
-    fn everything_is_told_on_request() {
+    fn all_details_are_shown_on_request() {
         let text =
             told(|style| style.wish = SessionDetail { context: true, thinking: true, subagents: true });
         sample::same("sample.all.txt", &text);
     }
 
     #[test]
-    fn outputs_are_shortened_on_a_terminal() {
+    fn tool_outputs_are_truncated_on_a_terminal() {
         let text = told(|style| (style.short, style.colour) = (true, true));
         assert!(text.contains("… 18 more lines; pass --full to see them"), "{text}");
         assert!(text.contains("\u{1b}[32m+"), "{text}");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_by_what_it_was_about() {
+    fn tool_call_is_summarized_by_its_main_argument() {
         let shell = tool(ToolKind::Shell, r#"{"command":["ls","-l"],"description":"d"}"#);
         let shown = ShownCall::of(&shell);
         assert_eq!((shown.line(), shown.input, word(shown.status)), ("Tool ls -l".into(), None, "no result"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_asked_for_is_shown_unless_it_failed() {
+    fn requested_change_is_shown_unless_it_failed() {
         let mut edit = tool(ToolKind::Edit, r#"{"file_path":"x","old_string":"a","new_string":"b"}"#);
         let change = ShownCall::of(&edit).change.unwrap();
         assert_eq!((&*change.path, change.added, change.removed), ("x", 1, 1));

@@ -29,7 +29,7 @@ mod tests {
     use crate::{Program, memory_fs::MemoryFs};
 
     #[test]
-    fn hooks_for_the_end_of_a_session_are_found_however_they_are_spelled() {
+    fn session_end_hooks_are_found_in_every_spelling() {
         let found = |path: &str, text: &str, own: &str| {
             let program = Program { path: "/bin/x".into(), args: vec![], version: None };
             let mut context = LaunchContext::new(program, "/u/repo/ws".into(), "/u".into(), "/p".into());

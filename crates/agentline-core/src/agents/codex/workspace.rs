@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     #[cfg(not(windows))]
-    fn the_spelling_is_used_with_the_known_adapter_and_its_own_codex_only() {
+    fn path_spelling_is_used_only_with_the_known_adapter_and_bundled_codex() {
         let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
         let known = context(Some(KNOWN_ADAPTER));
         assert_eq!(undeclared(&plan, &known).as_deref(), Some("/u/repo/ws/."));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_project_are_found_in_and_above_the_workspace_but_not_the_users_own() {
+    fn project_settings_are_found_at_or_above_the_workspace_but_not_in_home() {
         let found = |path: &str, codex_home: &str| {
             let mut context = context(None);
             context.env.insert("CODEX_HOME".into(), codex_home.into());
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     #[cfg(not(windows))]
-    fn trust_in_the_users_own_codex_is_not_trust_in_agentline() {
+    fn trust_in_codex_settings_is_not_agentline_trust() {
         let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
         let loaded = |config: &str, more: &[(&str, &str)]| {
             let look = MemoryFs::default()

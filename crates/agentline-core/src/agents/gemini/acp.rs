@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_departure_has_a_test_of_its_name() {
+    fn every_quirk_has_a_test_of_its_name() {
         let tests = [include_str!("../../../tests/core/acp/quirks.rs"), include_str!("store.rs")].concat();
         for quirk in QUIRKS {
             assert!(tests.contains(&format!("fn {}()", quirk.name)), "{}", quirk.name);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_have_the_departures_that_were_seen_in_them() {
+    fn quirks_apply_to_the_versions_in_which_they_were_observed() {
         let versions =
             [Version(0, 11, 3), Version(0, 24, 0), Version(0, 36, 0), Version(0, 45, 2), Version(0, 61, 0)];
         for (name, seen) in [
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_call_tells_its_tool_in_every_version() {
+    fn tool_name_is_derived_from_the_call_id_in_every_version() {
         let name = |id: &str| {
             let mut call = AcpToolCall::default();
             (call.id, call.first_title) = (id.into(), "a title".into());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_tells_the_server_of_a_tool() {
+    fn mcp_server_name_is_read_from_the_title() {
         let mut call = AcpToolCall::default();
         (call.id, call.title) =
             ("mcp_web_srv_add__mcp_web_srv_add_1_0".into(), "add (web srv MCP Server)".into());

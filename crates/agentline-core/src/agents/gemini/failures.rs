@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_the_service_are_understood() {
+    fn service_error_texts_are_classified() {
         for (text, kind, message) in [
             (
                 r#"[API Error: {"error":{"code":401,"message":"msg 401","status":"NAME"}}]"#,
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn colours_go_and_other_brackets_stay() {
+    fn colours_are_stripped_and_other_brackets_kept() {
         assert_eq!(without_colours("\u{1b}[31mred\u{1b}[0m [m]"), "red [m]");
         assert_eq!(without_colours("\u{1b}[1;31mred \u{1b}[2Kcleared"), "red 2Kcleared");
     }
 
     #[test]
-    fn retry_notices_are_told_from_other_lines() {
+    fn retry_notices_are_distinguished_from_other_lines() {
         assert!(is_retry_notice("Attempt 1 failed with status 429. Retrying with backoff... _ApiError"));
         assert!(is_retry_notice("Attempt 12 failed: Please retry in 2s."));
         assert!(!is_retry_notice("Attempt to read failed"));

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_launch_without_full_trust_has_the_guard() {
+    fn every_launch_without_full_trust_loads_the_guard() {
         let look = MemoryFs::default();
         for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
             for trust in [Trust::Run, Trust::No] {
@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn the_option_is_quoted_where_it_must_be() {
+    fn node_option_is_quoted_if_needed() {
         assert_eq!(node_option(Path::new("/p/guard.cjs")), "--require=/p/guard.cjs");
         assert_eq!(node_option(Path::new("/p \"q/g.cjs")), r#""--require=/p \"q/g.cjs""#);
     }
 
     #[test]
-    fn what_a_workspace_brings_must_be_ignored() {
+    fn guard_lists_the_workspace_files_to_ignore() {
         let paths = [
             "/w/p/.gemini/settings.json",
             "/w/p/.gemini/policies/x.toml",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_begins_only_after_the_confirmation() {
+    fn run_starts_only_after_the_guard_confirms() {
         let files = vec!["/w/.env".to_owned()];
         let mut confirmation = Confirmation::default();
         assert_eq!(confirmation.failure(&[]), None, "there is nothing to ignore");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_that_holds_the_home_does_not_bound_context_files() {
+    fn repository_containing_home_does_not_bound_context_files() {
         let env = std::collections::BTreeMap::new();
         let markers = |look: &MemoryFs, settings: &str| {
             let look_settings = MemoryFs::default().plain("/s", settings);

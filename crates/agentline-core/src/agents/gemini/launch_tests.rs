@@ -41,7 +41,7 @@ pub(super) fn file(launch: &Launch, path: &str) -> String {
 }
 
 #[test]
-fn a_path_in_which_no_tool_works_is_told_of() {
+fn workspace_path_that_breaks_tools_causes_a_warning() {
     let codes = |cwd: &str| {
         let mut context = context("0.61.0");
         context.cwd = cwd.into();
@@ -54,7 +54,7 @@ fn a_path_in_which_no_tool_works_is_told_of() {
 }
 
 #[test]
-fn a_plain_run() {
+fn launch_of_a_plain_run() {
     let launch = launched(RunRequest::new("hello\n"));
     assert_eq!(launch.args.join(" "), "gemini.js -o stream-json --skip-trust");
     assert_eq!((launch.stdin.as_str(), launch.cwd.to_str().unwrap()), ("hello\n", "/ws"));
@@ -95,7 +95,7 @@ fn flags_follow_the_request() {
 }
 
 #[test]
-fn trust_is_what_the_request_says() {
+fn requested_trust_overrides_the_environment() {
     let with = |trust| {
         let mut context = context("0.61.0");
         context.env.insert("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into());
@@ -110,7 +110,7 @@ fn trust_is_what_the_request_says() {
 }
 
 #[test]
-fn sandboxes_by_flag_or_by_name_see_what_the_run_is_given() {
+fn sandboxes_mount_the_files_of_the_run() {
     let on = launched(RunRequest::new("x").sandbox(Sandbox::On));
     assert!(on.args.contains(&"-s".to_owned()) && !on.env.contains_key("GEMINI_SANDBOX"));
     let docker = launched(RunRequest::new("x").sandbox(Sandbox::By("docker".into())));
@@ -122,7 +122,7 @@ fn sandboxes_by_flag_or_by_name_see_what_the_run_is_given() {
 }
 
 #[test]
-fn a_key_that_the_cli_would_miss_is_made_to_count() {
+fn auth_method_is_set_if_the_cli_would_ignore_the_key() {
     let method = |env: &[(&str, &str)], look: MemoryFs| {
         let mut context = context("0.61.0");
         context.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -154,7 +154,7 @@ fn sign_in_options_become_variables_and_settings() {
 }
 
 #[test]
-fn variables_of_the_request_go_in_and_their_secrets_are_known() {
+fn request_variables_are_passed_and_their_secrets_registered() {
     let request = RunRequest::new("x")
         .env("MY_TOKEN", "token-of-mine")
         .env("PLAIN", "just a value")
@@ -171,7 +171,7 @@ fn variables_of_the_request_go_in_and_their_secrets_are_known() {
 }
 
 #[test]
-fn secrets_of_servers_and_of_the_users_files_are_known() {
+fn secrets_of_servers_and_user_files_are_registered() {
     let users = r#"{"mcpServers":{"own":{"httpUrl":"http://u:password-in-url@h/","headers":{"X":"header-of-user"}}}}"#;
     let look = MemoryFs::default()
         .plain("/u/.gemini/settings.json", users)
@@ -206,7 +206,7 @@ fn secrets_of_servers_and_of_the_users_files_are_known() {
 }
 
 #[test]
-fn rules_become_a_policy_beside_the_users_own() {
+fn rules_become_a_policy_next_to_the_users_policies() {
     let request = RunRequest::new("x").allow("Write").deny("Bash");
     let launch = launched(request.clone());
     let line = launch.args.join(" ");
@@ -226,7 +226,7 @@ fn launch_with(request: RunRequest, look: &MemoryFs) -> Launch {
 }
 
 #[test]
-fn a_prompt_that_the_cli_would_act_on_is_called_by_a_name_nobody_can_guess() {
+fn prompt_with_cli_syntax_becomes_a_command_with_a_random_name() {
     let launch = launched(RunRequest::new("/init @a {{args}}"));
     let name = format!("agentline-{}", SESSION.replace('-', ""));
     assert_eq!(launch.stdin, format!("/{name}"));
@@ -238,7 +238,7 @@ fn a_prompt_that_the_cli_would_act_on_is_called_by_a_name_nobody_can_guess() {
 }
 
 #[test]
-fn the_system_prompt_replaces_or_comes_first() {
+fn system_prompt_replaces_or_is_prepended() {
     let request = RunRequest::new("do").system_prompt("be brief");
     assert_eq!(launched(request.clone()).stdin, "be brief\n\ndo");
     let launch = launched(request.system_mode(SystemMode::Replace));
@@ -250,7 +250,7 @@ fn the_system_prompt_replaces_or_comes_first() {
 }
 
 #[test]
-fn a_moved_home_of_the_user_is_the_one_that_is_shown() {
+fn overlay_uses_the_relocated_home_of_the_user() {
     let mut context = context("0.61.0");
     context.env.insert("GEMINI_CLI_HOME".into(), "/moved".into());
     let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &look()).unwrap();
@@ -259,7 +259,7 @@ fn a_moved_home_of_the_user_is_the_one_that_is_shown() {
 }
 
 #[test]
-fn resume_names_the_whole_id_and_takes_no_other() {
+fn resume_passes_the_full_id_and_no_session_id() {
     let session = r#"{"sessionId":"abcdef12-0000","startTime":"2026-01-01","kind":"main"}
 {"id":"1","type":"user","content":[{"text":"hi"}]}"#;
     let look = look()
@@ -274,7 +274,7 @@ fn resume_names_the_whole_id_and_takes_no_other() {
 }
 
 #[test]
-fn old_versions_get_no_flag_that_they_lack() {
+fn old_versions_get_no_unsupported_flags() {
     let line = |version: &str| launched_on(version, RunRequest::new("@x")).unwrap().args.join(" ");
     assert_eq!(line("0.36.0"), "gemini.js -o stream-json");
     assert_eq!(line("0.40.0"), "gemini.js -o stream-json --skip-trust");
@@ -289,7 +289,7 @@ fn old_versions_get_no_flag_that_they_lack() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let mut request = RunRequest::new("x").include_dir("gone").prompt_file("none").resume("zzzz");
     request.mcp_settings_path = Some("none.json".into());
     let keys: Vec<String> = launched_on("0.61.0", request).unwrap_err().into_iter().map(|p| p.key).collect();
@@ -302,13 +302,13 @@ fn everything_wrong_is_told_at_once() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_with_what_stands_before_it_is_refused() {
+fn prompt_too_long_with_its_prefix_is_refused() {
     let request = RunRequest::new("x".repeat(8_388_600)).system_prompt("y".repeat(100));
     assert_eq!(launched_on("0.61.0", request).unwrap_err()[0].key, "prompt");
 }
 
 #[test]
-fn limits_are_in_the_settings() {
+fn limits_are_written_to_the_settings() {
     let limits = Limits { max_turns: Some(2), ..Limits::default() };
     let launch = launched(RunRequest::new("x").limits(limits));
     assert!(file(&launch, "/p/home/.gemini/settings.json").contains("\"maxSessionTurns\": 2"));

@@ -12,7 +12,7 @@ fn live(request: RunRequest) -> Launch {
 }
 
 #[test]
-fn a_conversation_is_started_without_what_belongs_to_its_sessions() {
+fn conversation_process_starts_without_session_settings() {
     let request = RunRequest::new("hi").model("m").permission_mode(PermissionMode::Bypass);
     let server = McpServer::Command { command: "c".into(), args: vec![], env: [].into() };
     let launch = live(request.system_prompt("be brief").mcp_server("s", server.clone()));
@@ -41,7 +41,7 @@ fn a_conversation_is_started_without_what_belongs_to_its_sessions() {
 }
 
 #[test]
-fn only_what_a_process_shares_makes_another_start() {
+fn only_process_wide_settings_require_a_new_process() {
     let same = |a: Launch, b: Launch| {
         (&a.program, &a.args, &a.env, a.files, &a.links) == (&b.program, &b.args, &b.env, b.files, &b.links)
     };
@@ -64,7 +64,7 @@ fn only_what_a_process_shares_makes_another_start() {
 }
 
 #[test]
-fn modes_of_a_conversation() {
+fn conversation_modes_map_to_agent_modes() {
     let mode = |request: RunRequest| {
         let mode = live(request).mode.unwrap();
         (mode.id, mode.must)
@@ -88,7 +88,7 @@ fn modes_of_a_conversation() {
 }
 
 #[test]
-fn what_looks_like_a_command_of_the_cli_stays_a_prompt() {
+fn prompt_that_looks_like_a_cli_command_stays_a_prompt() {
     let told = |text: &str| {
         let launch = live(RunRequest::new(text));
         (launch.stdin == text, launch.warnings.iter().any(|w| w.code == "prompt_not_verbatim"))
@@ -103,7 +103,7 @@ fn what_looks_like_a_command_of_the_cli_stays_a_prompt() {
 }
 
 #[test]
-fn old_versions_are_told_on_their_command_line() {
+fn old_versions_get_model_and_mode_as_flags() {
     let request = || RunRequest::new("x").model("m").permission_mode(PermissionMode::Bypass);
     let launch = live_on("0.24.0", request()).unwrap();
     assert_eq!(launch.args.join(" "), "gemini.js --experimental-acp -m m --approval-mode yolo");
@@ -124,7 +124,7 @@ fn old_versions_are_told_on_their_command_line() {
 }
 
 #[test]
-fn a_stored_session_is_not_opened_in_the_minute_of_its_file() {
+fn stored_session_is_not_resumed_within_the_minute_of_its_file() {
     let said = r#"{"sessionId":"aaaa1111-1","startTime":"x","kind":"main"}
 {"id":"1","type":"user","content":"hi"}
 "#;
@@ -141,7 +141,7 @@ fn a_stored_session_is_not_opened_in_the_minute_of_its_file() {
 }
 
 #[test]
-fn the_surface_follows_from_what_is_asked() {
+fn surface_is_chosen_from_the_request() {
     let chosen = |request: &RunRequest| live::choose(request);
     assert_eq!(chosen(&RunRequest::new("x").resume("latest")), Surface::StreamJson);
     let schema = RunRequest { output_schema: Some("s".into()), ..RunRequest::new("x") };
@@ -178,7 +178,7 @@ fn the_surface_follows_from_what_is_asked() {
 }
 
 #[test]
-fn only_runs_that_start_nothing_share_a_process() {
+fn only_runs_without_commands_share_a_process() {
     let shares = |request: RunRequest| live::starts_nothing(&request);
     let url = || McpServer::Url { url: "http://h/mcp".into(), headers: [].into() };
     let program = McpServer::Command { command: "c".into(), args: vec![], env: [].into() };
@@ -192,7 +192,7 @@ fn only_runs_that_start_nothing_share_a_process() {
 }
 
 #[test]
-fn servers_that_only_settings_can_name_stay_there() {
+fn servers_only_expressible_in_settings_stay_in_the_settings() {
     let look = look().plain(
         "/ws/mcp.json",
         r#"{"mcpServers":{"plain":{"command":"c"},"web":{"httpUrl":"http://h","headers":{"A":"b"}},

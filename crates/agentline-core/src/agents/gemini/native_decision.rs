@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_on_each_surface() {
+    fn native_decisions_of_each_mode_and_surface() {
         use PermissionMode as M;
         let server = McpServer::Url { url: "http://localhost/".into(), headers: Default::default() };
         // write, outside, read, git status, rm, fetch, given server, own server
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_tools_are_enforced_by_the_agent() {
+    fn whole_tool_rules_are_enforced_by_the_agent() {
         let request = RunRequest::new("x").allow("Write").deny("Bash").deny("WebFetch");
         assert_eq!(row(&request, Surface::StreamJson), "+ - + - - - - +");
         assert_eq!(row(&request, Surface::Acp), "+ - + - - - ?! +!");
     }
 
     #[test]
-    fn patterns_are_enforced_by_our_answer() {
+    fn pattern_rules_are_enforced_by_permission_answers() {
         let request =
             RunRequest::new("x").allow("Write(a)").deny("Bash(rm *)").ask("Bash(git *)").ask("WebFetch");
         assert_eq!(row(&request, Surface::Acp), "+! - + ?! -! ?! ?! +!");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_commands_stay_in_the_workspace() {
+    fn harmless_commands_must_stay_in_the_workspace() {
         for command in ["git status", "echo one", "cat new.txt", "ls -l src"] {
             assert!(is_harmless(command), "{command}");
         }

@@ -96,7 +96,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_overlay_shows_the_users_files_and_ours() {
+    fn overlay_combines_user_files_and_generated_files() {
         let look = MemoryFs::default()
             .plain("/u/.gemini/settings.json", "{}")
             .plain("/u/.gemini/projects.json", "P")

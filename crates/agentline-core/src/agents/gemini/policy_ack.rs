@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_were_read_are_no_news() {
+    fn policy_acknowledgements_are_not_reported() {
         let (mut watch, mut say) = (watch(true), Sink::default());
         for _ in 0..2 {
             assert!(watch.stderr(policy::PROOF, &mut say));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_the_proof_ends_the_run_once() {
+    fn turn_without_policy_acknowledgement_aborts_the_run_once() {
         let (mut watch, mut say) = (watch(true), Sink::default());
         watch.stderr("[USER] Policy file warning in mine.toml:", &mut say);
         assert_eq!(aborts(&say), 0);
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_rule_ends_the_run_at_once() {
+    fn dropped_rule_aborts_the_run_immediately() {
         let (mut watch, mut say) = (watch(true), Sink::default());
         watch.stderr(policy::BROKEN, &mut say);
         assert_eq!(aborts(&say), 1);
     }
 
     #[test]
-    fn without_rules_nothing_is_asked_for() {
+    fn no_acknowledgement_is_required_without_rules() {
         let (mut watch, mut say) = (watch(false), Sink::default());
         assert!(!watch.stderr(policy::PROOF, &mut say));
         watch.turn(&mut say);

@@ -20,7 +20,7 @@ fn without_rules_there_is_no_file() {
 }
 
 #[test]
-fn the_last_rule_proves_that_the_file_was_read() {
+fn last_rule_is_the_canary() {
     let entries = compiled(&RunRequest::new("x").allow("WebFetch"));
     assert_eq!(entries.last().unwrap().tool_name, CANARY);
     assert_eq!(entries.len(), 2);
@@ -28,7 +28,7 @@ fn the_last_rule_proves_that_the_file_was_read() {
 }
 
 #[test]
-fn refusals_outrank_permissions_and_permissions_do_not_reach_planning() {
+fn deny_outranks_allow_and_allow_does_not_apply_in_plan_mode() {
     let entries = compiled(&RunRequest::new("x").allow("Write").deny("Bash").deny("Edit"));
     let by_tool: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.tool_name.as_str(), e)).collect();
     assert_eq!((by_tool["write_file"].priority, by_tool[SHELL].priority), (ALLOW_RANK, DENY_RANK));
@@ -37,7 +37,7 @@ fn refusals_outrank_permissions_and_permissions_do_not_reach_planning() {
 }
 
 #[test]
-fn every_use_of_a_tool_with_a_pattern_is_asked_about() {
+fn tools_with_pattern_rules_ask_on_every_use() {
     let row = |e: &Entry| (e.tool_name.clone(), e.decision.clone(), e.priority, e.args_pattern.clone());
     let asked =
         |tool: &str| (tool.to_owned(), "ask_user".to_owned(), ANSWERED_RANK, Some(EVERY_USE.to_owned()));
@@ -58,7 +58,7 @@ fn every_use_of_a_tool_with_a_pattern_is_asked_about() {
 }
 
 #[test]
-fn the_more_specific_rule_stands_above() {
+fn more_specific_rules_have_higher_priority() {
     let places = |request: &RunRequest| -> Vec<(String, u16)> {
         compiled(request).iter().map(|e| (e.decision.clone(), e.priority)).collect()
     };
@@ -82,7 +82,7 @@ fn the_more_specific_rule_stands_above() {
 }
 
 #[test]
-fn servers_native_names_and_whole_tools() {
+fn rules_for_servers_native_names_and_whole_tools() {
     let request = RunRequest::new("x").allow("mcp__my-srv__get").allow("mcp__other").allow("Bash");
     let entries = compiled(&request.deny("mcp_a_b"));
     let row = |e: &Entry| (e.tool_name.clone(), e.mcp_name.clone(), e.allow_redirection);
@@ -93,13 +93,13 @@ fn servers_native_names_and_whole_tools() {
 }
 
 #[test]
-fn planning_cannot_be_left() {
+fn plan_mode_denies_exiting_it() {
     let request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
     assert_eq!(compiled(&request)[0].tool_name, "exit_plan_mode");
 }
 
 #[test]
-fn tools_of_the_caller_may_be_used_while_planning() {
+fn caller_tools_are_allowed_in_plan_mode() {
     let mut request = RunRequest::new("x").permission_mode(PermissionMode::Plan);
     request.own_tools = vec!["mcp__shop__count".into()];
     let own = &compiled(&request)[0];
@@ -111,7 +111,7 @@ fn tools_of_the_caller_may_be_used_while_planning() {
 }
 
 #[test]
-fn what_cannot_be_enforced_is_refused_with_the_way_out() {
+fn unenforceable_rules_are_refused_with_a_hint() {
     for (key, rule, word) in [
         ("allow", "WebFetch(domain:x.org)", "as a whole"),
         ("deny", "Grep(secret)", "as a whole"),
@@ -140,7 +140,7 @@ fn what_cannot_be_enforced_is_refused_with_the_way_out() {
 
 /// Compares the times for two numbers of rules, because a loaded machine slows down both alike.
 #[test]
-fn many_rules_take_time_in_proportion() {
+fn compile_time_is_linear_in_the_number_of_rules() {
     let rules = |count: usize| {
         let mut request = RunRequest::new("x").deny("mcp__s0");
         for number in 0..count / 7 {

@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn plain_prompts_go_to_stdin_as_they_are() {
+    fn plain_prompts_are_sent_to_stdin_unchanged() {
         for text in ["hello\n", "-x", "a {{args}} !{ls}", "  lead", "!ls", "? /x"] {
             assert_eq!(delivered(text), Delivery { stdin: text.into(), ..Delivery::default() });
         }
     }
 
     #[test]
-    fn prompts_that_the_cli_would_act_on_become_a_command() {
+    fn prompts_with_cli_syntax_become_a_command() {
         for text in ["/init", " /init", "see @a.txt", "bob@example.com", "\"\"\" @ \\ \r\n\u{7f}\u{1b}é"] {
             let delivery = delivered(text);
             assert_eq!(delivery.stdin, "/cmd");
@@ -209,20 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn references_are_left_to_the_cli_when_asked_for() {
+    fn file_references_are_left_to_the_cli_if_requested() {
         let plan = plan(RunRequest::new("x").file_references(true));
         assert_eq!(deliver("see @a.txt", &plan, "cmd", Path::new("/p")).stdin, "see @a.txt");
     }
 
     proptest! {
         #[test]
-        fn every_prompt_arrives_as_it_was(text in "(/|@|@\\{|!\\{|\\{\\{args\\}\\}|\\}|\"|\\\\|\r|\n|\\PC|[\u{0}-\u{ff}]){0,40}") {
+        fn every_prompt_is_delivered_unchanged(text in "(/|@|@\\{|!\\{|\\{\\{args\\}\\}|\\}|\"|\\\\|\r|\n|\\PC|[\u{0}-\u{ff}]){0,40}") {
             prop_assert_eq!(received(&delivered(&text)), text);
         }
     }
 
     #[test]
-    fn the_system_prompt_and_the_file_stand_around_the_prompt() {
+    fn system_prompt_and_prompt_file_surround_the_prompt() {
         let look = MemoryFs::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
         let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &look);
         assert_eq!(told(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_be_ignored_or_is_long_is_sent() {
+    fn ignored_or_long_prompt_files_are_sent_inline() {
         let long = "line\n".repeat(2001);
         let look = MemoryFs::default()
             .plain("/ws/.gitignore", "# c\n*.tmp\n/build/\n!keep\n")

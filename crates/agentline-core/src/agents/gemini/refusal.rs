@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_agent_s_own_tools_can_be_withheld() {
+    fn only_built_in_tools_can_be_withheld() {
         assert_eq!(of_type("tool_not_registered", "write_file", "").as_deref(), Some("not_offered"));
         assert_eq!(of_type("tool_not_registered", "made_up", ""), None);
         assert_eq!(
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_be_confirmed_is_refused() {
+    fn tool_requiring_confirmation_counts_as_refused() {
         let message = "Tool execution for \"Shell\" requires user confirmation, which is not supported in non-interactive mode.";
         let reason = Some("confirmation_required".to_owned());
         assert_eq!(of_type("unhandled_exception", "run_shell_command", message), reason);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_was_blocked_is_no_success() {
+    fn blocked_command_is_not_a_success() {
         let reason = Some("command_substitution".to_owned());
         let shell = |output| of_success("run_shell_command", output);
         assert_eq!(shell("Blocked: command substitution detected in shell command."), reason);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_named_where_the_message_names_it() {
+    fn denial_reports_the_rule_named_in_the_message() {
         let message = "Tool execution denied by policy. agentline rule: Bash(rm *)";
         assert_eq!(
             of_type("policy_violation", "run_shell_command", message).as_deref(),

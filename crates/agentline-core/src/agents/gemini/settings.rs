@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_lie_on_top_and_the_rest_is_the_users() {
+    fn generated_settings_override_user_settings() {
         let users = r#"{ // mine
             "general": {"maxAttempts": 7, "vimMode": true}, /* more */
             "context": {"includeDirectories": ["~/a", "b"]}, "ui": {"theme": "x // not a comment"}}"#;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_goes_to_the_cli_as_it_is() {
+    fn invalid_settings_are_passed_to_the_cli_unchanged() {
         for text in ["{ not json", "[1]", "null", ""] {
             let look = MemoryFs::default().file("/s", text);
             let users = UserSettings::read(Path::new("/s"), &look);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_become_settings_and_a_stricter_user_stays() {
+    fn limits_become_settings_unless_the_users_are_stricter() {
         let limits = Limits { max_turns: Some(3), max_output_tokens: Some(77), ..Limits::default() };
         let request = || RunRequest::new("x").limits(limits);
         let all = composed("{}", request(), RequestedSignIn::default());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_method_of_signing_in_is_chosen_only_where_it_must_be() {
+    fn auth_method_is_set_only_if_needed() {
         let chosen = |users: &str, sign_in| {
             composed(users, RunRequest::new("x"), sign_in)["security"]["auth"]["selectedType"].clone()
         };
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn given_servers_are_trusted_replace_and_are_let_through() {
+    fn given_servers_are_trusted_replaced_and_allowed() {
         let users = r#"{"mcpServers":{"a":{"command":"old","cwd":"/x"},"b":{"command":"b"}},"mcp":{"allowed":["b"]}}"#;
         let server = McpServer::Command { command: "new".into(), args: vec!["1".into()], env: [].into() };
         let url = McpServer::Url { url: "http://h/mcp".into(), headers: [("A".into(), "B".into())].into() };
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_come_from_a_settings_file_too() {
+    fn servers_are_also_read_from_a_settings_file() {
         let mut request = RunRequest::new("x");
         request.mcp_settings_path = Some("mcp.json".into());
         let look = MemoryFs::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);

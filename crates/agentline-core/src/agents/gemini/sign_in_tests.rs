@@ -29,7 +29,7 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[test]
-fn variables_alone_choose_in_the_order_of_the_cli() {
+fn variables_select_the_method_in_the_clis_order() {
     let none = MemoryFs::default();
     assert_eq!(winner(&none, &[]), None);
     assert_eq!(winner(&none, &[("GEMINI_API_KEY", "k")]), some("`GEMINI_API_KEY`"));
@@ -56,7 +56,7 @@ fn variables_alone_choose_in_the_order_of_the_cli() {
 }
 
 #[test]
-fn a_method_in_the_settings_beats_every_variable() {
+fn method_in_the_settings_overrides_variables() {
     let key = ("GEMINI_API_KEY", "k");
     let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
     assert_eq!(winner(&selected("gemini-api-key"), &[key, base]), some("`GEMINI_API_KEY`"));
@@ -71,7 +71,7 @@ fn a_method_in_the_settings_beats_every_variable() {
 }
 
 #[test]
-fn what_is_missing_is_said_where_the_method_is_chosen() {
+fn missing_credentials_are_reported_with_the_selected_method() {
     let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
     let note = entries[0].note.as_deref().unwrap();
     assert!(note.contains("selects `vertex-ai`, but no credential"), "{note}");
@@ -82,7 +82,7 @@ fn what_is_missing_is_said_where_the_method_is_chosen() {
 }
 
 #[test]
-fn vertex_takes_the_key_before_the_project() {
+fn vertex_prefers_the_key_over_the_project() {
     let env = [("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "l"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(winner(&selected("vertex-ai"), &env), some("`GOOGLE_API_KEY`"));
     assert_eq!(winner(&selected("vertex-ai"), &env[..1]), None);
@@ -99,7 +99,7 @@ fn vertex_takes_the_key_before_the_project() {
 }
 
 #[test]
-fn files_of_the_google_sign_in_are_taken_in_order() {
+fn google_credential_files_are_tried_in_order() {
     let look = selected("oauth-personal").plain("/adc.json", "{}");
     let adc = ("GOOGLE_APPLICATION_CREDENTIALS", "/adc.json");
     assert_eq!(winner(&look, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
@@ -111,7 +111,7 @@ fn files_of_the_google_sign_in_are_taken_in_order() {
 }
 
 #[test]
-fn env_files_count_as_far_as_the_folder_is_trusted() {
+fn env_files_apply_according_to_folder_trust() {
     let key = "GEMINI_API_KEY=secret-in-a-file\n";
     // A key of a workspace is never used, even if the CLI trusts the workspace. The note tells the user why.
     for file in ["/w/p/.env", "/w/p/.gemini/.env", "/w/.env", "/.env"] {
@@ -145,7 +145,7 @@ fn env_files_count_as_far_as_the_folder_is_trusted() {
 }
 
 #[test]
-fn a_run_names_the_method_only_where_the_cli_would_miss_it() {
+fn run_sets_the_method_only_if_the_cli_would_not_detect_it() {
     let key = ("GEMINI_API_KEY", "k");
     let base = ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
     let vertex = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
@@ -164,7 +164,7 @@ fn a_run_names_the_method_only_where_the_cli_would_miss_it() {
 }
 
 #[test]
-fn the_workspace_chooses_only_where_it_is_trusted_in_full() {
+fn workspace_selects_the_method_only_with_full_trust() {
     let look = selected("gemini-api-key")
         .plain("/w/p/.gemini/settings.json", r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#);
     let key = ("GEMINI_API_KEY", "k");
@@ -177,7 +177,7 @@ fn the_workspace_chooses_only_where_it_is_trusted_in_full() {
 }
 
 #[test]
-fn an_enforced_method_refuses_the_others() {
+fn enforced_method_rejects_other_methods() {
     let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
     let look = MemoryFs::default().plain(SETTINGS, settings);
     assert_eq!(winner(&look, &[("GEMINI_API_KEY", "k")]), None);

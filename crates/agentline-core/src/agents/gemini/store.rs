@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_found_by_registry_or_by_its_owner() {
+    fn session_directory_is_found_by_registry_or_project_root() {
         let at = |cwd| chats(Path::new("/h"), Path::new(cwd), &look());
         assert_eq!(at("/ws"), Some("/h/.gemini/tmp/ws/chats".into()));
         assert_eq!(at("/other"), Some("/h/.gemini/tmp/other-1/chats".into()), "the registry is out of date");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_with_the_name_of_a_project_are_read() {
+    fn only_project_directories_are_read() {
         let is_read = |cwd: &str, slug: &str| is_slug_of(&slug_start(Path::new(cwd)), slug);
         for (cwd, slug) in [
             ("/a/ws", "ws"),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_duplicate_is_found_only_beside_the_session_that_it_duplicates() {
+    fn empty_duplicate_is_found_only_next_to_its_session() {
         let folder = Path::new("/chats");
         let with = |files: &[(&str, String)]| {
             let look = files
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_found_by_id_beginning_and_age() {
+    fn sessions_are_found_by_id_prefix_and_age() {
         let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &look());
         assert_eq!(find("aaaa1111-1").unwrap(), "aaaa1111-1");
         assert_eq!(find("aaaa1").unwrap(), "aaaa1111-1");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn session_files_are_recognized_by_name() {
         let named = |path: &str| {
             let file = named(Path::new(path))?;
             Some((file.form?, file.id?, file.parent))
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_project_is_known_by_the_folder() {
+    fn project_is_derived_from_the_directory() {
         let hash = "0".repeat(64);
         let look = look().plain(&format!("/h/.gemini/tmp/{hash}/chats/session-1-a.json"), "{}");
         let root = root(Path::new("/h"));
@@ -478,14 +478,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_taken_is_refused_with_the_way_out() {
+    fn session_id_in_use_is_refused_with_a_hint() {
         let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &look());
         assert!(problem("aaaa1111-1").unwrap().hint.unwrap().contains("--resume aaaa1111-1"));
         assert_eq!(problem("aaaa"), None, "another id may begin alike");
     }
 
     #[test]
-    fn only_an_empty_twin_of_a_resumed_session_is_a_leftover() {
+    fn only_empty_duplicates_of_a_resumed_session_are_leftovers() {
         let real = "/c/session-1-aaaa1111.jsonl";
         let spot = SessionFilePattern::new("/c".into(), "-aaaa1111.jsonl".into());
         let look = |second: &str| {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_translate() {
+    fn arguments_are_translated() {
         assert_eq!(
             input("read_file", r#"{"absolute_path":"/a","start_line":3,"end_line":5}"#),
             r#"{"file_path":"/a","offset":3,"limit":3}"#
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_translate_both_ways() {
+    fn names_are_translated_both_ways() {
         assert_eq!(TOOLS.canonical("replace"), "Edit");
         assert_eq!(TOOLS.canonical("mcp_tiny_add"), "mcp__tiny__add");
         assert_eq!(TOOLS.canonical("brand_new"), "brand_new");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_a_write_is_known_and_that_of_a_read_is_no_claim() {
+    fn writes_report_their_path_and_reads_do_not() {
         let raw = RawValue::from_string(r#"{"file_path":"a\u0062.txt","content":1}"#.to_owned()).unwrap();
         assert_eq!(TOOLS.tool_use("1", "write_file", Some(&raw)).path.as_deref(), Some("ab.txt"));
         assert_eq!(TOOLS.tool_use("1", "read_file", Some(&raw)).path, None);

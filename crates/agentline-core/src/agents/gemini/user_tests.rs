@@ -16,7 +16,7 @@ fn problems(look: &MemoryFs) -> Vec<String> {
 }
 
 #[test]
-fn variables_decide_on_trust_first() {
+fn environment_variables_take_precedence_for_trust() {
     let rules = r#"{"/w":"TRUST_FOLDER"}"#;
     let look = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
     assert_eq!(trusts(&look, "/w", &[]), Some(true));
@@ -29,7 +29,7 @@ fn variables_decide_on_trust_first() {
 }
 
 #[test]
-fn the_longest_rule_decides() {
+fn longest_trust_rule_wins() {
     let rules = r#"{
         // a comment is allowed
         "/w": "TRUST_FOLDER",
@@ -54,7 +54,7 @@ fn the_longest_rule_decides() {
 }
 
 #[test]
-fn links_are_resolved_before_rules_are_compared() {
+fn symlinks_are_resolved_before_trust_rules_match() {
     let look = MemoryFs::default()
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/real":"TRUST_FOLDER"}"#)
         .plain("/real/a.txt", "")
@@ -63,7 +63,7 @@ fn links_are_resolved_before_rules_are_compared() {
 }
 
 #[test]
-fn trust_can_be_moved_or_switched_off() {
+fn trust_file_can_be_relocated_or_disabled() {
     let look = MemoryFs::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
     assert_eq!(trusts(&look, "/w", &[]), None);
     assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "/rules.json")]), Some(true));
@@ -79,7 +79,7 @@ fn trust_can_be_moved_or_switched_off() {
 }
 
 #[test]
-fn the_administrators_settings_count_only_when_guarded() {
+fn system_settings_apply_only_if_write_protected() {
     let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
     let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/sys.json")];
     let mut look = MemoryFs::default().plain("/sys.json", off);
@@ -89,7 +89,7 @@ fn the_administrators_settings_count_only_when_guarded() {
 }
 
 #[test]
-fn a_broken_file_is_told_with_its_position() {
+fn invalid_file_is_reported_with_its_position() {
     let look = MemoryFs::default()
         .plain("/home/u/.gemini/settings.json", "{\n  // why\n  \"a\": 1,\n  oops\n}")
         .plain("/w/.gemini/settings.json", "[]")
@@ -112,7 +112,7 @@ fn a_broken_file_is_told_with_its_position() {
 }
 
 #[test]
-fn comments_are_no_part_of_settings() {
+fn comments_in_settings_are_ignored() {
     let text = "\u{feff}{ /* a \" b */ \"url\": \"http://x/*y*/\", // end\r\n \"q\": \"\\\"//\" /**/ }";
     let value = parse(text).unwrap();
     assert_eq!(value["url"], "http://x/*y*/");
@@ -122,7 +122,7 @@ fn comments_are_no_part_of_settings() {
 }
 
 #[test]
-fn env_files_are_read_as_lines_of_assignments() {
+fn env_files_are_parsed_as_assignments() {
     let text = "# note\nA=1\nexport B = two words # why\nC=\"a#b\" x\nD='it'\nno line\n=x\nE=\n";
     let pairs: Vec<(String, String)> = dotenv(text);
     let pairs: Vec<(&str, &str)> = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();

@@ -73,7 +73,7 @@ fn words(session: &SavedSession) -> Vec<String> {
 }
 
 #[test]
-fn the_export_of_a_real_run_is_read_whole() {
+fn export_of_a_real_run_is_read_completely() {
     assert_eq!(form(EXPORT.as_bytes()), Some(SessionFormat::Whole));
     let session = fold(&[EXPORT.to_owned()]);
     assert_eq!(session.damage, []);
@@ -113,7 +113,7 @@ fn the_export_of_a_real_run_is_read_whole() {
 }
 
 #[test]
-fn an_answer_costs_what_the_agent_says_whether_by_step_or_in_all() {
+fn cost_is_read_per_step_or_per_message() {
     let message = |parts: Value| {
         let info = json!({"id": "msg_1", "role": "assistant", "modelID": "claude-sonnet-4-5", "cost": 0.5,
             "tokens": {"input": 1000, "output": 10, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
@@ -131,7 +131,7 @@ fn an_answer_costs_what_the_agent_says_whether_by_step_or_in_all() {
 }
 
 #[test]
-fn rows_in_any_order_and_told_again_make_the_same_session() {
+fn shuffled_and_repeated_rows_give_the_same_session() {
     let rows = rows(EXPORT);
     let whole = words(&fold(&[EXPORT.to_owned()]));
     assert_eq!(words(&fold(&rows)), whole);
@@ -143,7 +143,7 @@ fn rows_in_any_order_and_told_again_make_the_same_session() {
 }
 
 #[test]
-fn how_a_tool_ended_is_told_by_more_than_its_status() {
+fn tool_status_is_derived_from_status_and_metadata() {
     use ToolStatus::{Cancelled, Denied, Error, Ok};
     let done = |output: &str, metadata: Value| json!({"status": "completed", "output": output, "metadata": metadata});
     let failed =
@@ -190,7 +190,7 @@ fn how_a_tool_ended_is_told_by_more_than_its_status() {
 }
 
 #[test]
-fn changes_of_files_are_kept_as_the_agent_kept_them() {
+fn file_changes_are_preserved() {
     let state = |input: Value, metadata: Value| json!({"status": "completed", "input": input, "output": "ok", "metadata": metadata});
     let diff = |name: &str, input, metadata| {
         let parts = json!([{"type": "tool", "tool": name, "callID": "c", "state": state(input, metadata)}]);
@@ -217,7 +217,7 @@ fn changes_of_files_are_kept_as_the_agent_kept_them() {
 }
 
 #[test]
-fn files_and_what_the_agent_adds_itself_are_told_apart() {
+fn user_files_and_agent_additions_are_distinguished() {
     let parts = json!([
         {"type": "text", "text": "look"},
         {"type": "file", "mime": "image/png", "url": "data:image/png;base64,QUJD"},
@@ -239,7 +239,7 @@ fn files_and_what_the_agent_adds_itself_are_told_apart() {
 }
 
 #[test]
-fn compaction_summaries_errors_and_proofs_are_kept() {
+fn compactions_summaries_errors_and_signatures_are_kept() {
     let compaction = one(json!({"role": "user"}), json!([{"type": "compaction", "auto": true}]));
     assert_eq!((compaction[0].role, &*compaction[0].text()), (Role::System, "Conversation compacted"));
     let summary = one(json!({"summary": true}), json!([{"type": "text", "text": "so far"}]));
@@ -257,7 +257,7 @@ fn compaction_summaries_errors_and_proofs_are_kept() {
 }
 
 #[test]
-fn steps_add_up_and_copies_of_a_message_are_counted_as_one() {
+fn steps_are_summed_and_message_copies_counted_once() {
     let step = |input: u64| {
         json!({"type": "step-finish", "reason": "length", "cost": 0.1,
         "tokens": {"input": input, "output": 2, "reasoning": 1, "cache": {"read": 5, "write": 3}}})
@@ -276,7 +276,7 @@ fn steps_add_up_and_copies_of_a_message_are_counted_as_one() {
 }
 
 #[test]
-fn what_was_undone_is_left_out_and_comes_back() {
+fn reverted_messages_are_hidden_until_restored() {
     let text = |id: &str, at: u64| {
         message(
             id,
@@ -308,7 +308,7 @@ fn what_was_undone_is_left_out_and_comes_back() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_data_is_reported() {
     for (record, said) in [
         ("[1]", "not a session of OpenCode"),
         ("{}", "not a session of OpenCode"),
@@ -324,7 +324,7 @@ fn what_cannot_be_read_is_said() {
 }
 
 #[test]
-fn the_database_is_where_the_program_keeps_it() {
+fn database_is_found_in_the_data_directory() {
     let roots = |variables: &[(&str, &str)], files: &[&str]| {
         let env: BTreeMap<String, String> =
             variables.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
@@ -350,7 +350,7 @@ fn the_database_is_where_the_program_keeps_it() {
 
 proptest! {
     #[test]
-    fn an_export_cut_anywhere_yields_its_whole_messages(cut in 0..EXPORT.trim_end().len()) {
+    fn truncated_export_yields_its_complete_messages(cut in 0..EXPORT.trim_end().len()) {
         let session = fold(&[EXPORT[..cut].to_owned()]);
         let whole = fold(&[EXPORT.to_owned()]);
         prop_assert!(!session.damage.is_empty());

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_a_plugin_is_found() {
+    fn plugins_are_found_in_every_location() {
         for (path, text) in [
             ("/u/repo/ws/opencode.json", r#"{"plugin": ["x"]}"#),
             ("/u/repo/ws/opencode.jsonc", r#"{/* c */ "plugins": ["x"],}"#),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_plugins_and_the_users_own_are_no_reason() {
+    fn settings_without_plugins_and_user_plugins_are_accepted() {
         assert_eq!(
             found(&[
                 ("/u/repo/ws/opencode.json", r#"{"mcp": {}, "model": "a/b"}"#),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_the_workspace_are_off_whatever_else_the_caller_sets() {
+    fn workspace_programs_are_disabled_despite_caller_settings() {
         let content = content_for_untrusted(Some(r#"{"model": "a/b", "lsp": {"x": {}}}"#)).unwrap();
         assert_eq!(content, r#"{"formatter":false,"lsp":false,"model":"a/b"}"#);
         assert_eq!(content_for_untrusted(Some(" ")).unwrap(), content_for_untrusted(None).unwrap());

@@ -12,14 +12,14 @@ fn preset() -> Config {
 }
 
 #[test]
-fn the_adapter_is_known_by_its_name() {
+fn adapter_preset_is_found_by_name() {
     let agent = agents::find("gemini_acp").unwrap();
     assert_eq!((agent.info().id, agent.info().program), ("gemini", "gemini"));
     assert!(agent.preset("gemini_acp").is_some() && agent.preset("gemini").is_none());
 }
 
 #[test]
-fn its_defaults_are_those_of_its_document() {
+fn preset_has_the_documented_defaults() {
     let config = preset();
     let request = &config.request;
     assert_eq!(config.notices, []);
@@ -37,7 +37,7 @@ fn its_defaults_are_those_of_its_document() {
 }
 
 #[test]
-fn its_names_are_those_of_its_document_and_whatever_is_set_stands_above() {
+fn preset_accepts_documented_names_and_explicit_settings_win() {
     let config = from_json(json!({
         "agent": "gemini_acp", "agent_bin": "mine", "agent_args": ["--acp"], "model_id": "m", "mode_id": "plan",
         "startup_timeout_s": 12.5, "allow_file_reads": true, "allow_file_writes": true, "quiet_period_ms": 200,
@@ -69,7 +69,7 @@ fn its_names_are_those_of_its_document_and_whatever_is_set_stands_above() {
 fn frozen<T: Sync + std::panic::RefUnwindSafe>() {}
 
 #[test]
-fn what_is_built_does_not_change_any_more() {
+fn built_configuration_is_immutable() {
     frozen::<RunRequest>();
     frozen::<Config>();
     let config = preset();
@@ -94,7 +94,7 @@ fn launched(request: RunRequest) -> Launch {
 }
 
 #[test]
-fn its_agent_sees_the_callers_environment_with_what_is_set_on_top() {
+fn preset_passes_the_callers_environment_with_overrides() {
     let mut request = preset().request;
     request.prompt = "hi".into();
     let launch = launched(request.clone().env("OTHER", "mine"));
@@ -107,7 +107,7 @@ fn its_agent_sees_the_callers_environment_with_what_is_set_on_top() {
 }
 
 #[test]
-fn a_model_is_held_to_the_list_only_when_asked_to() {
+fn model_is_validated_only_in_strict_mode() {
     let wish = |value: serde_json::Value| {
         let mut request = from_json(value).request;
         request.prompt = "hi".into();
@@ -119,7 +119,7 @@ fn a_model_is_held_to_the_list_only_when_asked_to() {
 }
 
 #[test]
-fn an_agent_needs_nothing_but_its_command() {
+fn custom_agent_needs_only_a_command() {
     let config = from_toml(
         "[agents.mine]\ncommand = 'mine'\nargs = ['acp', '-x']\nenv = { A = '1' }\nsurface = 'acp'\n[agents.gemini]\nargs = ['--acp']",
     );
@@ -150,7 +150,7 @@ fn an_agent_needs_nothing_but_its_command() {
 }
 
 #[test]
-fn what_an_unknown_agent_cannot_do_is_refused() {
+fn unsupported_features_of_a_custom_agent_are_refused() {
     let config = from_toml(
         "[agents.mine]\ncommand = ['mine', 'acp']\n[agents.odd]\ncommand = 'odd'\nsurface = 'json'",
     );
@@ -168,7 +168,7 @@ fn what_an_unknown_agent_cannot_do_is_refused() {
 }
 
 #[test]
-fn moments_are_read_in_both_forms() {
+fn times_are_read_in_both_formats() {
     for value in [
         json!(1_893_456_000),
         json!(1_893_456_000.0),

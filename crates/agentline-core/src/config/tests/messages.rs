@@ -10,7 +10,7 @@ fn problems(value: Value) -> String {
 }
 
 #[test]
-fn each_bad_value_has_its_message() {
+fn each_invalid_value_has_its_message() {
     for (value, message) in [
         (
             json!({"timeout": 0}),
@@ -194,14 +194,14 @@ fn each_bad_value_has_its_message() {
 }
 
 #[test]
-fn names_that_agree_are_no_problem() {
+fn agreeing_aliases_are_accepted() {
     from_json(json!({"timeout": 60, "timeout_ms": 60_000}));
     from_json(json!({"yolo": true, "approval_mode": "yolo", "permission_mode": "bypass"}));
     from_json(json!({"model": "m", "model_id": "m"}));
 }
 
 #[test]
-fn every_problem_of_every_layer_is_told_at_once() {
+fn problems_of_all_layers_are_reported_at_once() {
     let layers = [
         Layer::file("user.toml", "model = 'm'\ntimeout = 0\n\n[agents.gemini]\nprogram = 1\nargs = 2"),
         Layer::file("broken.toml", "a = \nb = [1,\nmodel = 'x'\n"),
@@ -231,7 +231,7 @@ fn every_problem_of_every_layer_is_told_at_once() {
 }
 
 #[test]
-fn bad_toml_is_told_with_line_and_column() {
+fn invalid_toml_is_reported_with_line_and_column() {
     let problem =
         Config::build(&[Layer::file("a.toml", "model = 'm'\n  timeout == 3\n")]).unwrap_err().to_string();
     assert_eq!(problem.lines().count(), 2, "{problem}");
@@ -240,7 +240,7 @@ fn bad_toml_is_told_with_line_and_column() {
 }
 
 #[test]
-fn unknown_keys_warn_with_the_nearest_known_one() {
+fn unknown_keys_cause_a_warning_with_the_nearest_key() {
     for (layer, message) in [
         (
             Layer::file("a.toml", "\ntimout = 3"),
@@ -279,7 +279,7 @@ fn unknown_keys_warn_with_the_nearest_known_one() {
 }
 
 #[test]
-fn no_secret_is_in_any_problem() {
+fn problems_contain_no_secrets() {
     let secret = "sk-0123456789";
     for value in [
         json!({"api_key": [secret]}),
@@ -300,7 +300,7 @@ fn no_secret_is_in_any_problem() {
 }
 
 #[test]
-fn no_value_of_any_key_is_a_panic_and_every_refusal_names_the_key() {
+fn no_value_panics_and_every_error_names_the_key() {
     let odd = [
         json!(true),
         json!(-1),

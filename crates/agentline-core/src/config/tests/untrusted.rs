@@ -24,7 +24,7 @@ fn warning(config: &Config) -> &str {
 }
 
 #[test]
-fn every_key_has_the_use_that_the_documentation_promises() {
+fn every_key_has_the_documented_trust_level() {
     let keys = |used: UntrustedUse| -> Vec<&str> {
         KEYS.iter().filter(|key| key.untrusted == used).map(|key| key.name).collect()
     };
@@ -54,14 +54,14 @@ fn every_key_has_the_use_that_the_documentation_promises() {
 
 /// Paths in an untrusted file would have to stay inside the workspace; currently no accepted key takes a path.
 #[test]
-fn no_accepted_key_takes_a_path() {
+fn accepted_keys_take_no_paths() {
     for key in KEYS.iter().filter(|key| key.untrusted != UntrustedUse::Ignore) {
         assert!(!key.takes().contains("path") && !key.takes().contains("table"), "{}", key.name);
     }
 }
 
 #[test]
-fn every_other_key_is_ignored_under_every_name_and_not_even_parsed() {
+fn other_keys_are_ignored_under_every_alias_and_not_parsed() {
     let nothing = settings(build(&[]));
     for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Ignore) {
         for name in std::iter::once(key.name).chain(key.aliases.iter().copied()) {
@@ -99,7 +99,7 @@ fn a_workspace_cannot_trust_itself() {
 }
 
 #[test]
-fn under_no_trust_the_file_is_read_as_under_run() {
+fn trust_no_reads_the_file_like_trust_run() {
     let text = "record = 'x'\nmodel = 'm'\ntimeout = 5\ntrust = 'run'";
     let config = build(&[user("trust = 'no'"), workspace(text)]);
     assert_eq!(config.request.trust, Trust::No);
@@ -108,7 +108,7 @@ fn under_no_trust_the_file_is_read_as_under_run() {
 }
 
 #[test]
-fn stored_trust_replaces_the_default_and_nothing_else() {
+fn stored_trust_replaces_only_the_default() {
     let file = || workspace("record = 'x'");
     let config = build(&[Layer::trusted(), file()]);
     assert!(config.is_trust_stored() && config.request.record.is_some());
@@ -127,7 +127,7 @@ fn stored_trust_replaces_the_default_and_nothing_else() {
 }
 
 #[test]
-fn a_changed_workspace_is_reported_unless_the_user_chooses_the_trust() {
+fn changed_workspace_is_reported_unless_the_user_sets_trust() {
     let lost = || Layer::trust_lost(Notice::new("trust_changed", "changed"));
     let config = build(&[lost(), workspace("record = 'x'")]);
     let codes: Vec<&str> = config.notices.iter().map(|notice| notice.code.as_str()).collect();
@@ -138,7 +138,7 @@ fn a_changed_workspace_is_reported_unless_the_user_chooses_the_trust() {
 }
 
 #[test]
-fn limits_and_timeouts_are_only_lowered() {
+fn limits_and_timeouts_can_only_be_lowered() {
     for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Lower) {
         let (low, middle, high) = match key.name {
             "deadline" => ("4000000000", "5000000000", "6000000000"),
@@ -170,7 +170,7 @@ fn limits_and_timeouts_are_only_lowered() {
 }
 
 #[test]
-fn other_names_of_a_key_obey_the_rule_of_the_key() {
+fn aliases_have_the_trust_level_of_their_key() {
     let users = user("max_cost = 1\ntimeout = 60\ndeny = ['Bash']");
     let config = build(&[
         users,
@@ -190,7 +190,7 @@ fn other_names_of_a_key_obey_the_rule_of_the_key() {
 }
 
 #[test]
-fn nonsense_in_an_accepted_key_is_a_problem_as_anywhere() {
+fn invalid_values_of_accepted_keys_are_problems() {
     for text in ["timeout = 0", "max_turns = 'x'", "permission_mode = 'root'", "deny = 'Bash'", "timeout = "]
     {
         let problems = Config::build(&[workspace(text)]).unwrap_err();
@@ -199,7 +199,7 @@ fn nonsense_in_an_accepted_key_is_a_problem_as_anywhere() {
 }
 
 #[test]
-fn rules_are_added_to_those_of_every_layer_and_replace_none() {
+fn workspace_rules_are_added_and_replace_none() {
     let rules = |config: &Config| (config.request.deny.join(" "), config.request.ask.join(" "));
     let users = || user("deny = ['Bash(rm *)']\nask = ['WebFetch']");
     for text in ["deny = []\nask = []", "disable_tools = []\nask_tools = []"] {
@@ -225,7 +225,7 @@ fn rules_are_added_to_those_of_every_layer_and_replace_none() {
 }
 
 #[test]
-fn a_mode_counts_only_if_it_is_stricter() {
+fn mode_applies_only_if_stricter() {
     use PermissionMode::{AcceptEdits, Auto, Bypass, Default, Deny, Plan, Prompt};
     let all = [Plan, Deny, Default, Prompt, AcceptEdits, Auto, Bypass];
     let stricter = [
@@ -258,7 +258,7 @@ fn a_mode_counts_only_if_it_is_stricter() {
 }
 
 #[test]
-fn a_preset_that_a_workspace_chooses_gives_it_no_more_than_its_own_keys_would() {
+fn workspace_preset_grants_no_more_than_its_own_keys() {
     let mut agent = None;
     for name in agents::AGENTS.iter().flat_map(|agent| agent.info().aliases) {
         if agents::find(name).is_ok_and(|agent| agent.preset(name).is_some()) {
@@ -276,7 +276,7 @@ fn a_preset_that_a_workspace_chooses_gives_it_no_more_than_its_own_keys_would() 
 }
 
 #[test]
-fn a_link_out_of_the_workspace_counts_only_with_full_trust() {
+fn link_out_of_the_workspace_needs_full_trust() {
     let link = || workspace("model = 'm'").only_trusted(Notice::new(WORKSPACE_CONFIG, "is a link"));
     let config = build(&[link()]);
     assert_eq!((config.request.model.as_deref(), warning(&config)), (None, "is a link"));
@@ -285,7 +285,7 @@ fn a_link_out_of_the_workspace_counts_only_with_full_trust() {
 }
 
 #[test]
-fn messages_stay_on_one_line_whatever_the_file_and_its_keys_are_called() {
+fn messages_stay_on_one_line_for_any_file_and_key_names() {
     let text = "\"\\u001b[31mx\\nwarning: fine\" = 1\nrecord = 'x'";
     let config = build(&[Layer::file("w\n\u{1b}/agentline.toml", text).of_workspace()]);
     assert_eq!(config.notices.len(), 2);
@@ -295,14 +295,14 @@ fn messages_stay_on_one_line_whatever_the_file_and_its_keys_are_called() {
 }
 
 #[test]
-fn the_workspace_is_chosen_by_the_user_alone() {
+fn only_the_user_can_set_the_workspace() {
     let layers = [user("working_dir = '/a'"), workspace("working_dir = '/b'")];
     assert_eq!(chosen_workspace(&layers), Some("/a".into()));
     assert_eq!(chosen_workspace(&[workspace("working_dir = '/b'")]), None);
 }
 
 #[test]
-fn a_file_full_of_nonsense_costs_no_more_than_reading_it() {
+fn parsing_a_junk_file_is_cheap() {
     use std::fmt::Write;
     let mut unknown = String::new();
     let mut rules = String::from("deny = [");
@@ -323,7 +323,7 @@ fn a_file_full_of_nonsense_costs_no_more_than_reading_it() {
 }
 
 #[test]
-fn a_rule_of_the_workspace_that_asks_outranks_no_rule_of_the_user_that_refuses() {
+fn workspace_ask_rule_does_not_outrank_user_deny_rule() {
     let file = workspace("ask = ['Bash(rm -r build)']");
     let config = build(&[user("deny = ['Bash(rm *)']"), file.clone()]);
     assert_eq!(config.request.deny, ["Bash(rm *)", "Bash(rm -r build)"]);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_the_parser_is_caught() {
+    fn parser_panic_is_caught() {
         for text in ["${${<<E}\nE", "''${<<E}$(\nE"] {
             let options = ParserOptions::default().tokenizer_options();
             assert!(caught(|| uncached_tokenize_str(text, &options).ok()).is_none(), "{text}");
@@ -221,9 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn a_caught_panic_is_not_reported() {
+    fn caught_panic_prints_nothing() {
         let own = std::env::current_exe().unwrap();
-        let name = concat!(module_path!(), "::a_panic_of_the_parser_is_caught");
+        let name = concat!(module_path!(), "::parser_panic_is_caught");
         let name = name.split_once("::").unwrap().1;
         let output = std::process::Command::new(own).args(["--exact", name, "--nocapture"]).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_left_out() {
+    fn commit_messages_are_removed() {
         let message = "\"$(cat <<'EOF'\nit's ) `here`, $$( and \" too\nEOF\n)\"";
         for command in [
             "git commit -m @",
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_run_is_not_left_out() {
+    fn code_is_not_mistaken_for_a_message() {
         for same in [
             // Here the quotes belong to the words, so the apparent message is code.
             "git commit '$(cat <<'E'\n' ; rm x ; echo '\nE\n)'",

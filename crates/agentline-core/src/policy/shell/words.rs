@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_only_when_it_runs_is_not_guessed() {
+    fn runtime_values_are_not_guessed() {
         for (text, splits) in [
             ("$X", true),
             ("\"$X\"", false),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn substitutions_end_where_they_end() {
+    fn substitutions_are_delimited_correctly() {
         for (text, commands) in [
             ("$(a)", &["a"][..]),
             ("x$(a)y$(b)", &["a", "b"]),

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_found_behind_the_options() {
+    fn program_is_found_after_wrapper_options() {
         for (text, expected) in [
             ("ls -l", "-"),
             ("env rm x", "rm x"),

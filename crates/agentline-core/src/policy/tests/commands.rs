@@ -14,7 +14,7 @@ struct Spelling {
 }
 
 #[test]
-fn no_spelling_of_a_refused_command_is_permitted() {
+fn no_spelling_of_a_denied_command_is_allowed() {
     let spellings: Vec<Spelling> = serde_json::from_str(SPELLINGS).unwrap();
     assert!(spellings.len() >= 239);
     let policy = policy(M::Bypass, "-Bash(rm *)");
@@ -291,7 +291,7 @@ const PERMITTED: &[&str] = &[
 ];
 
 #[test]
-fn a_refused_program_is_found_wherever_it_starts() {
+fn denied_program_is_found_anywhere_in_a_command() {
     let policy = policy(M::Bypass, "-Bash(rm *)");
     let decide = |command: &str| {
         let mut ask = ask(Bash("x"));
@@ -310,7 +310,7 @@ fn a_refused_program_is_found_wherever_it_starts() {
 }
 
 #[test]
-fn arguments_that_are_not_known_may_be_the_refused_ones() {
+fn unknown_arguments_count_as_possibly_denied() {
     for (rules, command, expected) in [
         ("-Bash(git push *)", "git push origin", "deny rule Bash(git push *)"),
         ("-Bash(git push *)", "git $X", "deny rule Bash(git push *)"),
@@ -334,7 +334,7 @@ fn arguments_that_are_not_known_may_be_the_refused_ones() {
 }
 
 #[test]
-fn no_pattern_permits_what_is_not_determined() {
+fn undetermined_commands_match_no_allow_pattern() {
     for (rule, command, expected) in [
         ("Bash(git status*)", "git status", "allow"),
         ("Bash(git status*)", "git status ${x:-<(touch a)}", "deny"),
@@ -374,7 +374,7 @@ fn no_pattern_permits_what_is_not_determined() {
 }
 
 #[test]
-fn names_are_searched_in_long_text_too() {
+fn denied_names_are_found_in_long_commands() {
     let words = |count: usize| (0..count).map(|word| format!("w{word} ")).collect::<String>();
     let policy = policy(M::Bypass, "-Bash(rm *)");
     for (text, expected) in [
@@ -411,7 +411,7 @@ fn each_program_path_is_resolved_once() {
 
 #[test]
 #[cfg(unix)]
-fn a_program_that_a_rule_names_by_its_path_is_met_by_every_spelling() {
+fn rule_with_a_program_path_matches_every_spelling() {
     let place = super::policy(M::Bypass, "").resolve("deploy.sh").path;
     for (rule, command, expected) in [
         ("./deploy.sh *", "./deploy.sh a", "deny"),

@@ -2,7 +2,7 @@
 //!
 //! `agentline-tests` checks the same properties with the real program.
 
-use super::desk::{Desk, capabilities};
+use super::harness::{AcpHarness, capabilities};
 use crate::play::{RUN, order};
 use agentline_core::{
     DialogueConfig, Event, FailureKind, McpServer, PermissionMode, RunRequest, Surface, TurnSpec, Verdict,
@@ -11,9 +11,9 @@ use agentline_core::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn end(desk: &mut Desk, id: &Value) {
-    desk.end(id, &json!({"stopReason": "end_turn"}));
-    desk.player.check();
+fn end(harness: &mut AcpHarness, id: &Value) {
+    harness.end(id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
 }
 
 fn with_server() -> TurnSpec {
@@ -25,69 +25,72 @@ fn with_server() -> TurnSpec {
 
 #[test]
 fn handshake_with_auth_methods() {
-    let mut desk = Desk::bare();
-    desk.player.prompt(order());
+    let mut harness = AcpHarness::bare();
+    harness.player.prompt(order());
     let mut hello = capabilities("0.61.0");
     hello["authMethods"] = json!([{"id": "oauth-personal", "name": "Log in with Google"}]);
-    desk.reply("initialize", &hello);
-    assert_eq!(desk.frame()["method"], "session/new", "no sign-in is asked for");
+    harness.reply("initialize", &hello);
+    assert_eq!(harness.frame()["method"], "session/new", "no sign-in is requested");
 }
 
 #[test]
 fn text_content_block_extraction() {
-    let (mut desk, id) = Desk::going();
-    desk.text("s", "one ");
-    desk.text("s", "two");
-    end(&mut desk, &id);
-    assert_eq!(desk.player.outcome().text, "one two");
+    let (mut harness, id) = AcpHarness::going();
+    harness.text("s", "one ");
+    harness.text("s", "two");
+    end(&mut harness, &id);
+    assert_eq!(harness.player.outcome().text, "one two");
 }
 
 #[test]
 fn image_content_block_fallback() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let image = json!({"type": "image", "mimeType": "image/png", "data": "aGk="});
-    desk.update("s", &json!({"sessionUpdate": "agent_message_chunk", "content": image}));
-    desk.text("s", "a picture");
-    end(&mut desk, &id);
+    harness.update("s", &json!({"sessionUpdate": "agent_message_chunk", "content": image}));
+    harness.text("s", "a picture");
+    end(&mut harness, &id);
     assert_eq!(
-        (desk.player.outcome().verdict, desk.player.outcome().text.as_str()),
+        (harness.player.outcome().verdict, harness.player.outcome().text.as_str()),
         (Verdict::Done, "a picture")
     );
     assert!(
-        desk.player.events().any(|e| matches!(e, Event::Content { block } if block.get().contains("aGk=")))
+        harness
+            .player
+            .events()
+            .any(|e| matches!(e, Event::Content { block } if block.get().contains("aGk=")))
     );
 }
 
 #[test]
 fn unhandled_update_types_dont_crash() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     for kind in ["usage_update", "plan", "available_commands_update", "current_mode_update", "brand_new"] {
-        desk.update("s", &json!({"sessionUpdate": kind}));
+        harness.update("s", &json!({"sessionUpdate": kind}));
     }
-    desk.text("s", "still here");
-    end(&mut desk, &id);
-    assert_eq!(desk.player.outcome().text, "still here");
+    harness.text("s", "still here");
+    end(&mut harness, &id);
+    assert_eq!(harness.player.outcome().text, "still here");
 }
 
 #[test]
 fn usage_update_timestamps_last_update() {
-    let mut desk = Desk::gemini();
+    let mut harness = AcpHarness::gemini();
     let mut order = order();
     order.clocks.idle = 1000;
-    desk.start(RUN, "s", order);
-    desk.player.wait(900);
-    desk.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
-    desk.player.wait(900);
-    assert!(!desk.frames().iter().any(|f| f["method"] == "session/cancel"), "the clock began again");
-    desk.player.wait(200);
-    assert!(desk.frames().iter().any(|f| f["method"] == "session/cancel"), "and it still runs");
+    harness.start(RUN, "s", order);
+    harness.player.wait(900);
+    harness.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
+    harness.player.wait(900);
+    assert!(!harness.frames().iter().any(|f| f["method"] == "session/cancel"), "the timeout was restarted");
+    harness.player.wait(200);
+    assert!(harness.frames().iter().any(|f| f["method"] == "session/cancel"), "the run is still active");
 }
 
 #[test]
 fn mcp_http_server_type_field() {
-    let mut desk = Desk::gemini();
-    desk.player.prompt(with_server());
-    let servers = desk.frame()["params"]["mcpServers"].take();
+    let mut harness = AcpHarness::gemini();
+    harness.player.prompt(with_server());
+    let servers = harness.frame()["params"]["mcpServers"].take();
     assert_eq!((&servers[0]["type"], &servers[0]["name"]), (&json!("http"), &json!("wink-tools")));
 }
 
@@ -102,14 +105,14 @@ fn gemini_config_defaults() {
 
 #[test]
 fn real_tool_call_ids_tracked_correctly() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let tool = "read_file__read_file_1794751041076_0";
     let call = |kind: &str, status: &str| json!({"sessionUpdate": kind, "toolCallId": tool, "status": status, "title": "a", "kind": "read"});
-    desk.update("s", &call("tool_call", "in_progress"));
-    desk.update("s", &call("tool_call_update", "completed"));
-    desk.text("s", "read");
-    end(&mut desk, &id);
-    let ids: Vec<&str> = desk
+    harness.update("s", &call("tool_call", "in_progress"));
+    harness.update("s", &call("tool_call_update", "completed"));
+    harness.text("s", "read");
+    end(&mut harness, &id);
+    let ids: Vec<&str> = harness
         .player
         .events()
         .filter_map(|event| match event {
@@ -118,38 +121,38 @@ fn real_tool_call_ids_tracked_correctly() {
             _ => None,
         })
         .collect();
-    assert_eq!(ids, [tool, tool], "no id of our own");
+    assert_eq!(ids, [tool, tool], "no generated id");
 }
 
 #[test]
 fn cached_read_tokens_mapped() {
-    let (mut desk, id) = Desk::going();
-    desk.text("s", "x");
+    let (mut harness, id) = AcpHarness::going();
+    harness.text("s", "x");
     let usage = json!({"inputTokens": 100, "outputTokens": 30, "cachedReadTokens": 40, "totalTokens": 130});
-    desk.end(&id, &json!({"stopReason": "end_turn", "usage": usage}));
-    let tokens = desk.player.outcome().usage.tokens;
+    harness.end(&id, &json!({"stopReason": "end_turn", "usage": usage}));
+    let tokens = harness.player.outcome().usage.tokens;
     assert_eq!((tokens.input, tokens.output, tokens.cached), (Some(100), Some(30), Some(40)));
 }
 
 #[test]
 fn prompt_sends_text_content_block() {
-    let mut desk = Desk::gemini();
-    desk.start(RUN, "s", order());
-    assert_eq!(desk.frame()["params"]["prompt"], json!([{"type": "text", "text": order().prompt}]));
+    let mut harness = AcpHarness::gemini();
+    harness.start(RUN, "s", order());
+    assert_eq!(harness.frame()["params"]["prompt"], json!([{"type": "text", "text": order().prompt}]));
 }
 
 #[test]
 fn agent_capabilities_mcp_http_check() {
     for (http, fails) in [(true, false), (false, true)] {
-        let mut desk = Desk::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
+        let mut harness = AcpHarness::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         let mut can = capabilities("1.0");
         can["agentCapabilities"]["mcpCapabilities"] = json!({"http": http, "sse": true});
-        desk.reply("initialize", &can);
-        desk.player.prompt(with_server());
-        let opened = desk.frames().iter().any(|f| f["method"] == "session/new");
+        harness.reply("initialize", &can);
+        harness.player.prompt(with_server());
+        let opened = harness.frames().iter().any(|f| f["method"] == "session/new");
         assert_eq!(opened, !fails);
         if fails {
-            assert_eq!(desk.player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::Input));
+            assert_eq!(harness.player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::Input));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! that do not have it.
 
 use super::{
-    desk::{Desk, gemini},
+    harness::{AcpHarness, gemini},
     recorded::{self, Replay},
 };
 use crate::play::{RUN, order};
@@ -13,12 +13,12 @@ use agentline_core::{
 use serde_json::{Value, json};
 
 fn outcome(replay: &Replay, run: u32) -> &Outcome {
-    replay.desk.player.outcome_of(RunId(run))
+    replay.harness.player.outcome_of(RunId(run))
 }
 
 fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
     replay
-        .desk
+        .harness
         .player
         .events()
         .filter_map(|event| match event {
@@ -32,13 +32,13 @@ fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
 
 /// Runs an answer of one chunk with this version of the agent.
 fn text_of(version: &str, chunk: &str) -> (String, Vec<String>) {
-    let mut desk = Desk::gemini_of(version);
-    desk.start(RUN, "s", order());
-    let id = desk.frame()["id"].clone();
-    desk.text("s", chunk);
-    desk.text("s", "ok");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    (desk.player.outcome().text.clone(), desk.story())
+    let mut harness = AcpHarness::gemini_of(version);
+    harness.start(RUN, "s", order());
+    let id = harness.frame()["id"].clone();
+    harness.text("s", chunk);
+    harness.text("s", "ok");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    (harness.player.outcome().text.clone(), harness.story())
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn mode_text() {
     assert_eq!(text_of("0.36.0", "[MODE_UPDATE] yolo").0, "[MODE_UPDATE] yolook");
     // "Allow always" switched the mode during a turn. The notice is not part of the answer.
     let replay = recorded::find("gemini/allow_always_exec_edit").play();
-    assert!(replay.desk.player.events().any(|e| matches!(e, Event::Mode { mode } if mode == "autoEdit")));
-    assert!(!replay.desk.player.texts().concat().contains("MODE_UPDATE"));
+    assert!(replay.harness.player.events().any(|e| matches!(e, Event::Mode { mode } if mode == "autoEdit")));
+    assert!(!replay.harness.player.texts().concat().contains("MODE_UPDATE"));
 }
 
 #[test]
 fn announces_in_permission() {
     let replay = recorded::find("gemini/basic_tools_default").play();
     let tools: Vec<_> = replay
-        .desk
+        .harness
         .player
         .events()
         .filter_map(
@@ -99,21 +99,21 @@ fn no_such_tool(names: &[&str]) -> String {
 #[test]
 fn silent_unknown_tool() {
     for late in [false, true] {
-        let mut desk = Desk::gemini_of("0.61.0");
-        desk.start(RUN, "s", order());
-        let id = desk.frame()["id"].clone();
-        desk.text("s", "I ra");
+        let mut harness = AcpHarness::gemini_of("0.61.0");
+        harness.start(RUN, "s", order());
+        let id = harness.frame()["id"].clone();
+        harness.text("s", "I ra");
         let record = no_such_tool(&["run_shell_command", "made_up"]);
         if late {
             // The file is read to its end after the answer.
-            desk.player.late_lines = vec![record.clone(), record];
+            harness.player.late_lines = vec![record.clone(), record];
         } else {
-            desk.player.side(&record);
-            desk.player.side(&record);
+            harness.player.side(&record);
+            harness.player.side(&record);
         }
-        desk.text("s", "n it");
-        desk.end(&id, &json!({"stopReason": "end_turn"}));
-        let outcome = desk.player.outcome();
+        harness.text("s", "n it");
+        harness.end(&id, &json!({"stopReason": "end_turn"}));
+        let outcome = harness.player.outcome();
         let denied: Vec<_> = outcome.denied.iter().map(|d| (&*d.tool, &*d.native_tool, &*d.reason)).collect();
         assert_eq!(denied, [("Bash", "run_shell_command", "not_offered")], "late: {late}");
         assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::DoneWithDenials, 2), "late: {late}");
@@ -121,13 +121,13 @@ fn silent_unknown_tool() {
         assert_eq!(outcome.text, "I ran it", "late: {late}");
     }
     // Text of the user is not a record of a call.
-    let mut desk = Desk::gemini_of("0.61.0");
-    desk.start(RUN, "s", order());
-    let id = desk.frame()["id"].clone();
-    desk.player.side(&json!({"type": "user", "content": [{"text": no_such_tool(&["glob"])}]}).to_string());
-    desk.text("s", "fine");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
+    let mut harness = AcpHarness::gemini_of("0.61.0");
+    harness.start(RUN, "s", order());
+    let id = harness.frame()["id"].clone();
+    harness.player.side(&json!({"type": "user", "content": [{"text": no_such_tool(&["glob"])}]}).to_string());
+    harness.text("s", "fine");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.player.outcome().verdict, Verdict::Done);
 }
 
 #[test]
@@ -142,110 +142,110 @@ fn cancelled_reads_completed() {
 }
 
 /// Returns the frame that answers a request for a missing file.
-fn answer_for_a_missing_file(desk: &mut Desk) -> Value {
-    desk.frames();
+fn answer_for_a_missing_file(harness: &mut AcpHarness) -> Value {
+    harness.frames();
     let params = json!({"sessionId": "s", "path": "/ws/new.txt", "line": 3, "limit": 2});
-    desk.send(&json!({"jsonrpc": "2.0", "id": 4, "method": "fs/read_text_file", "params": params}));
-    let (ask, question) = desk.asked().pop().expect("it is asked");
+    harness.send(&json!({"jsonrpc": "2.0", "id": 4, "method": "fs/read_text_file", "params": params}));
+    let (ask, question) = harness.asked().pop().expect("a request is sent");
     let HostRequest::ReadFile { path, line, limit } = question else { panic!("{question:?}") };
     assert_eq!((&*path, line, limit), ("/ws/new.txt", Some(3), Some(2)));
-    desk.answer(ask, HostResponse::Error("not_found: /ws/new.txt".into()));
-    desk.frame()
+    harness.answer(ask, HostResponse::Error("not_found: /ws/new.txt".into()));
+    harness.frame()
 }
 
 #[test]
 fn empty_content_for_missing_files() {
     let mut talk = DialogueConfig::new(Surface::Acp, None);
     talk.read_files = true;
-    let mut desk = Desk::with(gemini(&talk));
-    desk.reply("initialize", &super::desk::capabilities("0.61.0"));
-    desk.start(RUN, "s", order());
-    assert_eq!(answer_for_a_missing_file(&mut desk)["result"], json!({"content": ""}));
+    let mut harness = AcpHarness::with(gemini(&talk));
+    harness.reply("initialize", &super::harness::capabilities("0.61.0"));
+    harness.start(RUN, "s", order());
+    assert_eq!(answer_for_a_missing_file(&mut harness)["result"], json!({"content": ""}));
 
-    let mut desk = Desk::with(agentline_core::acp_dialogue(&talk));
-    desk.reply("initialize", &super::desk::capabilities("1.0.0"));
-    desk.start(RUN, "s", order());
-    assert_eq!(answer_for_a_missing_file(&mut desk)["error"]["message"], "not_found: /ws/new.txt");
+    let mut harness = AcpHarness::with(agentline_core::acp_dialogue(&talk));
+    harness.reply("initialize", &super::harness::capabilities("1.0.0"));
+    harness.start(RUN, "s", order());
+    assert_eq!(answer_for_a_missing_file(&mut harness)["error"]["message"], "not_found: /ws/new.txt");
 
     let replay = recorded::find("gemini/fs_capability_empty_on_missing").play();
     assert!(results(&replay).iter().any(|r| r.0.starts_with("write_file") && r.1 == ToolStatus::Ok));
 }
 
 /// Starts a run that loads a session, up to the agent's reply.
-fn loading(version: &str) -> Desk {
-    let mut desk = Desk::gemini_of(version);
+fn loading(version: &str) -> AcpHarness {
+    let mut harness = AcpHarness::gemini_of(version);
     let mut order = order();
     order.session = SessionTarget::Load("old".into());
-    desk.player.prompt(order);
+    harness.player.prompt(order);
     let params =
-        desk.reply("session/load", &json!({"modes": {"currentModeId": "plan", "availableModes": []}}));
+        harness.reply("session/load", &json!({"modes": {"currentModeId": "plan", "availableModes": []}}));
     assert_eq!((&params["sessionId"], &params["cwd"]), (&json!("old"), &json!("/ws")));
-    desk
+    harness
 }
 
 #[test]
 fn history_after_load() {
-    let mut desk = loading("0.61.0");
+    let mut harness = loading("0.61.0");
     // While history arrives between two requests, the prompt waits.
     for round in 0..4 {
-        desk.text("old", "history");
-        assert_eq!(desk.reply("session/set_mode", &json!({}))["modeId"], "plan", "round {round}");
+        harness.text("old", "history");
+        assert_eq!(harness.reply("session/set_mode", &json!({}))["modeId"], "plan", "round {round}");
     }
     // Two consecutive requests without history in between show that it is complete. Updates caused by the request
     // itself do not count.
     for _ in 0..2 {
-        desk.text("old", "[MODE_UPDATE] plan");
-        desk.reply("session/set_mode", &json!({}));
+        harness.text("old", "[MODE_UPDATE] plan");
+        harness.reply("session/set_mode", &json!({}));
     }
-    let prompt = desk.frame();
+    let prompt = harness.frame();
     assert_eq!(prompt["method"], "session/prompt");
-    desk.text("old", "new");
-    desk.end(&prompt["id"], &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.player.outcome().text, "new");
-    assert_eq!(desk.player.outcome().verdict, Verdict::Done);
-    assert_eq!(desk.story(), ["started", "session_info", "text"]);
+    harness.text("old", "new");
+    harness.end(&prompt["id"], &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.player.outcome().text, "new");
+    assert_eq!(harness.player.outcome().verdict, Verdict::Done);
+    assert_eq!(harness.story(), ["started", "session_info", "text"]);
 
     // In the recording, none of the twenty-seven replayed updates is reported.
     let replay = recorded::find("gemini/load_replay_next_minute").play();
-    assert_eq!(replay.desk.player.texts(), ["continued"]);
+    assert_eq!(replay.harness.player.texts(), ["continued"]);
     assert!(results(&replay).is_empty());
     // An agent that replies after replaying the history is prompted at once.
-    let mut desk = Desk::unknown();
+    let mut harness = AcpHarness::unknown();
     let mut order = order();
     order.session = SessionTarget::Load("old".into());
-    desk.player.prompt(order);
-    let load = desk.frame();
-    desk.text("old", "history");
-    desk.end(&load["id"], &json!({}));
-    assert_eq!(desk.frame()["method"], "session/prompt");
-    assert!(desk.player.texts().is_empty());
+    harness.player.prompt(order);
+    let load = harness.frame();
+    harness.text("old", "history");
+    harness.end(&load["id"], &json!({}));
+    assert_eq!(harness.frame()["method"], "session/prompt");
+    assert!(harness.player.texts().is_empty());
 }
 
 #[test]
 fn session_context_replayed() {
     let replay = recorded::find("gemini/load_replay_next_minute").play();
-    let told = format!("{:?}", replay.desk.player.out);
+    let told = format!("{:?}", replay.harness.player.out);
     assert!(!told.contains("session_context"));
     // During a turn, text of the user is passed on, but is not part of the answer.
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let content = json!({"type": "text", "text": "<session_context>secret folder</session_context>"});
-    desk.update("s", &json!({"sessionUpdate": "user_message_chunk", "content": content}));
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.player.outcome().verdict, Verdict::Empty);
-    assert_eq!(desk.story()[1], "agent");
+    harness.update("s", &json!({"sessionUpdate": "user_message_chunk", "content": content}));
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.player.outcome().verdict, Verdict::Empty);
+    assert_eq!(harness.story()[1], "agent");
 }
 
 #[test]
 fn folder_as_thought() {
     for (version, story) in [("0.36.0", "agent"), ("0.24.0", "thinking"), ("0.61.0", "thinking")] {
-        let mut desk = Desk::gemini_of(version);
-        desk.start(RUN, "s", order());
+        let mut harness = AcpHarness::gemini_of(version);
+        harness.start(RUN, "s", order());
         let content = json!({"type": "text", "text": "[current working directory /ws]"});
-        desk.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
-        assert_eq!(desk.story()[1], story, "{version}");
+        harness.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
+        assert_eq!(harness.story()[1], story, "{version}");
     }
     let replay = recorded::find("gemini/v0.36.0_acp").play();
-    let thoughts = replay.desk.player.events().filter(|e| matches!(e, Event::Thinking { .. })).count();
+    let thoughts = replay.harness.player.events().filter(|e| matches!(e, Event::Thinking { .. })).count();
     assert_eq!(thoughts, 1);
 }
 
@@ -264,24 +264,24 @@ fn models_unchecked() {
     let models = json!({"sessionId": "s", "models": {"currentModelId": "auto",
         "availableModels": [{"modelId": "auto"}, {"modelId": "gemini-3.8-flash"}]}});
     let wish = |id: &str, strict| {
-        let mut desk = Desk::gemini();
+        let mut harness = AcpHarness::gemini();
         let mut order = order();
         order.model = Some(RequestedModel::new(id, strict));
-        desk.player.prompt(order);
-        desk.reply("session/new", &models);
-        desk
+        harness.player.prompt(order);
+        harness.reply("session/new", &models);
+        harness
     };
     // A model outside the list causes a warning with the list and the most similar name, but is still set.
-    let mut desk = wish("gemini-3.9-flash", false);
-    assert_eq!(desk.reply("session/set_model", &json!({}))["modelId"], "gemini-3.9-flash");
-    assert_eq!(desk.frame()["method"], "session/prompt");
-    let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
+    let mut harness = wish("gemini-3.9-flash", false);
+    assert_eq!(harness.reply("session/set_model", &json!({}))["modelId"], "gemini-3.9-flash");
+    assert_eq!(harness.frame()["method"], "session/prompt");
+    let told = format!("{:?}", harness.player.events().collect::<Vec<_>>());
     assert!(told.contains("unknown_model") && told.contains("did you mean `gemini-3.8-flash`?"), "{told}");
     assert!(told.contains("auto, gemini-3.8-flash"), "{told}");
     // In strict mode, the model is not set and no prompt is sent.
-    let mut desk = wish("gemini-3.9-flash", true);
-    assert!(desk.frames().is_empty());
-    let error = desk.player.outcome().error.as_ref().expect("why");
+    let mut harness = wish("gemini-3.9-flash", true);
+    assert!(harness.frames().is_empty());
+    let error = harness.player.outcome().error.as_ref().expect("why");
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, agentline_core::Phase::Request));
     assert!(error.hint.as_ref().is_some_and(|h| h.contains("gemini-3.8-flash")), "{error:?}");
     // The current model is not set again; another one in the list is.
@@ -291,34 +291,34 @@ fn models_unchecked() {
     let models = json!({"sessionId": "s", "models": {"currentModelId": "gemini-3.9-flash",
         "availableModels": [{"modelId": "auto"}]}});
     for strict in [false, true] {
-        let mut desk = Desk::gemini();
+        let mut harness = AcpHarness::gemini();
         let mut order = order();
         order.model = Some(RequestedModel::new("gemini-3.9-flash", strict));
-        desk.player.prompt(order);
-        desk.reply("session/new", &models);
-        let methods: Vec<_> = desk.frames().iter().map(|frame| frame["method"].clone()).collect();
+        harness.player.prompt(order);
+        harness.reply("session/new", &models);
+        let methods: Vec<_> = harness.frames().iter().map(|frame| frame["method"].clone()).collect();
         assert_eq!(methods, if strict { vec![] } else { vec![json!("session/prompt")] });
-        let told = format!("{:?}", desk.player.events().collect::<Vec<_>>());
+        let told = format!("{:?}", harness.player.events().collect::<Vec<_>>());
         assert_eq!(told.contains("unknown_model"), !strict, "{told}");
     }
     // The warning appears once per session and only in a run with a prompt, not in one that only opens the session.
-    let mut desk = Desk::gemini();
+    let mut harness = AcpHarness::gemini();
     let mut order = order();
     order.model = Some(RequestedModel::new("gemini-3.9-flash", false));
-    let warnings = |desk: &Desk| {
-        format!("{:?}", desk.player.events().collect::<Vec<_>>()).matches("unknown_model").count()
+    let warnings = |harness: &AcpHarness| {
+        format!("{:?}", harness.player.events().collect::<Vec<_>>()).matches("unknown_model").count()
     };
     order.only_open = true;
-    desk.player.prompt(order.clone());
-    desk.reply("session/new", &models);
-    let opened = warnings(&desk);
+    harness.player.prompt(order.clone());
+    harness.reply("session/new", &models);
+    let opened = warnings(&harness);
     order.only_open = false;
     order.session = SessionTarget::Open("s".into());
     for _ in 0..2 {
-        desk.player.prompt(order.clone());
-        desk.reply("session/prompt", &json!({"stopReason": "end_turn"}));
+        harness.player.prompt(order.clone());
+        harness.reply("session/prompt", &json!({"stopReason": "end_turn"}));
     }
-    assert_eq!(warnings(&desk) - opened, 1);
+    assert_eq!(warnings(&harness) - opened, 1);
     // A model that was set without a check fails at the prompt.
     assert_eq!(
         outcome(&recorded::find("gemini/errors").play(), 13).error.as_ref().unwrap().kind,
@@ -386,54 +386,54 @@ fn resources_drop_media() {
     let file = |mime: &str, content| Attachment::new(format!("file:///{mime}"), mime, content);
     let text = || file("text/plain", AttachmentContent::Text("hi".into()));
     let data = |mime| file(mime, AttachmentContent::Base64("aGk=".into()));
-    let sent = |mut desk: Desk, attachments: Vec<Attachment>| {
+    let sent = |mut harness: AcpHarness, attachments: Vec<Attachment>| {
         let mut order = order();
         order.attachments = attachments;
-        desk.start(RUN, "s", order);
-        let blocks = desk.frame()["params"]["prompt"].take();
+        harness.start(RUN, "s", order);
+        let blocks = harness.frame()["params"]["prompt"].take();
         let kinds = blocks.as_array().unwrap().iter().map(|b| b["type"].as_str().unwrap().to_owned());
         (kinds.collect::<Vec<_>>().join(" "), blocks)
     };
     let all = || vec![data("image/png"), text(), data("application/pdf"), data("audio/wav")];
-    let (kinds, blocks) = sent(Desk::gemini(), all());
+    let (kinds, blocks) = sent(AcpHarness::gemini(), all());
     assert_eq!(kinds, "text image text image audio");
     assert_eq!(blocks[2]["text"], "\n--- Content of file:///text/plain ---\nhi\n");
     assert_eq!(blocks[3]["mimeType"], "application/pdf");
     // Without media, files are embedded as resources. For an agent without this quirk, they always are.
-    assert_eq!(sent(Desk::gemini(), vec![text(), data("application/pdf")]).0, "text resource resource");
-    assert_eq!(sent(Desk::unknown(), all()).0, "text image resource resource audio");
+    assert_eq!(sent(AcpHarness::gemini(), vec![text(), data("application/pdf")]).0, "text resource resource");
+    assert_eq!(sent(AcpHarness::unknown(), all()).0, "text image resource resource audio");
 }
 
 #[test]
 fn authenticate_rewrites_settings() {
     // Authentication is never requested by default, whatever the agent offers.
-    let mut desk = Desk::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
-    desk.player.prompt(order());
-    let mut offers = super::desk::capabilities("0.61.0");
+    let mut harness = AcpHarness::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
+    harness.player.prompt(order());
+    let mut offers = super::harness::capabilities("0.61.0");
     offers["authMethods"] = json!([{"id": "oauth-personal"}, {"id": "gemini-api-key"}]);
-    desk.reply("initialize", &offers);
-    desk.reply("session/new", &json!({"sessionId": "s"}));
-    assert_eq!(desk.frame()["method"], "session/prompt");
+    harness.reply("initialize", &offers);
+    harness.reply("session/new", &json!({"sessionId": "s"}));
+    assert_eq!(harness.frame()["method"], "session/prompt");
 
     let mut talk = DialogueConfig::new(Surface::Acp, None);
     talk.authenticate = Some("oauth-personal".into());
-    let mut desk = Desk::with(gemini(&talk));
-    desk.player.prompt(order());
-    desk.reply("initialize", &offers);
-    assert_eq!(desk.reply("authenticate", &json!({}))["methodId"], "oauth-personal");
-    assert_eq!(desk.frame()["method"], "session/new");
+    let mut harness = AcpHarness::with(gemini(&talk));
+    harness.player.prompt(order());
+    harness.reply("initialize", &offers);
+    assert_eq!(harness.reply("authenticate", &json!({}))["methodId"], "oauth-personal");
+    assert_eq!(harness.frame()["method"], "session/new");
 
-    let mut desk = Desk::with(gemini(&talk));
-    desk.player.prompt(order());
-    desk.reply("initialize", &offers);
-    desk.refuse("authenticate", -32602, "Invalid params");
-    let error = desk.player.outcome().error.clone().expect("why");
+    let mut harness = AcpHarness::with(gemini(&talk));
+    harness.player.prompt(order());
+    harness.reply("initialize", &offers);
+    harness.refuse("authenticate", -32602, "Invalid params");
+    let error = harness.player.outcome().error.clone().expect("why");
     assert_eq!(error.kind, FailureKind::NotAuthenticated);
     assert!(error.hint.unwrap().contains("gemini-api-key"));
 }
 
 #[test]
-fn a_question_about_a_file_is_over_when_it_is_allowed() {
+fn file_permission_request_completes_when_allowed() {
     let replay = recorded::find("gemini/content_blocks").play();
     let asked: Vec<_> = results(&replay);
     assert_eq!((asked.len(), asked[0].1), (1, ToolStatus::Ok), "{asked:?}");

@@ -1,7 +1,7 @@
 //! Real conversations over ACP, recorded with a scripted model and replayed with our own requests. A recorded reply is
 //! fed once the connection has sent the matching request.
 
-use super::desk::{Desk, capabilities, gemini};
+use super::harness::{AcpHarness, capabilities, gemini};
 use crate::play::Player;
 use agentline_core::{
     ConnectionOutput, DialogueConfig, ExitReason, HostRequestId, HostResponse, InputKind, PermissionDecision,
@@ -43,14 +43,14 @@ pub(crate) fn all() -> Vec<Recorded> {
 }
 
 pub(crate) fn find(name: &str) -> Recorded {
-    all().into_iter().find(|r| r.name == name).unwrap_or_else(|| panic!("there is no recording {name}"))
+    all().into_iter().find(|r| r.name == name).unwrap_or_else(|| panic!("recording {name} is missing"))
 }
 
 fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
-    let files = std::fs::read_dir(root().join(agent).join("acp")).expect("the recordings are there");
+    let files = std::fs::read_dir(root().join(agent).join("acp")).expect("the recordings exist");
     files.map(move |file| {
         let path = file.expect("a file").path();
-        let text = std::fs::read_to_string(&path).expect("it can be read");
+        let text = std::fs::read_to_string(&path).expect("the file is readable");
         let lines = text.lines().map(|line| {
             let mut entry: Value = serde_json::from_str(line).expect("a line is JSON");
             Entry {
@@ -66,7 +66,7 @@ fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
 
 /// Replays recordings and maps recorded requests to those of the connection.
 pub(crate) struct Replay {
-    pub(crate) desk: Desk,
+    pub(crate) harness: AcpHarness,
     /// Recorded request ids and those of the connection.
     ids: BTreeMap<String, Value>,
     /// The agent's requests by id, with the options offered.
@@ -88,20 +88,20 @@ impl Recorded {
     }
 
     /// Creates a connection for its agent, with the capabilities that the recorder offered.
-    pub(crate) fn desk(&self) -> Desk {
+    pub(crate) fn harness(&self) -> AcpHarness {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
         let mut talk = DialogueConfig::new(Surface::Acp, None);
         (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
         // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
-        Desk::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
+        AcpHarness::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
     }
 
     /// Replays the conversation, changing every line of stdout.
     pub(crate) fn play_with(&self, damage: Option<Damage>) -> Replay {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let mut replay = Replay {
-            desk: self.desk(),
+            harness: self.harness(),
             ids: BTreeMap::new(),
             asks: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -111,7 +111,7 @@ impl Recorded {
         };
         if can.is_none() {
             // This recording has no handshake, but the connection always sends one.
-            replay.desk.reply("initialize", &capabilities("0.61.0"));
+            replay.harness.reply("initialize", &capabilities("0.61.0"));
         }
         for line in &self.lines {
             replay.entry(line);
@@ -125,7 +125,7 @@ impl Replay {
     /// Wraps a player with its outputs so far.
     pub(crate) fn of(player: Player, runs: u32) -> Self {
         Self {
-            desk: Desk::of(player),
+            harness: AcpHarness::of(player),
             ids: BTreeMap::new(),
             asks: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -136,7 +136,7 @@ impl Replay {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        let player = &mut self.desk.player;
+        let player = &mut self.harness.player;
         if entry.ms > player.now {
             player.wait(entry.ms - player.now);
         }
@@ -145,12 +145,12 @@ impl Replay {
             "<-" => self.theirs(&entry.msg),
             "stderr" => {
                 for line in entry.msg.as_str().unwrap_or_default().lines() {
-                    self.desk.player.stderr(line);
+                    self.harness.player.stderr(line);
                 }
             }
             "exit" => {
                 let code = entry.msg["code"].as_i64().and_then(|c| i32::try_from(c).ok());
-                self.desk.player.exit(code.map_or(ExitReason::Signal(9), ExitReason::Code));
+                self.harness.player.exit(code.map_or(ExitReason::Signal(9), ExitReason::Code));
             }
             _ => {}
         }
@@ -166,7 +166,7 @@ impl Replay {
         order.who.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
         match msg["method"].as_str() {
             Some("initialize") if !self.ids.values().any(|id| *id == json!(0)) => {
-                self.desk.frames();
+                self.harness.frames();
                 self.ids.insert(msg["id"].to_string(), json!(0));
             }
             Some("session/new") => {
@@ -186,7 +186,7 @@ impl Replay {
             }
             Some("session/cancel") => {
                 if let Some(run) = self.last.get(&session) {
-                    self.desk.player.take(InputKind::Cancel { run: *run, signal: 2 });
+                    self.harness.player.take(InputKind::Cancel { run: *run, signal: 2 });
                 }
             }
             Some(_) => {}
@@ -203,8 +203,8 @@ impl Replay {
         if let SessionTarget::Open(session) | SessionTarget::Load(session) = &order.session {
             self.last.insert(session.clone(), run);
         }
-        self.desk.player.prompt_as(run, order);
-        for frame in self.desk.frames() {
+        self.harness.player.prompt_as(run, order);
+        for frame in self.harness.frames() {
             if frame["method"] == msg["method"] {
                 self.ids.insert(msg["id"].to_string(), frame["id"].clone());
             }
@@ -227,7 +227,7 @@ impl Replay {
             (_, _, Value::Object(_)) => HostResponse::Ruled(PermissionDecision::deny("test", "said_no")),
             _ => HostResponse::Done,
         };
-        self.desk.answer(ask, answer);
+        self.harness.answer(ask, answer);
     }
 
     /// Feeds a message of the agent.
@@ -238,10 +238,10 @@ impl Replay {
             let Some(ours) = self.ids.get(&msg["id"].to_string()) else { return };
             msg["id"] = ours.clone();
         }
-        let from = self.desk.player.out.len();
+        let from = self.harness.player.out.len();
         self.feed(&msg);
         if !msg["method"].is_null() && !msg["id"].is_null() {
-            let asked = self.desk.player.out[from..].iter().find_map(|o| match o {
+            let asked = self.harness.player.out[from..].iter().find_map(|o| match o {
                 ConnectionOutput::Ask(_, id, _) => Some(*id),
                 _ => None,
             });
@@ -262,20 +262,20 @@ impl Replay {
             None => vec![line],
         };
         for line in lines {
-            self.desk.player.line(Stream::Stdout, &line);
+            self.harness.player.line(Stream::Stdout, &line);
         }
     }
 
     /// Replies to requests that only the connection sends.
     fn probes(&mut self) {
         for _ in 0..20 {
-            let frames = self.desk.frames();
+            let frames = self.harness.frames();
             let probes: Vec<_> = frames.into_iter().filter(|f| f["method"] == "session/set_mode").collect();
             if probes.is_empty() {
                 return;
             }
             for probe in probes {
-                self.desk.send(&json!({"jsonrpc": "2.0", "id": probe["id"], "result": {}}));
+                self.harness.send(&json!({"jsonrpc": "2.0", "id": probe["id"], "result": {}}));
             }
         }
     }
@@ -283,7 +283,7 @@ impl Replay {
     /// Ends the replay. If the recording stopped early, time advances to the end.
     fn finish(&mut self) {
         self.probes();
-        self.desk.player.take(InputKind::Retire);
-        self.desk.player.ticks_to_the_end();
+        self.harness.player.take(InputKind::Retire);
+        self.harness.player.ticks_to_the_end();
     }
 }

@@ -10,7 +10,7 @@ const TABLE: &str = include_str!("../../captures/acp_verdicts.txt");
 fn rows(name: &str, replay: &Replay) -> String {
     let mut rows = String::new();
     for run in (1..=replay.runs).map(RunId) {
-        let outcome = replay.desk.player.outcome_of(run);
+        let outcome = replay.harness.player.outcome_of(run);
         if replay.openers.contains(&run) && outcome.verdict == Verdict::Done {
             continue;
         }
@@ -37,13 +37,13 @@ fn rows(name: &str, replay: &Replay) -> String {
 }
 
 #[test]
-fn every_recorded_prompt_comes_to_what_the_table_says() {
+fn every_recorded_prompt_has_the_expected_outcome() {
     let told: String = recorded::all()
         .iter()
         .map(|recording| {
             let replay = recording.play();
-            replay.desk.player.check();
-            assert!(replay.desk.player.conn.gone(), "{}: something is left", recording.name);
+            replay.harness.player.check();
+            assert!(replay.harness.player.conn.gone(), "{}: something remains", recording.name);
             rows(&recording.name, &replay)
         })
         .collect();
@@ -56,11 +56,12 @@ fn every_recorded_prompt_comes_to_what_the_table_says() {
 }
 
 #[test]
-fn no_answer_of_a_recording_is_lost() {
+fn no_recorded_answer_is_lost() {
     let mut runs = 0;
     for recording in recorded::all() {
         let replay = recording.play();
-        let done = replay.desk.player.out.iter().filter(|o| matches!(o, ConnectionOutput::Done(..))).count();
+        let done =
+            replay.harness.player.out.iter().filter(|o| matches!(o, ConnectionOutput::Done(..))).count();
         assert_eq!(done, replay.runs as usize, "{}", recording.name);
         runs += done;
     }

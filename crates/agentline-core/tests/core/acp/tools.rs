@@ -1,15 +1,16 @@
 //! Tests tool calls in the forms that agents use: without ids, with late arguments, and with permission requests under
 //! other names.
 
-use super::desk::Desk;
+use super::harness::AcpHarness;
 use crate::play::{RUN, order};
 use agentline_core::{
     Event, HostRequest, HostResponse, PermissionDecision, PermissionRequest, ToolKind, ToolStatus, Verdict,
 };
 use serde_json::{Value, json};
 
-fn uses(desk: &Desk) -> Vec<(String, String, String)> {
-    desk.player
+fn uses(harness: &AcpHarness) -> Vec<(String, String, String)> {
+    harness
+        .player
         .events()
         .filter_map(|e| match e {
             Event::ToolUse(t) => Some((
@@ -22,57 +23,63 @@ fn uses(desk: &Desk) -> Vec<(String, String, String)> {
         .collect()
 }
 
-fn going_unknown() -> (Desk, Value) {
-    let mut desk = Desk::unknown();
-    desk.start(RUN, "s", order());
-    let id = desk.frame()["id"].clone();
-    (desk, id)
+fn going_unknown() -> (AcpHarness, Value) {
+    let mut harness = AcpHarness::unknown();
+    harness.start(RUN, "s", order());
+    let id = harness.frame()["id"].clone();
+    (harness, id)
 }
 
-fn finish(desk: &mut Desk, id: &Value) {
-    desk.text("s", "end");
-    desk.end(id, &json!({"stopReason": "end_turn"}));
-    desk.player.check();
+fn finish(harness: &mut AcpHarness, id: &Value) {
+    harness.text("s", "end");
+    harness.end(id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
 }
 
-fn ask(desk: &mut Desk, id: &Value, call: &Value, options: &Value) -> PermissionRequest {
-    desk.frames();
+fn request_permission(
+    harness: &mut AcpHarness,
+    id: &Value,
+    call: &Value,
+    options: &Value,
+) -> PermissionRequest {
+    harness.frames();
     let params = json!({"sessionId": "s", "toolCall": call, "options": options});
-    desk.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}));
-    match desk.asked().pop() {
+    harness
+        .send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}));
+    match harness.asked().pop() {
         Some((_, HostRequest::Permission(asked))) => *asked,
         other => panic!("{other:?}"),
     }
 }
 
-fn rule(desk: &mut Desk, allow: bool) -> Value {
-    let (ask, _) = desk.asked().pop().expect("it is asked");
+fn answer_permission(harness: &mut AcpHarness, allow: bool) -> Value {
+    let (ask, _) = harness.asked().pop().expect("a request is sent");
     let ruling =
         if allow { PermissionDecision::allow("test") } else { PermissionDecision::deny("test", "said_no") };
-    desk.answer(ask, HostResponse::Ruled(ruling));
-    desk.frame()["result"]["outcome"].clone()
+    harness.answer(ask, HostResponse::Ruled(ruling));
+    harness.frame()["result"]["outcome"].clone()
 }
 
 #[test]
-fn calls_without_an_id_get_one_of_ours_and_stay_in_pairs() {
-    let (mut desk, id) = going_unknown();
+fn calls_without_an_id_get_a_generated_one_and_stay_paired() {
+    let (mut harness, id) = going_unknown();
     let call = |title: &str, status: &str| {
         json!({"sessionUpdate": "tool_call", "toolCallId": "", "title": title,
         "kind": "read", "status": status})
     };
     let end = |title: Option<&str>| json!({"sessionUpdate": "tool_call_update", "title": title, "status": "completed"});
-    desk.update("s", &call("one", "in_progress"));
-    desk.update("s", &call("two", "in_progress"));
-    desk.update("s", &end(Some("one")));
-    desk.update("s", &end(None));
-    desk.update("s", &call("three", "completed"));
+    harness.update("s", &call("one", "in_progress"));
+    harness.update("s", &call("two", "in_progress"));
+    harness.update("s", &end(Some("one")));
+    harness.update("s", &end(None));
+    harness.update("s", &call("three", "completed"));
     // A call that was never announced.
-    desk.update("s", &end(Some("four")));
-    finish(&mut desk, &id);
-    let ids: Vec<String> = uses(&desk).into_iter().map(|u| u.0).collect();
+    harness.update("s", &end(Some("four")));
+    finish(&mut harness, &id);
+    let ids: Vec<String> = uses(&harness).into_iter().map(|u| u.0).collect();
     assert_eq!(ids, ["_tc_1", "_tc_2", "_tc_3", "_tc_4"]);
-    assert_eq!(desk.player.outcome().tool_calls, 4);
-    let cancelled = desk
+    assert_eq!(harness.player.outcome().tool_calls, 4);
+    let cancelled = harness
         .player
         .events()
         .filter(|e| matches!(e, Event::ToolResult { status, .. } if *status != ToolStatus::Ok))
@@ -81,27 +88,28 @@ fn calls_without_an_id_get_one_of_ours_and_stay_in_pairs() {
 }
 
 #[test]
-fn arguments_that_come_late_are_told_with_the_call() {
-    let (mut desk, id) = going_unknown();
+fn late_arguments_are_reported_with_the_call() {
+    let (mut harness, id) = going_unknown();
     let call = |more: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
         update.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         update
     };
-    desk.update(
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "name": "Write", "rawInput": {},
         "status": "pending", "title": "Preparing file…", "kind": "edit", "content": [], "locations": []}),
     );
-    assert!(uses(&desk).is_empty());
+    assert!(uses(&harness).is_empty());
     let diff = json!([{"type": "diff", "path": "/ws/a", "oldText": null, "newText": "x"}]);
-    desk.update("s", &call(json!({"rawInput": {"file_path": "/ws/a"}, "title": "Write a", "content": diff})));
-    assert_eq!(uses(&desk), [("c".into(), "Write".into(), r#"{"file_path":"/ws/a"}"#.into())]);
-    desk.update("s", &call(json!({"status": "completed", "rawOutput": "File created"})));
-    finish(&mut desk, &id);
-    let outcome = desk.player.outcome();
+    harness
+        .update("s", &call(json!({"rawInput": {"file_path": "/ws/a"}, "title": "Write a", "content": diff})));
+    assert_eq!(uses(&harness), [("c".into(), "Write".into(), r#"{"file_path":"/ws/a"}"#.into())]);
+    harness.update("s", &call(json!({"status": "completed", "rawOutput": "File created"})));
+    finish(&mut harness, &id);
+    let outcome = harness.player.outcome();
     assert_eq!((outcome.tool_calls, outcome.files[0].path.as_str()), (1, "a"));
-    let content = desk.player.events().find_map(|e| match e {
+    let content = harness.player.events().find_map(|e| match e {
         Event::ToolResult { content, .. } => content.clone(),
         _ => None,
     });
@@ -109,41 +117,41 @@ fn arguments_that_come_late_are_told_with_the_call() {
 }
 
 #[test]
-fn a_call_whose_arguments_never_come_is_told_when_the_turn_is_over() {
-    let (mut desk, id) = going_unknown();
-    desk.update(
+fn call_without_arguments_is_reported_at_the_end_of_the_turn() {
+    let (mut harness, id) = going_unknown();
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "rawInput": {}, "status": "pending",
         "title": "t", "kind": "execute"}),
     );
-    desk.text("s", "end");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    desk.player.wait(1000);
-    desk.player.check();
-    assert_eq!(desk.player.outcome().tool_calls, 1);
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.wait(1000);
+    harness.player.check();
+    assert_eq!(harness.player.outcome().tool_calls, 1);
 }
 
 #[test]
-fn every_file_of_a_patch_is_claimed_also_those_told_with_the_result() {
-    let (mut desk, id) = going_unknown();
+fn every_file_of_a_patch_is_claimed_even_if_reported_with_the_result() {
+    let (mut harness, id) = going_unknown();
     let diff = |path: &str| json!({"type": "diff", "path": path, "oldText": "a", "newText": "b"});
-    desk.update(
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "p", "kind": "edit", "title": "Editing files",
         "status": "in_progress", "content": [diff("/ws/a"), diff("/ws/b")]}),
     );
-    desk.update(
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "p", "status": "completed",
         "content": [diff("/ws/a"), diff("/ws/b"), diff("/ws/c")]}),
     );
-    finish(&mut desk, &id);
-    let files: Vec<&str> = desk.player.outcome().files.iter().map(|f| f.path.as_str()).collect();
+    finish(&mut harness, &id);
+    let files: Vec<&str> = harness.player.outcome().files.iter().map(|f| f.path.as_str()).collect();
     assert_eq!(files, ["a", "b", "c"]);
 }
 
 #[test]
-fn options_are_chosen_by_kind_never_by_place_or_id() {
+fn options_are_chosen_by_kind_not_by_position_or_id() {
     let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
     let picked = |id: &str| json!({"outcome": "selected", "optionId": id});
     let cancelled = json!({"outcome": "cancelled"});
@@ -163,63 +171,68 @@ fn options_are_chosen_by_kind_never_by_place_or_id() {
         (json!("broken"), cancelled.clone(), cancelled.clone()),
     ] {
         for (allow, wanted) in [(true, &yes), (false, &no)] {
-            let (mut desk, id) = Desk::going();
+            let (mut harness, id) = AcpHarness::going();
             let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "touch a", "kind": "execute"});
-            ask(&mut desk, &json!("q"), &call, &options);
-            assert_eq!(rule(&mut desk, allow), *wanted, "{options}");
+            request_permission(&mut harness, &json!("q"), &call, &options);
+            assert_eq!(answer_permission(&mut harness, allow), *wanted, "{options}");
             let open = allow && *wanted != cancelled;
-            finish(&mut desk, &id);
-            desk.player.wait(1000);
+            finish(&mut harness, &id);
+            harness.player.wait(1000);
             let verdict = if open { Verdict::Done } else { Verdict::DoneWithDenials };
-            assert_eq!(desk.player.outcome().verdict, verdict);
+            assert_eq!(harness.player.outcome().verdict, verdict);
         }
     }
 }
 
 #[test]
-fn what_is_asked_holds_what_is_to_be_judged() {
-    let (mut desk, _) = Desk::going();
+fn permission_request_contains_the_tool_details() {
+    let (mut harness, _) = AcpHarness::going();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let shell = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "rm -rf x", "kind": "execute"});
-    let asked = ask(&mut desk, &json!(1), &shell, &options);
+    let asked = request_permission(&mut harness, &json!(1), &shell, &options);
     assert_eq!(
         (&*asked.tool, asked.kind, asked.command.as_deref()),
         ("Bash", ToolKind::Shell, Some("rm -rf x"))
     );
-    rule(&mut desk, true);
+    answer_permission(&mut harness, true);
 
     let mcp = json!({"toolCallId": "mcp_my-tiny_echo__mcp_my-tiny_echo_1_0", "title": "echo (my-tiny MCP Server)", "kind": "other"});
-    let asked = ask(&mut desk, &json!(2), &mcp, &options);
+    let asked = request_permission(&mut harness, &json!(2), &mcp, &options);
     assert_eq!((asked.kind, asked.server.as_deref()), (ToolKind::Mcp, Some("my-tiny")));
-    rule(&mut desk, true);
+    answer_permission(&mut harness, true);
 
     let edit = json!({"toolCallId": "replace__replace_1_0", "title": "a: b => c", "kind": "edit",
         "locations": [{"path": "/ws/a"}], "content": [{"type": "diff", "path": "/ws/a", "oldText": "b", "newText": "c"}]});
-    let asked = ask(&mut desk, &json!(3), &edit, &options);
+    let asked = request_permission(&mut harness, &json!(3), &edit, &options);
     assert_eq!((asked.paths, asked.diffs[0].old.as_deref()), (vec!["/ws/a".to_owned()], Some("b")));
 
-    let (mut desk, _) = going_unknown();
+    let (mut harness, _) = going_unknown();
     let words =
         json!({"toolCallId": "c", "kind": "execute", "title": "t", "rawInput": {"command": ["git", "push"]}});
-    assert_eq!(ask(&mut desk, &json!(4), &words, &options).command.as_deref(), Some("git push"));
+    assert_eq!(
+        request_permission(&mut harness, &json!(4), &words, &options).command.as_deref(),
+        Some("git push")
+    );
 }
 
 #[test]
-fn an_agent_that_tells_of_a_refusal_closes_its_tool_itself() {
-    let (mut desk, id) = going_unknown();
+fn agent_that_reports_a_refusal_closes_the_tool_itself() {
+    let (mut harness, id) = going_unknown();
     let call = json!({"toolCallId": "c", "title": "t", "kind": "edit"});
-    ask(&mut desk, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
-    assert_eq!(rule(&mut desk, false)["optionId"], "n");
-    let count = |desk: &Desk| desk.player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();
-    assert_eq!(count(&desk), 0, "the agent may still say it");
+    request_permission(&mut harness, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
+    assert_eq!(answer_permission(&mut harness, false)["optionId"], "n");
+    let count = |harness: &AcpHarness| {
+        harness.player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count()
+    };
+    assert_eq!(count(&harness), 0, "the agent may still report it");
     let content = json!([{"type": "content", "content": {"type": "text", "text": "User refused"}}]);
-    desk.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
+    harness.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
     // The second call gets no further updates.
     let call = json!({"toolCallId": "d", "title": "t", "kind": "edit"});
-    ask(&mut desk, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
-    rule(&mut desk, false);
-    finish(&mut desk, &id);
-    let statuses: Vec<_> = desk
+    request_permission(&mut harness, &json!(2), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
+    answer_permission(&mut harness, false);
+    finish(&mut harness, &id);
+    let statuses: Vec<_> = harness
         .player
         .events()
         .filter_map(|e| {
@@ -231,5 +244,5 @@ fn an_agent_that_tells_of_a_refusal_closes_its_tool_itself() {
         })
         .collect();
     assert_eq!(statuses, [(ToolStatus::Denied, Some("User refused".into())), (ToolStatus::Denied, None)]);
-    assert_eq!(desk.player.outcome().denied.len(), 2);
+    assert_eq!(harness.player.outcome().denied.len(), 2);
 }

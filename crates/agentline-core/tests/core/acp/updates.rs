@@ -1,24 +1,24 @@
 //! Tests every kind of update in the protocol, and unknown ones: each is reported, and none breaks the run.
 
-use super::desk::Desk;
+use super::harness::AcpHarness;
 use agentline_core::{Event, ToolStatus, Verdict};
 use serde_json::{Value, json};
 
 /// Returns the events of one update in a run that then succeeds.
-fn told(update: &Value) -> Vec<Value> {
-    let (mut desk, id) = Desk::going();
-    desk.update("s", update);
+fn events_of(update: &Value) -> Vec<Value> {
+    let (mut harness, id) = AcpHarness::going();
+    harness.update("s", update);
     let events: Vec<Value> =
-        desk.player.events().skip(1).map(|e| serde_json::to_value(e).expect("an event is JSON")).collect();
-    desk.text("s", "end");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    desk.player.check();
-    assert_eq!(desk.player.outcome().verdict, Verdict::Done, "{update}");
+        harness.player.events().skip(1).map(|e| serde_json::to_value(e).expect("an event is JSON")).collect();
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
+    assert_eq!(harness.player.outcome().verdict, Verdict::Done, "{update}");
     events
 }
 
 fn chunk(kind: &str, content: &Value) -> Vec<Value> {
-    told(&json!({"sessionUpdate": kind, "content": content, "messageId": "m"}))
+    events_of(&json!({"sessionUpdate": kind, "content": content, "messageId": "m"}))
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn agent_message_chunk() {
 
 #[test]
 fn agent_thought_chunk() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let content = json!({"type": "text", "text": "**Plan** it"});
-    desk.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
-    desk.text("s", "answer");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.story(), ["started", "thinking", "text"]);
-    assert_eq!(desk.player.outcome().text, "answer", "thoughts are no part of the answer");
+    harness.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
+    harness.text("s", "answer");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.story(), ["started", "thinking", "text"]);
+    assert_eq!(harness.player.outcome().text, "answer", "thoughts are not part of the answer");
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn user_message_chunk() {
 
 #[test]
 fn tool_call_and_tool_call_update() {
-    let (mut desk, id) = Desk::going();
+    let (mut harness, id) = AcpHarness::going();
     let path = json!([{"path": "/ws/none.txt"}]);
-    desk.update(
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "read_file__read_file_1_0", "kind": "read",
         "status": "in_progress", "title": "none.txt", "content": [], "locations": path}),
@@ -75,34 +75,34 @@ fn tool_call_and_tool_call_update() {
     let content = json!([{"type": "content", "content": {"type": "text", "text": "File not found"}}]);
     let failed = json!({"sessionUpdate": "tool_call_update", "toolCallId": "read_file__read_file_1_0",
         "status": "failed", "content": content});
-    desk.update("s", &failed);
+    harness.update("s", &failed);
     // A repeated update is passed on and closes nothing.
-    desk.update("s", &failed);
+    harness.update("s", &failed);
     // A call that was never announced is announced by its end.
-    desk.update(
+    harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "glob__glob_1_1", "status": "completed"}),
     );
-    desk.text("s", "end");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    desk.player.check();
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
     assert_eq!(
-        desk.story(),
+        harness.story(),
         ["started", "tool_use", "tool_result", "agent", "tool_use", "tool_result", "text"]
     );
-    let result = desk.player.events().find_map(|e| match e {
+    let result = harness.player.events().find_map(|e| match e {
         Event::ToolResult { status, content, .. } => Some((*status, content.clone())),
         _ => None,
     });
     assert_eq!(result, Some((ToolStatus::Error, Some("File not found".into()))));
-    assert_eq!(desk.player.outcome().tool_calls, 2);
+    assert_eq!(harness.player.outcome().tool_calls, 2);
 }
 
 #[test]
 fn plan() {
     let entries = json!([{"content": "a", "priority": "high", "status": "pending"}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "plan", "entries": entries})),
+        events_of(&json!({"sessionUpdate": "plan", "entries": entries})),
         [json!({"type": "plan", "entries": entries})]
     );
 }
@@ -111,7 +111,7 @@ fn plan() {
 fn available_commands_update() {
     let commands = json!([{"name": "help", "description": "d"}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})),
+        events_of(&json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})),
         [json!({"type": "commands", "commands": commands})]
     );
 }
@@ -119,7 +119,7 @@ fn available_commands_update() {
 #[test]
 fn current_mode_update() {
     assert_eq!(
-        told(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"})),
+        events_of(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"})),
         [json!({"type": "mode", "mode": "plan"})]
     );
 }
@@ -128,14 +128,14 @@ fn current_mode_update() {
 fn config_option_update() {
     let options = json!([{"id": "model", "category": "model", "currentValue": "a", "options": []}]);
     assert_eq!(
-        told(&json!({"sessionUpdate": "config_option_update", "configOptions": options})),
+        events_of(&json!({"sessionUpdate": "config_option_update", "configOptions": options})),
         [json!({"type": "config_option", "options": options})]
     );
 }
 
 #[test]
 fn session_info_update() {
-    let events = told(&json!({"sessionUpdate": "session_info_update", "title": "A title"}));
+    let events = events_of(&json!({"sessionUpdate": "session_info_update", "title": "A title"}));
     assert_eq!(
         (&events[0]["type"], &events[0]["info"]["title"]),
         (&json!("session_info"), &json!("A title"))
@@ -148,31 +148,31 @@ fn usage_update() {
         let cost = json!({"amount": cost, "currency": "USD"});
         json!({"sessionUpdate": "usage_update", "used": 53, "size": 1000, "cost": cost})
     };
-    let events = told(&update(0.5));
+    let events = events_of(&update(0.5));
     assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
     // The fill level of the context window is not the usage.
-    let (mut desk, id) = Desk::going();
-    desk.update("s", &update(0.25));
-    desk.update("s", &update(0.75));
-    desk.text("s", "end");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.player.outcome().usage.tokens.input, None);
-    assert_eq!(desk.player.outcome().cost_usd, Some(0.75));
+    let (mut harness, id) = AcpHarness::going();
+    harness.update("s", &update(0.25));
+    harness.update("s", &update(0.75));
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.player.outcome().usage.tokens.input, None);
+    assert_eq!(harness.player.outcome().cost_usd, Some(0.75));
 }
 
 #[test]
 fn unknown_updates_are_kept() {
     for update in [json!({"sessionUpdate": "brand_new", "x": [1]}), json!({"x": 1}), json!(7), json!(null)] {
-        assert_eq!(told(&update), [json!({"type": "agent", "raw": update})], "{update}");
+        assert_eq!(events_of(&update), [json!({"type": "agent", "raw": update})], "{update}");
     }
 }
 
 #[test]
-fn an_update_without_a_session_is_that_of_the_only_run() {
-    let (mut desk, id) = Desk::going();
+fn update_without_a_session_belongs_to_the_only_run() {
+    let (mut harness, id) = AcpHarness::going();
     let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "here"}});
-    desk.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}));
-    desk.text("somebody-else", "not mine");
-    desk.end(&id, &json!({"stopReason": "end_turn"}));
-    assert_eq!(desk.player.outcome().text, "here");
+    harness.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}));
+    harness.text("somebody-else", "not mine");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.player.outcome().text, "here");
 }

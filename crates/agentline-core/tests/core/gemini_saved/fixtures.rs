@@ -24,7 +24,7 @@ fn messages(name: &str) -> Vec<Value> {
     let file: Value = serde_json::from_str(&text(name)).expect("it is JSON");
     let session = session(name);
     let messages: Vec<Value> = unified_view(&session, BlockOrder::Grouped, false)
-        .map(|message| serde_json::to_string(&message).expect("it can be told"))
+        .map(|message| serde_json::to_string(&message).expect("the value can be formatted"))
         .map(|line| serde_json::from_str(&line).expect("it is JSON"))
         .collect();
     let originals = file["messages"].as_array().expect("a list");
@@ -156,7 +156,7 @@ fn tool_result_success() {
     assert_eq!(tool.result.unwrap().status, ToolStatus::Ok);
     let kinds: Vec<&str> =
         message["content"].as_array().unwrap().iter().filter_map(|block| block["type"].as_str()).collect();
-    assert_eq!(kinds, ["tool_use", "tool_result", "text"], "the text comes last");
+    assert_eq!(kinds, ["tool_use", "tool_result", "text"], "the text is last");
     assert_eq!(message["model"], "gemini-2.5-pro");
     assert_eq!(message["usage"]["total_tokens"], 2030);
     let session = session("tool-result-success");
@@ -234,17 +234,17 @@ fn session_of_3(name: &str, tool: &str, words: &str) {
 }
 
 #[test]
-fn session_of_3_messages_that_reads() {
+fn session_of_3_messages_with_read_file() {
     session_of_3("session-of-3-read", "Read", "An empty main.");
 }
 
 #[test]
-fn session_of_3_messages_that_searches() {
+fn session_of_3_messages_with_search() {
     session_of_3("session-of-3-search", "WebSearch", "The edition of 2024.");
 }
 
 #[test]
-fn session_of_3_messages_that_lists() {
+fn session_of_3_messages_with_list_directory() {
     session_of_3("session-of-3-list", "Glob", "hello.txt");
 }
 

@@ -20,7 +20,7 @@ fn lines(text: &str, many: usize) -> SavedSession {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
+fn truncated_file_yields_every_record_before_the_cut() {
     for file in all() {
         let (mut last, mut expected) = (usize::MAX, String::new());
         // Cut at every byte of two short files that differ most, and at enough positions of the others.
@@ -30,7 +30,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
             let start = &file.text[..cut];
             let session = load("gemini", file.form, start);
             if file.form == SessionFormat::Whole {
-                whole_messages_are_there(&file, start, &session);
+                check_complete_messages(&file, start, &session);
                 continue;
             }
             let whole = start.matches('\n').count();
@@ -63,7 +63,7 @@ fn a_file_that_is_cut_anywhere_yields_every_record_before_the_cut() {
 }
 
 /// Checks that every message before the cut is present and that the damage is reported.
-fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
+fn check_complete_messages(file: &Saved, start: &str, session: &SavedSession) {
     let wanted = start.matches("\n    },").count() + start.matches("\n    }\n").count();
     let entries = session.entries.len();
     assert!(entries == wanted || entries == wanted + 1, "{}: {entries} of {wanted}", file.name);
@@ -72,14 +72,14 @@ fn whole_messages_are_there(file: &Saved, start: &str, session: &SavedSession) {
 }
 
 #[test]
-fn a_session_is_the_same_whether_it_is_read_at_once_or_followed() {
+fn followed_session_equals_a_session_read_at_once() {
     for file in all().into_iter().filter(|file| file.form == SessionFormat::Lines) {
         let mut followed = fold("gemini", SessionFormat::Lines);
         let text = RawJson::new(file.text.as_str());
         for (number, line) in text.as_str().lines().enumerate() {
-            followed.take(text.part_of(line).expect("a line of it"));
+            followed.take(text.part_of(line).expect("a line of the text"));
             let so_far = text_of(followed.session());
-            assert_eq!(so_far, text_of(followed.session()), "looking changes nothing");
+            assert_eq!(so_far, text_of(followed.session()), "reading changes nothing");
             assert_eq!(
                 so_far,
                 text_of(&lines(&file.text, number + 1)),
@@ -94,7 +94,7 @@ fn a_session_is_the_same_whether_it_is_read_at_once_or_followed() {
 }
 
 #[test]
-fn no_damage_makes_the_reader_fail() {
+fn damaged_files_never_make_the_reader_fail() {
     let mut dice = Dice::new(11);
     for file in all() {
         for _ in 0..60 {
@@ -123,8 +123,8 @@ fn no_damage_makes_the_reader_fail() {
 }
 
 #[test]
-fn what_lies_anywhere_is_known_by_its_beginning() {
-    let agent: &dyn Agent = agents::find("gemini").expect("it is listed");
+fn format_is_recognized_by_the_start_of_a_file() {
+    let agent: &dyn Agent = agents::find("gemini").expect("the agent is listed");
     for file in all() {
         for most in [200, 4096, usize::MAX] {
             let head = &file.text.as_bytes()[..file.text.len().min(most)];
@@ -143,7 +143,7 @@ fn what_lies_anywhere_is_known_by_its_beginning() {
 }
 
 #[test]
-fn what_was_written_after_a_half_line_is_not_lost() {
+fn records_after_a_partial_line_are_not_lost() {
     let said = |id: &str| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"{id}"}}]}}"#);
     let session =
         load("gemini", SessionFormat::Lines, &format!("{}\n{{\"id\":\"x\",\"cont{}\n", said("a"), said("b")));
@@ -179,7 +179,7 @@ fn record() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_order_of_records_loses_tokens_or_tells_a_call_twice(records in proptest::collection::vec(record(), 0..30)) {
+    fn no_record_order_loses_tokens_or_repeats_a_call(records in proptest::collection::vec(record(), 0..30)) {
         let text = records.join("\n");
         let session = load("gemini", SessionFormat::Lines, &text);
         prop_assert!(session.damage.is_empty(), "{:?}", session.damage);
@@ -187,12 +187,12 @@ proptest! {
         calls.sort_unstable();
         let told = calls.len();
         calls.dedup();
-        prop_assert_eq!(told, calls.len(), "a call is told twice");
+        prop_assert_eq!(told, calls.len(), "a call is reported twice");
         let mut ids: Vec<&str> = session.entries.iter().chain(&session.abandoned).map(|entry| entry.id.as_str()).collect();
         let entries = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        prop_assert_eq!(entries, ids.len(), "an entry is told twice");
+        prop_assert_eq!(entries, ids.len(), "an entry is reported twice");
         let mut fold = fold("gemini", SessionFormat::Lines);
         take(fold.as_mut(), SessionFormat::Lines, &text);
         prop_assert_eq!(text_of(fold.session()), text_of(&session));

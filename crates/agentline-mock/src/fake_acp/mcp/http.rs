@@ -1,4 +1,4 @@
-//! Streamable HTTP, as much as a client of one request at a time needs.
+//! Streamable HTTP for a client with one request at a time.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ impl HttpLink {
         self.post(&message, Some(id), control)?.ok_or_else(|| "the server did not answer".to_owned())
     }
 
-    /// Posts a message and reads until the answer with this id. Giving up closes the connection.
+    /// Posts a message and reads until the response with this id. Giving up closes the connection.
     pub(super) fn post(
         &mut self,
         message: &Value,
@@ -72,7 +72,7 @@ impl HttpLink {
             None => Box::new(reader),
         };
         let mut body = BufReader::new(body);
-        // One JSON document and one event of a stream are both a line here, but for the word before it.
+        // One JSON document and one event of a stream are both a line here, except for the prefix.
         loop {
             let mut text = String::new();
             if body.read_line(&mut text).map_err(said)? == 0 {
@@ -108,7 +108,7 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Reads with patience, but not after the turn was cancelled.
+/// A reader with a timeout that stops when the turn is cancelled.
 struct Patient<'a> {
     stream: TcpStream,
     control: &'a Control,
@@ -133,7 +133,7 @@ impl Read for Patient<'_> {
     }
 }
 
-/// A body in chunks, without their sizes.
+/// A chunked body without the chunk sizes.
 struct Chunked<R> {
     reader: R,
     left: u64,
@@ -144,7 +144,7 @@ impl<R: BufRead> Read for Chunked<R> {
         if self.left == 0 {
             let mut size = line(&mut self.reader)?;
             if size.is_empty() {
-                // The end of the chunk before.
+                // The end of the previous chunk.
                 size = line(&mut self.reader)?;
             }
             self.left = u64::from_str_radix(size.split(';').next().unwrap_or_default(), 16).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Agentline in a process of its own: does what it is told, a line each, and says what that cost.
+//! Agentline in a separate process: it executes one command per line and reports the cost.
 
 use crate::transport::{cpu, spent};
 use agentline::{
@@ -8,17 +8,17 @@ use agentline_tests::MODEL;
 use serde::{Deserialize, Serialize};
 use std::{io::BufRead, path::PathBuf, time::Instant};
 
-/// Which child this is.
+/// Selects the kind of child.
 pub(crate) const NAME: &str = "pool";
 pub(crate) const PROGRAM: &str = "AGENTLINE_BENCH_PROGRAM";
-/// This program: under a profiler it does not know itself.
+/// The path of this program: under a profiler, it cannot determine that itself.
 pub(crate) const SUPERVISOR: &str = "AGENTLINE_BENCH_SUPERVISOR";
 pub(crate) const WORKSPACE: &str = "AGENTLINE_BENCH_WORKSPACE";
 pub(crate) const PROMPT: &str = "What is 2 + 2?";
-/// Runs after which memory is looked at.
+/// The runs after which memory is measured.
 const PACE: usize = 10;
 
-/// What something cost.
+/// The cost of an operation.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Told {
     /// In seconds.
@@ -46,7 +46,7 @@ struct Bench {
     agentline: Agentline,
     workspace: PathBuf,
     pool: Pool,
-    /// For runs whose session was opened before.
+    /// For runs with a prewarmed session.
     spares: Pool,
 }
 
@@ -99,7 +99,7 @@ impl Bench {
         done(&self.pool.run(self.request(PROMPT)).await.expect("a run").outcome().await);
     }
 
-    /// Prompts on a warm pool, each in a workspace of its own, as in a batch with one workspace for each case.
+    /// Runs prompts on a warm pool, each in its own workspace, as in a batch with one workspace per case.
     async fn one_workspace_per_prompt(&self, prompts: usize) -> Told {
         let pool = Pool::new(self.agentline.clone(), PoolOptions::default());
         let root = self.workspace.with_file_name("workspaces");
@@ -130,7 +130,7 @@ impl Bench {
         Told { wall, cpu, words }
     }
 
-    /// Many runs, one after another, and what they do to memory.
+    /// Makes many consecutive runs and measures memory.
     async fn many(&self, runs: usize) -> Told {
         let (begun, before) = (Instant::now(), spent());
         let (mut own, mut pool) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ impl Bench {
         Told { wall, cpu, words }
     }
 
-    /// Eight prompts on four lanes of one process, with a model that takes half a second.
+    /// Runs eight prompts on four lanes of one process, with a model that takes half a second.
     async fn lanes(&self) -> Told {
         let mut options = PoolOptions::default();
         (options.max_processes, options.lanes) = (1, 4);

@@ -1,4 +1,4 @@
-//! The floor: one process, pipes, and as few lines as an ACP client can have.
+//! The floor: one process, pipes, and a minimal ACP client.
 
 use agentline::Program;
 use agentline_tests::{MODEL, TestStage};
@@ -18,7 +18,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// Starts the agent and greets it.
+    /// Starts the agent and initializes it.
     pub(crate) fn start(stage: &TestStage, program: &Program) -> Self {
         let mut command = Command::new(&program.path);
         command.args(&program.args).args(["--acp", "-m", MODEL, "--approval-mode", "yolo", "-e", "none"]);
@@ -38,14 +38,14 @@ impl Floor {
         floor
     }
 
-    /// A new session.
+    /// Opens a new session.
     pub(crate) fn open(&mut self) -> String {
         let cwd = self.cwd.clone();
         let opened = self.ask("session/new", &json!({"cwd": cwd, "mcpServers": []}));
         opened["sessionId"].as_str().expect("a session").to_owned()
     }
 
-    /// How long a prompt takes in a session that is open.
+    /// Measures a prompt in an open session.
     pub(crate) fn prompt(&mut self, session: &str) -> f64 {
         let start = Instant::now();
         let prompt = json!([{"type": "text", "text": super::child::PROMPT}]);
@@ -54,7 +54,7 @@ impl Floor {
         start.elapsed().as_secs_f64()
     }
 
-    /// How long a new session and a prompt in it take.
+    /// Measures a new session and a prompt in it.
     pub(crate) fn prompt_in_new_session(&mut self) -> f64 {
         let start = Instant::now();
         let session = self.open();
@@ -78,7 +78,8 @@ impl Floor {
     }
 }
 
-/// Processor time of this thread, which is all that the floor has, in seconds; nothing where it is not told.
+/// Returns the processor time of this thread, which does all work of the floor, in seconds, or `None` if it is not
+/// available.
 pub(crate) fn cpu() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     told.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9

@@ -1,7 +1,8 @@
-//! Processor time of everything that was started, also of those whose parents have gone.
+//! Processor time of all started processes, including orphans.
 
-/// Processor time of all children that have ended, with all of theirs, in seconds. From the first call on, orphans become children.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+/// Returns the processor time of all exited children and their descendants in seconds. From the first call on, orphans
+/// become children.
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(super) fn cpu() -> f64 {
     // SAFETY: the first call changes a flag of this process; the struct is plain data that the second fills in.
     let usage = unsafe {
@@ -14,9 +15,9 @@ pub(super) fn cpu() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Waits until no child is left.
-#[expect(unsafe_code, reason = "there is no safe call for it")]
+/// Waits until no child remains.
+#[expect(unsafe_code, reason = "there is no safe alternative")]
 pub(super) fn reap() {
-    // SAFETY: no status is asked for; it ends with an error when there is no child any more.
+    // SAFETY: no status is requested; the call fails when there are no more children.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
 }

@@ -1,4 +1,4 @@
-//! The tools that people use for this today: `rg` of Debian's packages, and `ccusage` from npm.
+//! Existing tools for the same purpose: `rg` from Debian's packages, and `ccusage` from npm.
 
 use agentline_tests::ccusage_program;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-/// What ccusage counted.
+/// The totals of ccusage.
 pub(super) struct Told {
     pub(super) input: u64,
     pub(super) output: u64,
@@ -15,7 +15,7 @@ pub(super) struct Told {
     pub(super) cost: f64,
 }
 
-/// Where `rg` is, installed if that is possible; `None` after a word about it.
+/// Returns the path of `rg`, installed if possible, or prints a message and returns `None`.
 pub(super) fn ripgrep() -> Option<PathBuf> {
     let is_there = || Command::new("rg").arg("--version").output().is_ok_and(|done| done.status.success());
     if !is_there() {
@@ -30,7 +30,7 @@ pub(super) fn ripgrep() -> Option<PathBuf> {
     Some(PathBuf::from("rg"))
 }
 
-/// Searches the same files, binary ones too.
+/// Searches the same files, including binary ones.
 pub(super) fn rg(program: &Path, home: &Path, word: &str, any_case: bool) -> usize {
     let mut command = Command::new(program);
     command.args(["-uuu", "--no-config", "-c", "-F", if any_case { "-i" } else { "-s" }, word]);
@@ -41,7 +41,7 @@ pub(super) fn rg(program: &Path, home: &Path, word: &str, any_case: bool) -> usi
     output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
 }
 
-/// Counts Claude's part of the files without the network; gives how long it took and the totals.
+/// Counts Claude's part of the files without the network, and returns the time and the totals.
 pub(super) fn ccusage(home: &Path) -> Result<(f64, Told), String> {
     let program = ccusage_program()?;
     let mut command = Command::new(program);

@@ -1,6 +1,6 @@
-//! These agents as a user types them: `agentline run -a NAME`.
+//! Tests these agents on the command line: `agentline run -a NAME`.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline_mock::scripted::ModelStep;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Agents that are known by nothing but a table of the configuration, as a user writes it and types their names.
+//! Tests agents that are defined only by a table in the configuration.
 
 use agentline_tests::{AcpAgent, example_agent, skipped};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A user whose configuration names agents.
+/// A user whose configuration defines agents.
 struct User {
     folder: tempfile::TempDir,
 }
@@ -22,7 +22,7 @@ impl User {
             fs::create_dir_all(path).unwrap();
         }
         let tables = agents.iter().map(|(name, agent)| {
-            // Its strings are strings of TOML too.
+            // JSON strings are valid TOML strings.
             let (program, args) = (json!(agent.program), json!(agent.args));
             format!("[agents.{name}]\ncommand = {program}\nargs = {args}\nsurface = \"acp\"\nenv = {{ A = \"b\" }}\n")
         });
@@ -34,7 +34,7 @@ impl User {
         self.folder.path().join(path)
     }
 
-    /// What the program says to these words, and how it ends.
+    /// Runs the program with these arguments, and returns its exit code and output.
     fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
             .args(args)
@@ -50,7 +50,7 @@ impl User {
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
-    /// The outcome of a run.
+    /// Runs the program and returns the outcome.
     #[track_caller]
     fn runs(&self, args: &[&str]) -> Value {
         let (_, out, err) = self.types(&[&["run", "--output", "json"], args].concat());
@@ -63,7 +63,7 @@ fn fake() -> AcpAgent {
 }
 
 #[test]
-fn an_agent_is_known_by_its_command() {
+fn configured_agent_runs_by_its_command() {
     let user = User::new(&[("mine", fake())]);
     let outcome = user.runs(&["-a", "mine", "ask write_file hello.txt hi\\n\nsay Done.\nusage 100 20"]);
     assert_eq!(
@@ -86,7 +86,7 @@ fn an_agent_is_known_by_its_command() {
 }
 
 #[test]
-fn an_agent_of_the_configuration_is_listed_and_looked_at() {
+fn configured_agent_is_listed_and_checked_by_doctor() {
     let none = AcpAgent { program: "/nowhere/at-all".into(), args: Vec::new() };
     let user = User::new(&[("mine", fake()), ("lost", none)]);
     let (code, out, err) = user.types(&["agents", "-o", "json"]);
@@ -116,9 +116,9 @@ fn an_agent_of_the_configuration_is_listed_and_looked_at() {
     assert!(error["hint"].is_string(), "{outcome}");
 }
 
-/// It says a few things, reads a file and wants to change another project's, for which it asks.
+/// The example agent sends some text, reads a file and requests permission to change a file of another project.
 #[test]
-fn the_protocols_own_example_agent() {
+fn acp_example_agent_runs() {
     let Some(agent) = example_agent() else { return skipped("acp_agents example") };
     let user = User::new(&[("example", agent)]);
     let outcome = user.runs(&["-a", "example", "--permission-mode", "auto", "Hello"]);

@@ -1,7 +1,9 @@
-//! Conversations: files and commands by our names, a command that fails, a refusal, a stop in the middle, a bad key, and
-//! the agent goes on after each.
+//! Tests conversations: files and commands under canonical names, a failing command, a denial, a cancel during a turn
+//! and a rejected key. The agent continues after each.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage, tokens, until};
+use crate::acp_agents::harness::{
+    CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage, tokens, until,
+};
 use agentline::{
     ChangeSource, Event, FileChangeKind, PermissionMode as Mode, Record, Session, ToolStatus, Verdict,
 };
@@ -9,66 +11,66 @@ use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
 
-/// In what the agents differ.
-struct Own {
-    /// The tokens of a run with three requests to the model.
+/// The differences between the agents.
+struct Expected {
+    /// The tokens of a run with three model requests.
     three: [Option<u64>; 5],
-    /// The tokens of a run with one.
+    /// The tokens of a run with one model request.
     one: [Option<u64>; 5],
     warnings: &'static [&'static str],
-    /// What its answers cost: nothing where it says so.
+    /// Checks the cost that the agent reports.
     costs: fn(Option<f64>) -> bool,
-    /// What it makes of a refusal: what it tried, and how the run ends.
+    /// The result of a denial: the attempted calls and the end of the run.
     refused: (&'static [&'static str], Verdict),
 }
 
-const fn told(tokens: [u64; 5]) -> [Option<u64>; 5] {
+const fn reported(tokens: [u64; 5]) -> [Option<u64>; 5] {
     [Some(tokens[0]), Some(tokens[1]), Some(tokens[2]), Some(tokens[3]), Some(tokens[4])]
 }
 
 #[tokio::test]
 async fn claude() {
-    let own = Own {
-        // It does not tell reasoning apart.
-        three: told([300, 90, 60, 0, 390]),
-        one: told([100, 30, 20, 0, 130]),
+    let own = Expected {
+        // Reasoning is not reported separately.
+        three: reported([300, 90, 60, 0, 390]),
+        one: reported([100, 30, 20, 0, 130]),
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
-        // The model is told, and goes on.
+        // The model is told and continues.
         refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
-    talk(CLAUDE, own).await;
+    converse(CLAUDE, own).await;
 }
 
 #[tokio::test]
 async fn codex() {
-    let own = Own {
-        three: told([300, 75, 60, 15, 390]),
-        one: told([100, 25, 20, 5, 130]),
+    let own = Expected {
+        three: reported([300, 75, 60, 15, 390]),
+        one: reported([100, 25, 20, 5, 130]),
         warnings: &[],
-        // It does not say; its model has a list price.
+        // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
-        // It ends the turn as cancelled.
+        // The turn ends as cancelled.
         refused: (&["Write mode -"], Verdict::Failed),
     };
-    talk(CODEX, own).await;
+    converse(CODEX, own).await;
 }
 
 #[tokio::test]
 async fn opencode() {
-    let own = Own {
-        // It tells the last request alone, which is not what the run used.
+    let own = Expected {
+        // Only the last request is reported, which is not the usage of the run.
         three: [None; 5],
-        one: told([100, 25, 20, 5, 130]),
+        one: reported([100, 25, 20, 5, 130]),
         warnings: &["usage_unknown"],
         costs: |cost| cost == Some(0.0),
-        // It ends the turn without a word.
+        // The turn ends without text.
         refused: (&["Write mode -"], Verdict::Empty),
     };
-    talk(OPENCODE, own).await;
+    converse(OPENCODE, own).await;
 }
 
-async fn talk(player: Player, own: Own) {
+async fn converse(player: Player, own: Expected) {
     let stage = stage!(
         player,
         vec![
@@ -92,14 +94,14 @@ async fn talk(player: Player, own: Own) {
         ]
     );
     let session = stage.agentline().session(stage.request(Mode::Default)).await.unwrap();
-    works(&stage, &session, &own).await;
+    check_tools(&stage, &session, &own).await;
 
-    let told = say(&session, stage.request(Mode::Auto), "failing task").await;
+    let told = send_prompt(&session, stage.request(Mode::Auto), "failing task").await;
     assert_eq!(told.ends(), [ToolStatus::Error], "{}", told.shown());
     assert!(told.results()[0].contains("out"), "{}", told.shown());
     assert_eq!((told.outcome.verdict, told.outcome.text.as_str()), (Verdict::Done, "It failed."));
 
-    let told = say(&session, stage.request(Mode::Default), "forbidden task").await;
+    let told = send_prompt(&session, stage.request(Mode::Default), "forbidden task").await;
     let (denied, verdict) = own.refused;
     assert_eq!(told.denied(), denied, "{}", told.shown());
     assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
@@ -108,22 +110,22 @@ async fn talk(player: Player, own: Own) {
         assert!(error.message.ends_with("a tool was denied"), "{}", told.shown());
         assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("--allow")), "{}", told.shown());
     }
-    goes_on(&stage, &session, &own).await;
+    check_next_prompt(&stage, &session, &own).await;
 
     let asked = stage.stage.model.turns().len();
-    stops(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
-    goes_on(&stage, &session, &own).await;
-    // Codex tells of a command when it has run for a while.
+    check_cancel(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
+    check_next_prompt(&stage, &session, &own).await;
+    // Codex reports a command only after it has run for a while.
     let runs = |tools: usize| tools > 0 && stage.read("begun").is_some();
-    let told = stops(&stage, &session, "endless command", runs).await;
+    let told = check_cancel(&stage, &session, "endless command", runs).await;
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
-    goes_on(&stage, &session, &own).await;
+    check_next_prompt(&stage, &session, &own).await;
 
-    let told = say(&session, stage.request(Mode::Default), "bad key").await;
+    let told = send_prompt(&session, stage.request(Mode::Default), "bad key").await;
     assert_eq!(told.outcome.verdict, Verdict::NotAuthenticated, "{}", told.shown());
     assert!(told.outcome.error.as_ref().unwrap().hint.is_some(), "{}", told.shown());
-    goes_on(&stage, &session, &own).await;
-    // It was one conversation from the first word to the last.
+    check_next_prompt(&stage, &session, &own).await;
+    // All prompts used one conversation.
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("first task") && said.contains("say fine"), "{said}");
 
@@ -132,9 +134,9 @@ async fn talk(player: Player, own: Own) {
     assert_eq!(stage.living(), [0_u32; 0]);
 }
 
-/// A file by a tool, another by a command.
-async fn works(stage: &Played, session: &Session, own: &Own) {
-    let told = say(session, stage.request(Mode::Auto), "first task").await;
+/// Writes one file with a tool and another with a command.
+async fn check_tools(stage: &Played, session: &Session, own: &Expected) {
+    let told = send_prompt(session, stage.request(Mode::Auto), "first task").await;
     let outcome = &told.outcome;
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "It is done."), "{}", told.shown());
     let files: Vec<_> =
@@ -161,8 +163,8 @@ async fn works(stage: &Played, session: &Session, own: &Own) {
     assert_eq!(outcome.agent_version.as_deref(), Some(stage.player.version), "{}", told.shown());
 }
 
-/// Says something that has no end, and stops it when it is under way, which the number of its calls may show.
-async fn stops(
+/// Starts an endless turn and cancels it during its work, which the number of its calls may show.
+async fn check_cancel(
     stage: &Played,
     session: &Session,
     prompt: &str,
@@ -175,7 +177,7 @@ async fn stops(
     let mut run = session.prompt_with(request).await.unwrap();
     let (mut tools, end) = (0, Instant::now() + Duration::from_secs(60));
     while !is_under_way(tools) {
-        assert!(Instant::now() < end, "{prompt} did not begin");
+        assert!(Instant::now() < end, "{prompt} did not start");
         let told = tokio::time::timeout(Duration::from_millis(50), run.next()).await;
         let is_tool = |record: &Record| matches!(record.event, Event::ToolUse(_));
         tools += usize::from(told.ok().flatten().as_ref().is_some_and(is_tool));
@@ -190,13 +192,13 @@ async fn stops(
     told
 }
 
-/// The next prompt is answered as if nothing had been, and counts nothing of what was before.
-async fn goes_on(stage: &Played, session: &Session, own: &Own) {
-    let told = say(session, stage.request(Mode::Default), "say fine").await;
+/// Checks that the next prompt is answered normally and counts only its own usage.
+async fn check_next_prompt(stage: &Played, session: &Session, own: &Expected) {
+    let told = send_prompt(session, stage.request(Mode::Default), "say fine").await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "{}", told.shown());
-    // An adapter that hears late what a stopped turn has used counts that to the next one, and only its update that came
-    // after the answer shows it.
+    // An adapter that learns late what a cancelled turn used counts that for the next turn. Only its update after the
+    // answer shows it.
     let twice = own.one.map(|tokens| tokens.map(|tokens| 2 * tokens));
     let is_late = told.warnings().contains(&"late_update") && tokens(&told.outcome) == twice;
     assert_eq!(tokens(&told.outcome), if is_late { twice } else { own.one }, "{}", told.shown());

@@ -1,12 +1,12 @@
-//! Installed by us, each of these agents is the version that we test with, and starts.
+//! Checks that agentline installs each of these agents at the tested version, and that it starts.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE};
 use agentline::{Agentline, agents, install};
 use agentline_tests::{real_codex_acp, skipped};
 use std::process::{Command, Stdio};
 
 #[test]
-fn each_agent_is_installed_at_the_version_that_we_test_with() {
+fn each_agent_is_installed_at_the_tested_version() {
     if real_codex_acp().is_none() {
         return skipped("installation");
     }

@@ -1,7 +1,7 @@
-//! Who decides what these agents may do: a permission handler, the modes, a rule. Codex asks about edits alone; its commands stay in its
-//! sandbox.
+//! Tests permission decisions for these agents: a permission handler, the modes, a rule. Codex asks only about edits;
+//! its commands stay in its sandbox.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, say, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, send_prompt, stage};
 use agentline::{
     Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions, ToolKind, Verdict,
 };
@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex};
 
 #[tokio::test]
 async fn claude() {
-    ask(CLAUDE).await;
+    check_permissions(CLAUDE).await;
 }
 
 #[tokio::test]
 async fn codex() {
-    ask(CODEX).await;
+    check_permissions(CODEX).await;
 }
 
 #[tokio::test]
 async fn opencode() {
-    ask(OPENCODE).await;
+    check_permissions(OPENCODE).await;
 }
 
-async fn ask(player: Player) {
+async fn check_permissions(player: Player) {
     let both = |file: &str, other: &str| {
         vec![player.write(file), player.shell(&format!("touch {other}")), ModelStep::text("said")]
     };
@@ -54,8 +54,8 @@ async fn ask(player: Player) {
     let is_there = |path: &str| stage.read(path).is_some();
     let asks_about_commands = player.name != "codex";
 
-    // The permission handler is shown the change, and the command as it is.
-    let told = say(&session, stage.request(Mode::Default), "judged task").await;
+    // The permission handler gets the change, and the command unchanged.
+    let told = send_prompt(&session, stage.request(Mode::Default), "judged task").await;
     let mut decisions = vec!["Write allow callback - -"];
     decisions.extend(asks_about_commands.then_some("Bash deny callback no commands -"));
     assert_eq!(told.decisions(), decisions, "{}", told.shown());
@@ -68,34 +68,35 @@ async fn ask(player: Player) {
         assert_eq!(asked.get(1).and_then(|ask| ask.command.as_deref()), command, "{asked:?}");
     }
 
-    // Codex asks nobody about edits now: its sandbox lets it write, and holds its commands to the workspace.
-    let told = say(&session, stage.request(Mode::AcceptEdits), "edits task").await;
+    // Codex does not ask about edits in this mode: its sandbox lets it write, and restricts its commands to the
+    // workspace.
+    let told = send_prompt(&session, stage.request(Mode::AcceptEdits), "edits task").await;
     let decisions = ["Write allow mode accept-edits -", "Bash deny callback no commands -"];
     let decisions = if asks_about_commands { &decisions[..] } else { &[] };
     assert_eq!(told.decisions(), decisions, "{}", told.shown());
     assert_eq!((is_there("edits.txt"), is_there("edits")), (true, !asks_about_commands), "{}", told.shown());
 
-    // What an agent was started to ask it asks in every mode; the answer is always yes.
-    let told = say(&session, stage.request(Mode::Bypass), "bypass task").await;
+    // An agent that was started to ask does so in every mode. The answer is always yes.
+    let told = send_prompt(&session, stage.request(Mode::Bypass), "bypass task").await;
     let decisions = ["Write allow mode bypass -", "Bash allow mode bypass -"];
     let decisions = if asks_about_commands { &decisions[..] } else { &[] };
     assert_eq!(told.decisions(), decisions, "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt") && is_there("bypass"));
 
-    // A rule stands before the permission handler and before the mode.
+    // A rule takes precedence over the permission handler and the mode.
     let before = asked.lock().unwrap().len();
-    let told = say(&session, stage.request(Mode::Auto).deny("Write(secret*)"), "ruled task").await;
+    let told = send_prompt(&session, stage.request(Mode::Auto).deny("Write(secret*)"), "ruled task").await;
     assert_eq!(told.decisions(), ["Write deny rule rule Write(secret*)"], "{}", told.shown());
     assert_eq!(told.denied(), ["Write rule Write(secret*)"], "{}", told.shown());
     assert!(!is_there("secret.txt") && told.outcome.files.is_empty());
     let mut ruled = stage.request(Mode::Auto).deny("Bash(touch *)");
     ruled.prompt = "ruled command".into();
     match player.name {
-        // It asks about every command only in a session that was opened with such a rule.
+        // The agent asks about every command only in a session that was opened with such a rule.
         "claude" => drop(session.prompt_with(ruled).await.unwrap_err()),
         "opencode" => {
-            let told = say(&session, ruled, "ruled command").await;
+            let told = send_prompt(&session, ruled, "ruled command").await;
             assert_eq!(told.denied(), ["Bash rule Bash(touch *)"], "{}", told.shown());
             assert!(!is_there("ruled"), "{}", told.shown());
         }

@@ -1,6 +1,6 @@
-//! These agents on a warm pool: one process for two runs, each in a session of its own, and nothing left behind.
+//! Tests these agents on a warm pool: two runs share one process, each has its own session, and nothing remains.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -42,16 +42,16 @@ async fn warm(player: Player) {
         );
         runs.push(told);
     }
-    let [first, second] = &runs[..] else { unreachable!("two were run") };
+    let [first, second] = &runs[..] else { unreachable!("two commands ran") };
     let status = pool.status();
     assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
     assert_ne!(first.outcome.session_id, second.outcome.session_id, "{}", second.shown());
-    // Neither words nor tokens of the first are in the second.
+    // The second run has neither text nor tokens of the first.
     assert_eq!(tokens(&second.outcome)[0], Some(100), "{}", second.shown());
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("second of two") && !said.contains("first of two"), "{said}");
     if player.name == "claude" {
-        // Its adapter keeps a process for each session until it is told that the session is over.
+        // The adapter keeps a process for each session until the session is closed.
         let end = Instant::now() + Duration::from_secs(30);
         while stage.living().len() > 1 && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,6 +1,6 @@
-//! What these agents do without asking, and that they ask about every use of a tool for which there is a rule with a pattern.
+//! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Played, Player, say, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage};
 use agentline::{
     McpServer, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, RunRequest, ToolStatus,
 };
@@ -12,7 +12,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Commands that Claude Code takes for harmless, or that change something; each does no harm in an empty folder.
+/// Commands that Claude Code considers harmless, and commands that change something. None does harm in an empty
+/// directory.
 const COMMANDS: &[&str] = &[
     "cat f",
     "cd .",
@@ -43,10 +44,10 @@ const COMMANDS: &[&str] = &[
     "> cut",
 ];
 
-/// Of these, what OpenCode runs without asking: no program is started.
+/// The commands that OpenCode runs without asking, because they start no program.
 const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
 
-/// Runs commands in one turn each, permits what is asked, and returns the commands about which nothing was asked.
+/// Runs commands in one turn each, permits every request, and returns the commands for which there was none.
 async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
     let asked = Arc::new(Mutex::new(Vec::<String>::new()));
@@ -57,7 +58,7 @@ async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     });
     let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
-    let told = say(&session, request, "commands task").await;
+    let told = send_prompt(&session, request, "commands task").await;
     session.close().await;
     assert_eq!(told.ends().len(), COMMANDS.len(), "{}", told.shown());
     let asked = asked.lock().unwrap();
@@ -69,16 +70,16 @@ fn commands(player: Player) -> Vec<ModelStep> {
 }
 
 #[tokio::test]
-async fn claude_code_asks_about_every_command_where_there_is_a_rule() {
+async fn claude_code_asks_about_every_command_with_rules() {
     let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
-    // The user's own settings permit it everything.
+    // The user's own settings permit everything.
     stage.stage.home_file(".claude/settings.json", r#"{"permissions": {"allow": ["Bash"]}}"#);
     let ruled = stage.request(Mode::Default).ask("Bash(nothing *)");
     assert_eq!(unasked(&stage, ruled).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn claude_code_runs_commands_without_asking_where_there_is_no_rule() {
+async fn claude_code_runs_commands_without_asking_without_rules() {
     let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
     let found = unasked(&stage, stage.request(Mode::Default)).await;
     for command in ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"] {
@@ -95,7 +96,7 @@ async fn opencode_asks_about_every_command_that_starts_a_program() {
     assert_eq!(unasked(&stage, stage.request(Mode::Default)).await, STARTS_NOTHING);
 }
 
-/// Rules decide about what Claude Code would do without asking.
+/// Rules also decide about actions that Claude Code does not ask about.
 #[tokio::test]
 async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     let commands = ["cat open.txt", "echo refused", "'echo' refused"].map(|command| CLAUDE.shell(command));
@@ -118,7 +119,8 @@ async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     assert!(!told_model.contains("KEYWORDS"));
 }
 
-/// An MCP server on standard streams with three tools, each of which leaves a file of its name. One claims to change nothing.
+/// An MCP server over stdio with three tools, each of which creates a file of its name. One of them claims to be
+/// read-only.
 const SERVER: &str = r#"
 const fs = require('node:fs');
 const tool = (name, readOnlyHint) => ({ name, inputSchema: { type: 'object' }, annotations: { readOnlyHint } });
@@ -144,9 +146,9 @@ async fn claude_code_obeys_rules_about_mcp_tools() {
     obeys_rules_about_mcp_tools(CLAUDE).await;
 }
 
-/// So a rule about such a tool is refused.
+/// A rule about such a tool is therefore refused.
 #[tokio::test]
-async fn codex_uses_mcp_tools_without_asking_that_claim_to_change_nothing() {
+async fn codex_uses_read_only_mcp_tools_without_asking() {
     let [ran, denied] =
         mcp_tools(CODEX, Mode::Deny, &[]).await.unwrap_or([vec!["look"], vec!["free", "put"]]);
     assert_eq!((ran, denied), (vec!["look"], vec!["free", "put"]));
@@ -163,7 +165,7 @@ async fn obeys_rules_about_mcp_tools(player: Player) {
     }
 }
 
-/// Calls each tool of the server once. Returns those that ran, and those that agentline refused.
+/// Calls each tool of the server once. Returns those that ran, and those that agentline denied.
 async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&'static str>; 2]> {
     let tools = ["free", "look", "put"];
     let calls = tools.map(|tool| player.hosted("notes", tool, json!({})));

@@ -1,6 +1,6 @@
-//! What a run says that it used, and what the session that the agent saved says of it, are the same numbers.
+//! Checks that the usage in an outcome equals the usage in the session that the agent saved.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
     PermissionMode as Mode, PriceTable, session_usage,
     sessions::{SessionFilter, UsageBy, UsageRow},
@@ -20,7 +20,7 @@ async fn codex() {
 
 #[tokio::test]
 async fn opencode() {
-    // It tells the last request alone; the session tells them all.
+    // The agent reports only the last request; the session has all of them.
     same_numbers(OPENCODE, false).await;
 }
 
@@ -53,7 +53,7 @@ async fn same_numbers(player: Player, run_tells: bool) {
     if run_tells {
         let run = outcome.usage.tokens;
         assert_eq!((run.input, run.output, run.cached, run.total), (t.input, t.output, t.cached, t.total));
-        // The agent's own word for a run has the requests of its helpers too, which no session file has.
+        // The agent's own total for a run includes helper requests, which no session file has.
         let costs = (outcome.cost_usd.unwrap(), used.cost_usd.unwrap());
         assert!(costs.0 > costs.1 - 1e-9 && costs.1 > 0.0, "{costs:?}");
     }

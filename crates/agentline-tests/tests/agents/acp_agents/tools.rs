@@ -1,6 +1,6 @@
-//! Functions of the program as tools of these agents, and answers that are values, in a mode in which nothing is permitted.
+//! Tests functions of the program as tools of these agents, and structured answers, in a mode that permits nothing.
 
-use crate::acp_agents::cast::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
     PermissionMode as Mode, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},
@@ -30,7 +30,7 @@ async fn call(player: Player) {
     let stage = stage!(
         player,
         vec![
-            // The second prompt of the session: the agent was sent on.
+            // This is the second prompt of the session, because the agent was prompted again.
             ("does not match", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
             (
                 "Add it up",

@@ -1,4 +1,4 @@
-//! A workspace's own settings of these agents, which could run anything: they count when it is trusted, and not before.
+//! Tests that settings of a workspace, which could run anything, apply only if the workspace is trusted.
 
 use agentline::{Agentline, RunRequest, Trust, Verdict, detect::HostEnv};
 use agentline_mock::{anthropic, openai, scripted::ModelStep};
@@ -6,10 +6,10 @@ use agentline_tests::{AcpStage, shown, skipped};
 use serde_json::json;
 use std::{fs, time::Duration};
 
-/// OpenCode takes 20 s to its first answer on a loaded machine.
+/// OpenCode takes up to 20 s for its first answer on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Whether the workspace's own hook or server has made a file beside it.
+/// Returns whether a hook or server of the workspace has created its file.
 async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
     let stage = match agent {
         "claude" => AcpStage::claude(anthropic::model([ModelStep::text("hi")]).unwrap())?,
@@ -33,11 +33,11 @@ async fn has_run(agent: &str, trust: Trust) -> Option<bool> {
 }
 
 #[tokio::test]
-async fn a_workspaces_own_settings_run_nothing_unless_it_is_trusted() {
+async fn workspace_settings_run_nothing_without_trust() {
     for agent in ["claude", "opencode"] {
         let Some(ran) = has_run(agent, Trust::Run).await else { return skipped("trust") };
         assert!(!ran, "{agent}");
         let trusted = has_run(agent, Trust::Full).await;
-        assert_eq!(trusted, Some(true), "{agent}: the test shows nothing otherwise");
+        assert_eq!(trusted, Some(true), "{agent}: otherwise the test proves nothing");
     }
 }

@@ -1,14 +1,15 @@
-//! Values, checks and reasoning from the command line: `--schema`, `--until` and their exit codes, `--emit-thoughts`.
+//! Tests values, checks and reasoning on the command line: `--schema`, `--until` with their exit codes, and
+//! `--emit-thoughts`.
 
-use crate::acp_gemini::talk::stage;
+use crate::acp_gemini::harness::stage;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Runs the tool for its JSON outcome, and gives that with the exit code.
+/// Runs the program, and returns its JSON outcome and exit code.
 fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-o", "json", "-m", MODEL, "go"]).args(args);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
@@ -20,7 +21,7 @@ fn agentline(stage: &TestStage, args: &[&str]) -> (Value, i32) {
 }
 
 #[test]
-fn a_schema_and_a_check_are_given_as_flags() {
+fn schema_and_check_are_passed_as_flags() {
     needs_real_gemini!();
     let hand_in = |n: u8| GeminiStep::call("mcp_agentline_structured_output", json!({"data": {"n": n}}));
     let stage = stage([
@@ -28,7 +29,7 @@ fn a_schema_and_a_check_are_given_as_flags() {
         ("", Script::new([hand_in(1), GeminiStep::text("One.")])),
     ]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
-    // The check is content the second time.
+    // The check passes the second time.
     let check = "test -e tried || { touch tried; echo try again; exit 1; }";
     let (outcome, code) = agentline(&stage, &["--schema", "n.json", "--until", check]);
     assert_eq!((outcome["verdict"].as_str(), code), (Some("done"), 0), "{outcome:#}");
@@ -39,11 +40,11 @@ fn a_schema_and_a_check_are_given_as_flags() {
 }
 
 #[test]
-fn the_value_is_on_standard_output_in_the_form_for_people_too() {
+fn value_is_printed_to_stdout_in_text_format() {
     needs_real_gemini!();
     let stage = stage([("", Script::new([GeminiStep::text(r#"{"n": 7}"#)]))]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-m", MODEL, "go", "--schema", "n.json"]).current_dir(stage.workspace());
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program).stdin(Stdio::null());
@@ -53,7 +54,7 @@ fn the_value_is_on_standard_output_in_the_form_for_people_too() {
 }
 
 #[test]
-fn no_value_is_exit_code_10() {
+fn missing_value_is_exit_code_10() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("no idea")))]);
     stage.file("n.json", r#"{"type":"integer"}"#);
@@ -69,12 +70,12 @@ fn no_value_is_exit_code_10() {
 }
 
 #[test]
-fn reasoning_is_shown_beside_the_answer_when_it_is_wanted() {
+fn reasoning_is_shown_with_the_answer_on_request() {
     needs_real_gemini!();
     let stage =
         stage([("", Script::new([GeminiStep::thought("**Look** I wonder why.").and_text("Because.")]))]);
     let said = |args: &[&str]| {
-        let program = real_gemini().expect("real agents are not left out").path;
+        let program = real_gemini().expect("real agents are enabled").path;
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
         command.args(["run", "-m", MODEL, "why"]).args(args).stdin(Stdio::null());
         command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);

@@ -1,7 +1,7 @@
-//! The matrix by which a generic ACP client is compatible with Gemini CLI, held against the real program: one recorded
-//! run, and what each row says of what went over the wire. The same rows stand as tests of the protocol in the core.
+//! Checks the compatibility matrix of a generic ACP client with Gemini CLI against the real program, on one recorded
+//! run. The core's tests check the same rows at the protocol level.
 
-use crate::acp_gemini::talk::{RunRecord, calling, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, stage};
 use agentline::{
     Event, PermissionMode as Mode, RunOptions, Surface, Verdict,
     tools::{Tool, ToolHost},
@@ -9,7 +9,7 @@ use agentline::{
 use agentline_tests::{MODEL, needs_real_gemini};
 use serde_json::{Value, json};
 
-/// What the agent said and what it was told, message by message.
+/// Returns the messages from and to the agent.
 struct Wire {
     said: Vec<Value>,
     told: Vec<Value>,
@@ -36,14 +36,14 @@ impl Wire {
     }
 
     fn answer(&self, method: &str) -> &Value {
-        let asked = self.told.iter().find(|message| message["method"] == method).expect("it was asked");
+        let asked = self.told.iter().find(|message| message["method"] == method).expect("a request was sent");
         let found = self.said.iter().find(|m| m["id"] == asked["id"] && m["method"].is_null());
         &found.unwrap_or_else(|| panic!("no answer to {method}"))["result"]
     }
 }
 
 #[tokio::test]
-async fn the_compatibility_matrix_holds_on_the_real_program() {
+async fn real_gemini_cli_matches_the_compatibility_matrix() {
     needs_real_gemini!();
     let calls = [
         ("write_file", json!({"file_path": "a.txt", "content": "a\\n"})),
@@ -64,7 +64,7 @@ async fn the_compatibility_matrix_holds_on_the_real_program() {
     let wire = Wire::of(&std::fs::read_to_string(&tape).unwrap());
     let methods: Vec<&str> = wire.told.iter().filter_map(|m| m["method"].as_str()).collect();
 
-    // Handshake with `auth_methods`: they are told, and no sign-in is asked for.
+    // Handshake with `auth_methods`: they are reported, and no sign-in is requested.
     let hello = wire.answer("initialize");
     assert!(hello["authMethods"].as_array().is_some_and(|all| !all.is_empty()), "{hello}");
     assert_eq!(methods[..2], ["initialize", "session/new"], "{methods:?}");
@@ -72,9 +72,9 @@ async fn the_compatibility_matrix_holds_on_the_real_program() {
     let mut updates = wire.said.iter().map(|m| &m["params"]["update"]);
     let chunk = updates.rfind(|u| u["sessionUpdate"] == "agent_message_chunk").expect("a chunk");
     assert_eq!((&chunk["content"]["type"], told.outcome.text.as_str()), (&json!("text"), "said"), "{chunk}");
-    // `ImageContentBlock` fallback: no image is sent by this program; the core's test has one.
+    // `ImageContentBlock` fallback: this program sends no image; the core's test has one.
     assert!(!told.records.iter().any(|r| matches!(r.event, Event::Content { .. })));
-    // Unhandled update types: those that others ignore are told.
+    // Unhandled update types: updates that others ignore are reported.
     assert!(told.records.iter().any(|r| matches!(r.event, Event::Commands { .. })), "{}", told.shown());
     // MCP HTTP server `type="http"`.
     let server = &wire.request("session/new")["mcpServers"][0];
@@ -88,16 +88,16 @@ async fn the_compatibility_matrix_holds_on_the_real_program() {
         .filter_map(|r| if let Event::ToolUse(call) = &r.event { Some(call.id.as_str()) } else { None })
         .collect();
     assert!(ids.len() == 2 && ids.iter().all(|id| !id.is_empty() && !id.starts_with("_tc_")), "{ids:?}");
-    // `cached_read_tokens` mapping: the program keeps them back, its session file does not.
+    // `cached_read_tokens` mapping: the program omits them, but its session file has them.
     assert_eq!(wire.answer("session/prompt")["usage"], Value::Null);
     assert_eq!(told.outcome.usage.tokens.cached, Some(60), "{}", told.shown());
     // `TextContentBlock` prompt format.
     assert_eq!(wire.request("session/prompt")["prompt"], json!([{"type": "text", "text": "go"}]));
     // `mcp_capabilities` parsing.
     assert_eq!(hello["agentCapabilities"]["mcpCapabilities"], json!({"http": true, "sse": true}));
-    // Config defaults: the preset has a run of its own; here the program was started for the model of the request.
+    // Config defaults: the preset is tested separately; here the program was started for the model of the request.
     assert_eq!(wire.answer("session/new")["models"]["currentModelId"], MODEL);
-    // The token of our tools is in no tape.
+    // No tape contains the token of our tool server.
     let token = server["headers"][0]["value"].as_str().unwrap_or_default();
     assert!(token.len() < 30, "the token was recorded: {} characters", token.len());
 }

@@ -1,6 +1,7 @@
-//! Conversations: several prompts in one session, each with its clocks and limits, stopped anywhere and gone on with.
+//! Tests conversations: several prompts in one session, each with its own timeouts and limits, cancelled at any point
+//! and continued.
 
-use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
     Event, FailureKind, FileChangeKind, Permission, PermissionHandler, PermissionMode as Mode, Phase, Pool,
     PoolOptions, Run, RunOptions, Session, ToolStatus, Verdict,
@@ -10,7 +11,7 @@ use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Waits until something is so; a loaded machine may take its time.
+/// Waits until a condition holds. A loaded machine may be slow.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -19,8 +20,8 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Stops a run and waits for what it came to.
-async fn stop(run: Run) -> RunRecord {
+/// Cancels a run and waits for its outcome.
+async fn cancel(run: Run) -> RunRecord {
     let begun = Instant::now();
     run.cancel();
     let told = RunRecord::of(run).await;
@@ -29,16 +30,16 @@ async fn stop(run: Run) -> RunRecord {
     told
 }
 
-/// The session answers the next prompt as if nothing had been.
-async fn goes_on(session: &Session, after: &str) {
+/// Checks that the session answers the next prompt normally.
+async fn check_next_prompt(session: &Session, after: &str) {
     let told =
-        RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a good request")).await;
+        RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a valid request")).await;
     let found = (told.outcome.verdict, told.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", told.shown());
 }
 
 #[tokio::test]
-async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
+async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     needs_real_gemini!();
     let stage = stage([
         ("fine", Script::new([GeminiStep::text("fine")])),
@@ -52,7 +53,7 @@ async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
     let handler = PermissionHandler::new(move |_| {
         let asked = asked.clone();
         async move {
-            // Nobody listens only when the test has failed already.
+            // The receiver is gone only if the test has already failed.
             let _ = asked.send(());
             std::future::pending::<Permission>().await
         }
@@ -72,17 +73,17 @@ async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
                 }
             }
         }
-        let told = stop(run).await;
+        let told = cancel(run).await;
         assert_eq!(told.outcome.text, text, "{prompt}: {}", told.shown());
-        goes_on(&session, prompt).await;
+        check_next_prompt(&session, prompt).await;
     }
 
     let mut request = in_mode(&stage, Mode::Auto);
     request.prompt = "tool".into();
     let run = session.prompt_with(request).await.unwrap();
     until("the command", || stage.read("pid").is_some_and(|pid| pid.ends_with('\n'))).await;
-    let told = stop(run).await;
-    // The CLI says that a command which it killed has completed.
+    let told = cancel(run).await;
+    // The CLI reports a command that it killed as completed.
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
     #[cfg(target_os = "linux")]
     {
@@ -92,18 +93,18 @@ async fn a_run_is_stopped_at_every_stage_and_the_conversation_goes_on() {
         })
         .await;
     }
-    goes_on(&session, "tool").await;
+    check_next_prompt(&session, "tool").await;
 
     let run = session.prompt("asks").await.unwrap();
     tokio::time::timeout(Duration::from_secs(60), is_asked.recv()).await.unwrap();
-    let told = stop(run).await;
+    let told = cancel(run).await;
     assert!(stage.read("asked").is_none(), "{}", told.shown());
-    goes_on(&session, "asks").await;
+    check_next_prompt(&session, "asks").await;
     session.close().await;
 }
 
 #[tokio::test]
-async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
+async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     needs_real_gemini!();
     let tokens = |n: u64| GeminiTokens {
         prompt: 1000 + n,
@@ -134,38 +135,39 @@ async fn each_prompt_has_its_own_clocks_limits_and_tokens() {
         let t = told.outcome.usage.tokens;
         [t.input, t.output, t.cached, t.thoughts, t.total].map(|n| n.unwrap_or(0))
     };
-    let told = say(&session, limited(), "one").await;
+    let told = send_prompt(&session, limited(), "one").await;
     assert_eq!(spent(&told), [1001, 11, 501, 1, 1013], "{}", told.shown());
-    let told = say(&session, limited(), "two").await;
+    let told = send_prompt(&session, limited(), "two").await;
     assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
 
-    // A limit is for one prompt, however many there were before.
+    // A limit applies to one prompt, regardless of earlier ones.
     for _ in 0..2 {
-        let told = say(&session, limited(), "more").await;
+        let told = send_prompt(&session, limited(), "more").await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     }
 
-    let told = say(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
+    let told = send_prompt(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::TimeoutRun, Phase::Budget), "{}", told.shown());
-    let told = say(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
+    let told =
+        send_prompt(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", told.shown());
 
     let mut request = stage.request("");
     request.deadline = Some(now() + 1.5);
     let begun = Instant::now();
-    let told = say(&session, request, "hang").await;
+    let told = send_prompt(&session, request, "hang").await;
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", told.shown());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 
     let before = stage.model.requests_to_main().len();
     let mut request = stage.request("");
     request.deadline = Some(now() - 1.0);
-    let told = say(&session, request, "one").await;
+    let told = send_prompt(&session, request, "one").await;
     assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
-    assert_eq!(stage.model.requests_to_main().len(), before, "nothing was asked");
-    let told = say(&session, stage.request(""), "one").await;
+    assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
+    let told = send_prompt(&session, stage.request(""), "one").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;
 }
@@ -175,7 +177,7 @@ fn now() -> f64 {
 }
 
 #[tokio::test]
-async fn files_that_go_with_a_prompt_reach_the_model() {
+async fn attachments_reach_the_model() {
     needs_real_gemini!();
     let stage = stage([("", Script::new([GeminiStep::text("seen")]))]);
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
@@ -198,7 +200,7 @@ async fn files_that_go_with_a_prompt_reach_the_model() {
 }
 
 #[tokio::test]
-async fn a_temporary_workspace_is_made_and_removed() {
+async fn temporary_workspace_is_created_and_removed() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("made.txt")]))]);
     let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
@@ -213,7 +215,7 @@ async fn a_temporary_workspace_is_made_and_removed() {
 }
 
 #[tokio::test]
-async fn sessions_of_one_process_run_side_by_side() {
+async fn sessions_of_one_process_run_concurrently() {
     needs_real_gemini!();
     let stage = stage([
         ("red", Script::new([GeminiStep::text("red").delay(2500)])),

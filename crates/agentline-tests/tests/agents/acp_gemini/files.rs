@@ -1,12 +1,12 @@
-//! The agent reads and writes files through us, where it may.
+//! Tests that the agent reads and writes files through agentline, within the workspace.
 
-use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage, write};
 use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
 #[tokio::test]
-async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
+async fn client_file_access_is_limited_to_the_workspace() {
     needs_real_gemini!();
     let edit = json!({"file_path": "old.txt", "instruction": "i", "old_string": "old", "new_string": "new"});
     let link = "link/through.txt";
@@ -23,8 +23,8 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
     let request = || in_mode(&stage, Mode::AcceptEdits).allow_file_reads(true).allow_file_writes(true);
     let session = stage.agentline().session(request()).await.unwrap();
 
-    // Gemini CLI asks for the file first and makes none where it is told that there is no such file.
-    let told = say(&session, request(), "new").await;
+    // Gemini CLI requests the file first, and creates none if it is told that the file does not exist.
+    let told = send_prompt(&session, request(), "new").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
@@ -34,7 +34,7 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
         told.shown()
     );
 
-    let told = say(&session, request(), "edit").await;
+    let told = send_prompt(&session, request(), "edit").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", told.shown());
     assert_eq!(
@@ -44,12 +44,12 @@ async fn files_are_made_and_changed_through_us_inside_the_workspace_only() {
         told.shown()
     );
 
-    let told = say(&session, request(), "escape").await;
+    let told = send_prompt(&session, request(), "escape").await;
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert_eq!(told.denied(), ["Write outside_workspace -"], "{}", told.shown());
 
-    let told = say(&session, request().deny("Write(refused.txt)"), "refused").await;
+    let told = send_prompt(&session, request().deny("Write(refused.txt)"), "refused").await;
     assert_eq!(told.denied(), ["Write rule Write(refused.txt)"], "{}", told.shown());
     assert!(stage.read("refused.txt").is_none() && rows(&told).is_empty());
     session.close().await;

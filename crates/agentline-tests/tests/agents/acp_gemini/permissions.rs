@@ -1,6 +1,7 @@
-//! Who decides what the agent may do: modes, rules, a permission handler; each decision is told, and chosen by kind.
+//! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
+//! by kind.
 
-use crate::acp_gemini::talk::{RunRecord, calling, command, in_mode, say, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, Phase, RunOptions,
     Surface, ToolStatus, Verdict,
@@ -14,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-/// A word of the prompt for each file, and the script that writes it.
+/// A word of the prompt for each file, and the script that writes the file.
 fn writes(path: &str) -> (&str, Script) {
     (path, calling([write(path)]))
 }
 
 #[tokio::test]
-async fn each_mode_decides_as_it_says() {
+async fn each_mode_decides_as_documented() {
     needs_real_gemini!();
     let stage = stage([
         writes("default.txt"),
@@ -29,45 +30,45 @@ async fn each_mode_decides_as_it_says() {
         writes("deny.txt"),
         writes("prompt.txt"),
         writes("plan.txt"),
-        // Its own rules let the agent write plans, wherever they lead.
+        // The agent's own rules let it write plans anywhere.
         ("a plan", calling([write("plan.md"), write("./plans/plan.md"), command("touch planned")])),
         ("edits", calling([write("edits.txt"), command("touch touched-by-edits")])),
         ("auto", calling([write("auto1.txt"), write("auto2.txt"), command("touch auto3.txt")])),
     ]);
-    // The CLI offers its plan mode only to a process that was started for it.
+    // The CLI offers its plan mode only in a process that was started for it.
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let is_there = |path: &str| stage.workspace().join(path).exists();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "default.txt").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "default.txt").await;
     assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
     assert_eq!(told.denied(), ["Write mode -"], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
 
-    // The agent itself is told to ask nobody, so there is nothing to decide.
-    let told = say(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
+    // The agent is told not to ask, so there is nothing to decide.
+    let told = send_prompt(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
     assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(is_there("bypass.txt"));
 
-    // What one prompt was permitted the next is not.
-    let told = say(&session, in_mode(&stage, Mode::Default), "again.txt").await;
+    // A permission for one prompt does not apply to the next.
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "again.txt").await;
     assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
     assert!(!is_there("again.txt"));
 
     for (mode, path) in [(Mode::Deny, "deny.txt"), (Mode::Prompt, "prompt.txt")] {
-        let told = say(&session, in_mode(&stage, mode), path).await;
+        let told = send_prompt(&session, in_mode(&stage, mode), path).await;
         assert_eq!(told.decisions(), ["Write deny mode mode -"], "{mode:?} {}", told.shown());
         assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{mode:?}");
         assert!(!is_there(path));
     }
 
-    // In its plan mode the agent refuses by itself.
-    let told = say(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
+    // In its plan mode, the agent refuses by itself.
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
     assert_eq!(told.ends(), [ToolStatus::Denied], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("plan.txt"));
-    let told = say(&session, in_mode(&stage, Mode::Plan), "a plan").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "a plan").await;
     let plans = stage.home().join(".gemini/tmp");
     assert!(
         told.outcome.files.iter().all(|file| Path::new(&file.path).starts_with(&plans)),
@@ -76,7 +77,7 @@ async fn each_mode_decides_as_it_says() {
     );
     assert!(!is_there("plan.md") && !is_there("plans") && !is_there("planned"), "{}", told.shown());
 
-    let told = say(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
     assert_eq!(
         told.decisions(),
         ["Write allow mode accept-edits -", "Bash deny mode mode -"],
@@ -85,8 +86,8 @@ async fn each_mode_decides_as_it_says() {
     );
     assert!(is_there("edits.txt") && !is_there("touched-by-edits"));
 
-    // `allow_once` each time: had the first been for always, nobody would be asked about the second.
-    let told = say(&session, in_mode(&stage, Mode::Auto), "auto").await;
+    // The answer is `allow_once` each time: after `allow_always`, there would be no request for the second call.
+    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "auto").await;
     assert_eq!(
         told.decisions(),
         ["Write allow mode auto -", "Write allow mode auto -", "Bash allow mode auto -"],
@@ -99,7 +100,7 @@ async fn each_mode_decides_as_it_says() {
 }
 
 #[tokio::test]
-async fn rules_stand_before_the_mode_and_the_border_before_both() {
+async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     needs_real_gemini!();
     let stage = stage([
         ("rules", calling([write("src/a.txt"), write("other.txt"), command("touch ok"), command("rm ok")])),
@@ -108,7 +109,7 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
     let request =
         in_mode(&stage, Mode::Default).allow("Write(src/**)").allow("Bash(touch *)").deny("Bash(rm *)");
     let session = stage.agentline().session(request.clone()).await.unwrap();
-    let told = say(&session, request, "rules").await;
+    let told = send_prompt(&session, request, "rules").await;
     assert_eq!(
         told.decisions(),
         [
@@ -124,18 +125,18 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
     assert_eq!(stage.read("src/a.txt").as_deref(), Some("new\n"));
     assert!(stage.read("ok").is_some() && stage.read("other.txt").is_none());
 
-    let told = say(&session, in_mode(&stage, Mode::Auto), "outside").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "outside").await;
     assert_eq!(told.ends().len(), 1, "{}", told.shown());
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
 
-    // The agent is told when it starts which commands it has to ask about.
+    // At its start, the agent is told which commands it must ask about.
     let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
     late.prompt = "rules".into();
     let refused = session.prompt_with(late).await.unwrap_err().to_string();
     assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
-    // Planning was not offered to this process, and going on in a mode that permits more would be worse than failing.
-    let told = say(&session, in_mode(&stage, Mode::Plan), "rules").await;
+    // This process does not offer plan mode, and continuing in a more permissive mode would be worse than failing.
+    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "rules").await;
     assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request), "{}", told.shown());
@@ -144,7 +145,7 @@ async fn rules_stand_before_the_mode_and_the_border_before_both() {
 }
 
 #[tokio::test]
-async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
+async fn permission_handler_gets_open_requests_with_diff_or_command() {
     needs_real_gemini!();
     let stage = stage([
         (
@@ -182,7 +183,7 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
         .await
         .unwrap();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "edit").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "edit").await;
     assert_eq!(told.decisions(), ["Edit allow callback - -"], "{}", told.shown());
     assert_eq!(stage.read("a.txt").as_deref(), Some("new text\n"));
     let ask = asked.lock().unwrap().remove(0);
@@ -190,7 +191,7 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
     assert_eq!((diff.old.as_deref(), diff.new.as_str()), (Some("old text\n"), "new text\n"), "{ask:?}");
     assert!(ask.paths[0].ends_with("a.txt"), "{ask:?}");
 
-    let told = say(&session, in_mode(&stage, Mode::Prompt), "commands").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Prompt), "commands").await;
     assert_eq!(
         told.decisions(),
         ["Bash allow callback - -", "Bash deny callback not that -"],
@@ -202,9 +203,9 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
     let commands: Vec<_> = asked.lock().unwrap().drain(..).map(|ask| ask.command).collect();
     assert_eq!(commands, [Some("touch allowed".to_owned()), Some("touch refused".to_owned())]);
 
-    // A rule that refuses is asked of nobody; one that asks goes to the permission handler with its name.
+    // A deny rule needs no answer. An ask rule goes to the permission handler with its name.
     let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
-    let told = say(&session, request, "secret").await;
+    let told = send_prompt(&session, request, "secret").await;
     assert_eq!(
         told.decisions(),
         ["Write deny rule rule Write(secret/**)", "Write allow callback - Write(src/**)"],
@@ -214,19 +215,19 @@ async fn a_judge_is_asked_what_is_open_with_the_change_or_the_command() {
     assert_eq!(asked.lock().unwrap().drain(..).count(), 1);
     assert!(stage.read("secret/key.txt").is_none() && stage.read("src/ask.txt").is_some());
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "panic").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "panic").await;
     assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
 
-    // While somebody thinks about it, the agent is not idle.
+    // The agent is not idle while a request is pending.
     let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
-    let told = say(&session, request, "slow").await;
+    let told = send_prompt(&session, request, "slow").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert!(stage.read("slow").is_some());
     session.close().await;
 }
 
 #[tokio::test]
-async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
+async fn deny_rule_binds_the_agent_in_every_mode() {
     needs_real_gemini!();
     let calls = || calling([write("secret/a.txt"), write("b.txt"), command("touch c")]);
     let stage = stage([("", calls())]);
@@ -251,9 +252,9 @@ async fn a_rule_that_refuses_binds_the_agent_itself_in_every_mode() {
     assert_eq!(there, [false, true, false], "{}", told.shown());
 }
 
-/// A session that is brought into this mode over ACP goes into it whatever the settings say.
+/// A session that is switched to this mode over ACP uses it regardless of the settings.
 #[tokio::test]
-async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
+async fn settings_that_forbid_bypass_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("said")))]);
     let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
@@ -268,10 +269,10 @@ async fn whoever_forbids_bypass_in_the_settings_is_heeded() {
     }
 }
 
-/// The agent says nothing over ACP of a tool that it does not offer; without its session file, what the model wanted and
-/// did not get would pass for done.
+/// Over ACP, the agent does not report a tool that it does not offer. Without its session file, a call that did not
+/// happen would look successful.
 #[tokio::test]
-async fn a_tool_that_is_not_offered_is_a_denial() {
+async fn unavailable_tool_is_a_denial() {
     needs_real_gemini!();
     let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
     for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {

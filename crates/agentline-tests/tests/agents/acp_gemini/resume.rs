@@ -1,6 +1,6 @@
-//! A stored session is gone on with over ACP, and is never harmed by it.
+//! Tests that a stored session can be continued over ACP and is never damaged by it.
 
-use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The files of a session in the user's store.
+/// Returns the files of a session in the user's store.
 fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -29,14 +29,14 @@ fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Lets a session look as if it had begun in another minute: its file is named after that.
+/// Renames a session's file so that the session seems to have started in another minute.
 fn begun_in(stage: &TestStage, session: &str, minute: &str) {
     let file = files(stage, session).remove(0);
     let name = format!("session-{minute}-{}.jsonl", &session[..8]);
     fs::rename(&file, file.with_file_name(name)).expect("the file can be renamed");
 }
 
-/// What was said in a session, by the user and by the model, in order; a message that is written twice counts once.
+/// Returns the messages of a session by the user and the model in order. A message that is written twice counts once.
 fn messages(stage: &TestStage, session: &str) -> Vec<(String, Value)> {
     let mut said: Vec<(String, Value)> = Vec::new();
     for file in files(stage, session) {
@@ -52,9 +52,9 @@ fn messages(stage: &TestStage, session: &str) -> Vec<(String, Value)> {
     said
 }
 
-/// The user's own start of the agent.
+/// Starts the agent as its user does.
 fn ordinary_start(stage: &TestStage) {
-    let program = real_gemini().expect("real agents are not left out");
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", "gemini-2.5-flash", "--skip-trust", "-p", "an ordinary start"]);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -69,7 +69,7 @@ fn resuming(stage: &TestStage, session: &str, prompt: &str) -> RunRequest {
 }
 
 #[tokio::test]
-async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
+async fn resumed_session_is_complete_after_two_normal_starts() {
     needs_real_gemini!();
     let stage = stage([
         (
@@ -84,7 +84,7 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
     ]);
     let session = stage.agentline().session(in_mode(&stage, Mode::Default)).await.unwrap();
     let id = session.id().to_owned();
-    let told = say(&session, in_mode(&stage, Mode::Default), "remember the number 4711").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "remember the number 4711").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;
     begun_in(&stage, &id, "2026-01-01T00-00");
@@ -96,7 +96,7 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
             .await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(told.outcome.session_id.as_deref(), Some(id.as_str()));
-    // The history is told again by the agent, but it is nothing that this run said or did.
+    // The agent replays the history, but it is not part of this run.
     assert_eq!(told.outcome.text, "It was 4711.", "{}", told.shown());
     let is_old = |event: &Event| matches!(event, Event::Thinking { .. } | Event::ToolUse(_));
     assert!(!told.records.iter().any(|r| is_old(&r.event)), "{}", told.shown());
@@ -111,23 +111,23 @@ async fn a_session_is_whole_after_it_was_resumed_and_two_ordinary_starts() {
     assert!(asked.user_texts().concat().contains("4711"), "{:?}", asked.user_texts());
 
     let after = messages(&stage, &id);
-    assert_eq!(after[..before.len()], before, "what was said stands as it was");
+    assert_eq!(after[..before.len()], before, "the messages are unchanged");
     for _ in 0..2 {
         ordinary_start(&stage);
     }
     assert_eq!(messages(&stage, &id), after, "{:?}", files(&stage, &id));
-    assert_eq!(files(&stage, &id).len(), 1, "no twin is left");
+    assert_eq!(files(&stage, &id).len(), 1, "no duplicate remains");
 }
 
 #[tokio::test]
-async fn a_session_is_not_opened_while_that_would_spoil_it() {
+async fn session_is_not_resumed_while_that_would_overwrite_it() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("ok")))]);
     let session = stage.agentline().session(stage.request("")).await.unwrap();
     let id = session.id().to_owned();
-    let _ = say(&session, stage.request(""), "hello").await;
+    let _ = send_prompt(&session, stage.request(""), "hello").await;
     session.close().await;
-    // In the minute of its file the agent would write over it; this minute is far away.
+    // In the minute of its file, the agent would overwrite it; this minute is far away.
     begun_in(&stage, &id, "2099-01-01T00-00");
     let file = files(&stage, &id).remove(0);
     let (before, asked) = (fs::read(&file).unwrap(), stage.model.requests_to_main().len());
@@ -141,7 +141,7 @@ async fn a_session_is_not_opened_while_that_would_spoil_it() {
     );
     assert!(error.message.contains("cannot be opened safely"), "{}", error.message);
     assert!(error.hint.as_ref().unwrap().contains("stream-json"), "{error:?}");
-    // Whoever has the time waits, and can stop waiting.
+    // A run with enough time waits, and can be cancelled while it waits.
     let patient = resuming(&stage, &id, "again").timeout(Duration::from_secs(200 * 365 * 86_400));
     let run = stage.agentline().run(patient).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;

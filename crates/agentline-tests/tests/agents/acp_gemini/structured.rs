@@ -1,6 +1,6 @@
-//! Answers that are values: handed in by the tool, mended when they do not fit, read from the text where there is no other.
+//! Tests structured answers: submitted through the tool, corrected if they are invalid, or read from the text.
 
-use crate::acp_gemini::talk::{RunRecord, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{
     FailureKind, PermissionMode as Mode, Phase, RunOptions, RunRequest, Schema, TypedError, Verdict,
     tools::schemars::JsonSchema,
@@ -21,12 +21,12 @@ fn person() -> Value {
     })
 }
 
-/// A run whose answer shall fit a schema, in a mode in which nothing is permitted.
+/// Runs a request with a schema, in a mode that permits nothing.
 async fn value(stage: &TestStage, schema: Value, change: impl FnOnce(RunRequest) -> RunRequest) -> RunRecord {
     let mut request = in_mode(stage, Mode::Default);
     request.prompt = "Who was it?".into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
-    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a good request")).await
+    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a valid request")).await
 }
 
 fn output(told: &RunRecord) -> Value {
@@ -35,7 +35,7 @@ fn output(told: &RunRecord) -> Value {
 }
 
 #[tokio::test]
-async fn a_value_is_handed_in_by_the_tool() {
+async fn value_is_submitted_through_the_tool() {
     needs_real_gemini!();
     let ada = json!({"name": "Ada", "age": 36});
     let stage =
@@ -43,15 +43,15 @@ async fn a_value_is_handed_in_by_the_tool() {
     let told = value(&stage, person(), |r| r).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada), "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
-    // The model is told what is wanted; and the prompt stays the caller's.
+    // The model is told the format, and the caller's prompt stays unchanged.
     let prompt = stage.model.requests_to_main()[0].prompt();
     assert!(prompt.starts_with("Who was it?") && prompt.contains("structured_output"), "{prompt}");
 }
 
 #[tokio::test]
-async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
+async fn scalar_value_is_accepted_in_plan_mode() {
     needs_real_gemini!();
-    // An answer without a word is none where words are wanted; here the value is the answer.
+    // An answer without text is normally empty; here the value is the answer.
     let stage =
         stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")]))]);
     let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
@@ -59,7 +59,7 @@ async fn a_bare_value_is_one_too_and_planning_does_not_keep_it_back() {
 }
 
 #[tokio::test]
-async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_its_own() {
+async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
     needs_real_gemini!();
     let call = GeminiStep::call(TOOL, json!({"items": [2, 3, 5]}));
     let stage = stage([
@@ -72,21 +72,21 @@ async fn lists_are_wrapped_for_the_tool_and_each_prompt_of_a_conversation_has_it
     let options = RunOptions::new().schema(schema);
     let session = stage.agentline().session_with(request(), options).await.unwrap();
     for (prompt, expected) in [("first", json!([2, 3, 5])), ("second", json!([7]))] {
-        let told = say(&session, request(), prompt).await;
+        let told = send_prompt(&session, request(), prompt).await;
         assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, expected), "{}", told.shown());
     }
-    // What was handed in before is not the answer to this.
-    let told = say(&session, request(), "third").await;
+    // A value submitted for an earlier prompt is not the answer to this one.
+    let told = send_prompt(&session, request(), "third").await;
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
     assert!(told.outcome.output.is_none(), "{}", told.shown());
     session.close().await;
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_mended_within_the_repair_turns() {
+async fn invalid_value_is_corrected_within_the_repair_turns() {
     needs_real_gemini!();
     let stage = stage([
-        // The second prompt of the session: the agent was sent on.
+        // This is the second prompt of the session, because the agent was prompted again.
         (
             "does not match",
             Script::new([
@@ -110,7 +110,7 @@ async fn what_does_not_fit_is_mended_within_the_repair_turns() {
 }
 
 #[tokio::test]
-async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
+async fn value_in_the_text_is_used_if_the_tool_was_not_called() {
     needs_real_gemini!();
     let stage = stage([(
         "",
@@ -122,7 +122,7 @@ async fn a_value_in_the_text_counts_where_the_tool_was_not_called() {
 }
 
 #[tokio::test]
-async fn no_value_after_the_repair_turns_is_invalid_output_with_what_was_wrong() {
+async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}")))]);
     let told = value(&stage, person(), |r| r.repair_turns(1)).await;
@@ -138,12 +138,12 @@ async fn no_value_after_the_repair_turns_is_invalid_output_with_what_was_wrong()
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[schemars(crate = "agentline::tools::schemars")]
 struct Answer {
-    /// How many there are.
+    /// The number of items.
     count: u8,
 }
 
 #[tokio::test]
-async fn a_typed_run_gives_the_value_or_says_why_not() {
+async fn typed_run_returns_the_value_or_an_error() {
     needs_real_gemini!();
     let stage = stage([
         (

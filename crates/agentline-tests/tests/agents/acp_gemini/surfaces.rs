@@ -1,6 +1,6 @@
-//! Which surface a run is on, and the preset `gemini_acp`.
+//! Tests the choice of the surface, and the preset `gemini_acp`.
 
-use crate::acp_gemini::talk::{RunRecord, calling, stage, write};
+use crate::acp_gemini::harness::{RunRecord, calling, stage, write};
 use agentline::{
     Agentline, Error, RunOptions, RunRequest, Sandbox, Schema, Surface, Verdict,
     detect::HostEnv,
@@ -23,8 +23,8 @@ fn refused(result: Result<impl std::fmt::Debug, Error>, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_cannot_be_together_is_refused_with_the_reason() {
-    // Nothing is started, so it needs no agent.
+async fn incompatible_options_are_refused_with_a_reason() {
+    // Nothing is started, so no agent is needed.
     let dir = tempfile::tempdir().unwrap();
     let agentline = Agentline::new(HostEnv::new([].into(), dir.path(), dir.path()));
     let request = || RunRequest::new("x").working_dir(dir.path());
@@ -38,12 +38,12 @@ async fn what_cannot_be_together_is_refused_with_the_reason() {
     refused(agentline.run_with(plain.clone(), tools).await, "surface");
     let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
     refused(agentline.run_with(plain, schema.clone()).await, "surface");
-    // Left to us, a schema and a sandbox have no surface that can do both.
+    // No surface supports both a schema and a sandbox.
     refused(agentline.run_with(request().sandbox(Sandbox::On), schema).await, "sandbox");
 }
 
 #[tokio::test]
-async fn the_surface_is_chosen_by_what_is_asked() {
+async fn surface_is_chosen_from_the_request() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("{}")))]);
     let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
@@ -56,7 +56,7 @@ async fn the_surface_is_chosen_by_what_is_asked() {
 }
 
 #[tokio::test]
-async fn the_preset_runs_with_the_defaults_of_its_document() {
+async fn preset_runs_with_its_documented_defaults() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("by-preset.txt")]))]);
     let mut request = RunRequest::preset("gemini_acp", "go").unwrap();
@@ -70,6 +70,6 @@ async fn the_preset_runs_with_the_defaults_of_its_document() {
     assert_eq!((told.outcome.agent.as_str(), told.outcome.surface), ("gemini", Some(Surface::Acp)));
     assert_eq!(told.decisions(), ["Write allow mode auto -"], "{}", told.shown());
     assert_eq!(stage.read("by-preset.txt").as_deref(), Some("new\n"));
-    // Half a second of silence after the answer belongs to it.
+    // Updates within half a second after the answer belong to it.
     assert!(told.outcome.duration_ms > 500, "{}", told.shown());
 }

@@ -1,6 +1,6 @@
-//! Functions of the host program as tools of the agent, and foreign servers behind the relay.
+//! Tests functions of the host program as tools of the agent, and MCP servers behind the relay.
 
-use crate::acp_gemini::talk::{RunRecord, calling, in_mode, say, stage};
+use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage};
 use agentline::{
     FailureKind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
     tools::{CallDecision, Tool, ToolHost},
@@ -14,18 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was called, and with what.
+/// The calls and their arguments.
 type Calls = Arc<Mutex<Vec<Value>>>;
 
 fn anything() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}})
 }
 
-/// A host with a tool for each thing that can become of a call.
+/// Returns a host with one tool for each possible result of a call.
 fn host(calls: &Calls) -> ToolHost {
     let seen = calls.clone();
     let double = Tool::new("double", "Doubles", anything(), move |args: Value, _| {
-        seen.lock().expect("nobody panics with it").push(args.clone());
+        seen.lock().expect("the lock is not poisoned").push(args.clone());
         async move { Ok(format!("twice is {}", args["n"].as_i64().unwrap_or(0) * 2)) }
     });
     let fails =
@@ -50,7 +50,7 @@ fn host(calls: &Calls) -> ToolHost {
         .tool(noted.after(|_, _, _| async { Some("second".into()) }))
 }
 
-/// What came of a tool, as the model read it.
+/// Returns the result of a tool as the model received it.
 fn answered(stage: &TestStage, tool: &str) -> String {
     let found = stage.model.requests_to_main().pop().map(|request| request.tool_responses());
     let found = found.into_iter().flatten().rfind(|(name, _)| name == tool);
@@ -58,7 +58,7 @@ fn answered(stage: &TestStage, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn functions_of_the_program_are_called_by_the_agent() {
+async fn agent_calls_functions_of_the_program() {
     needs_real_gemini!();
     let all = ["double", "fails", "panics", "slow", "guarded", "noted"];
     let calls = all.map(|name| (format!("mcp_shop_{name}"), json!({"n": 21})));
@@ -68,7 +68,7 @@ async fn functions_of_the_program_are_called_by_the_agent() {
     let options = RunOptions::new().tools(host(&called));
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Plan), options).await.unwrap();
 
-    let told = say(&session, in_mode(&stage, Mode::Default), "all").await;
+    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "all").await;
     let offered = stage.model.requests_to_main()[0].offered_tools();
     for name in all {
         assert!(offered.contains(&format!("mcp_shop_{name}")), "{name} is not in {offered:?}");
@@ -94,7 +94,7 @@ async fn functions_of_the_program_are_called_by_the_agent() {
 
     for (mode, prompt) in [(Mode::Deny, "strict"), (Mode::Plan, "plan")] {
         called.lock().unwrap().clear();
-        let told = say(&session, in_mode(&stage, mode), prompt).await;
+        let told = send_prompt(&session, in_mode(&stage, mode), prompt).await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{mode:?} {}", told.shown());
         assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", told.shown());
     }
@@ -102,7 +102,7 @@ async fn functions_of_the_program_are_called_by_the_agent() {
 }
 
 #[tokio::test]
-async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any_other() {
+async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     needs_real_gemini!();
     let stage = stage([
         ("endless", calling([("mcp_agentline_endless", json!({}))])),
@@ -112,7 +112,7 @@ async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any
     let endless = Tool::new("endless", "Never answers", anything(), move |_, call| {
         let began = began.clone();
         async move {
-            // Nobody listens only when the test has failed already.
+            // The receiver is gone only if the test has already failed.
             let _ = began.send(call);
             std::future::pending::<Result<(), _>>().await
         }
@@ -127,25 +127,29 @@ async fn a_call_ends_when_the_run_is_stopped_and_foreign_tools_are_judged_as_any
     run.cancel();
     let told = RunRecord::of(run).await;
     assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
-    // The agent itself says nothing to the server when a turn is stopped.
+    // The agent itself sends nothing to the server when a turn is cancelled.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
 
-    let told = say(&session, request(), "foreign").await;
+    let told = send_prompt(&session, request(), "foreign").await;
     assert_eq!(told.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    let told = say(&session, request().allow("mcp__tiny"), "foreign").await;
+    let told = send_prompt(&session, request().allow("mcp__tiny"), "foreign").await;
     assert_eq!(told.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", told.shown());
     assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", told.shown());
     assert!(!told.warnings().contains(&"mcp_server"), "{}", told.shown());
     // A session keeps the servers that it was opened with.
-    let told =
-        say(&session, in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)), "foreign").await;
+    let told = send_prompt(
+        &session,
+        in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)),
+        "foreign",
+    )
+    .await;
     assert!(told.warnings().contains(&"mcp_server"), "{}", told.shown());
     session.close().await;
 }
 
 #[tokio::test]
-async fn a_run_whose_tools_the_agent_does_not_list_fails_before_anything_is_asked() {
+async fn run_fails_before_the_prompt_if_the_agent_does_not_list_its_tools() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("without tools")))]);
     let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
@@ -162,7 +166,7 @@ async fn a_run_whose_tools_the_agent_does_not_list_fails_before_anything_is_aske
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
 
-/// The tiny server of the relay's own tests, which writes down its starts.
+/// Returns the small server of the relay's tests, which logs its starts.
 fn tiny(fault: &str, stage: &TestStage) -> McpServer {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/tests/library/tools/server.mjs");
     let log = stage.outside().join("starts").to_string_lossy().into_owned();
@@ -174,7 +178,7 @@ fn tiny(fault: &str, stage: &TestStage) -> McpServer {
 }
 
 #[tokio::test]
-async fn foreign_servers_work_on_both_surfaces_and_a_dead_one_is_told_of() {
+async fn mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
     needs_real_gemini!();
     for surface in [Surface::Acp, Surface::StreamJson] {
         let stage = stage([(
@@ -196,7 +200,7 @@ async fn foreign_servers_work_on_both_surfaces_and_a_dead_one_is_told_of() {
         assert_eq!(warnings.len(), 1, "{surface} {}", told.shown());
         assert!(warnings[0].message.contains("broken"), "{surface} {}", told.shown());
         assert!(warnings[0].message.contains("no licence key"), "{surface} {}", told.shown());
-        // Each was started exactly once, and none is left.
+        // Each server was started exactly once, and none remains.
         let starts = std::fs::read_to_string(stage.outside().join("starts")).unwrap();
         let pids: Vec<&str> = starts.lines().collect();
         assert_eq!(pids.len(), 2, "{surface}: {starts}");

@@ -1,6 +1,6 @@
-//! Sent on until the task is complete: by a function, by a command, within rounds and budgets.
+//! Tests reprompting until the task is complete: with a function, with a command, within rounds and budgets.
 
-use crate::acp_gemini::talk::{RunRecord, command, stage};
+use crate::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
     FailureKind, Limits, Phase, RunOptions, Verdict,
     completion::{CheckResult, CompletionCheck},
@@ -10,7 +10,7 @@ use agentline_tests::needs_real_gemini;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_check_sends_the_agent_on_until_it_is_content() {
+async fn check_reprompts_the_agent_until_it_passes() {
     needs_real_gemini!();
     let (touch, args) = command("touch report");
     let stage = stage([
@@ -42,10 +42,10 @@ async fn a_check_sends_the_agent_on_until_it_is_content() {
 }
 
 #[tokio::test]
-async fn a_command_is_a_check_and_its_rounds_are_bounded() {
+async fn command_can_be_a_check_with_limited_rounds() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
-    // While the check runs, the agent is not idle.
+    // The agent is not idle while the check runs.
     let check = "sleep 2.5; echo two tests failed; exit 3";
     let request = stage.request("go").until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
     let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
@@ -60,7 +60,7 @@ async fn a_command_is_a_check_and_its_rounds_are_bounded() {
 }
 
 #[tokio::test]
-async fn budgets_hold_over_all_rounds() {
+async fn budgets_apply_across_all_rounds() {
     needs_real_gemini!();
     for (kind, limits) in [
         (FailureKind::MaxTurns, {

@@ -1,4 +1,4 @@
-//! What a fault must come to: alone with an agent of its own, as a prompt of a conversation, and on the pool.
+//! The expected result of a fault: with a separate agent, as a prompt of a conversation, and on the pool.
 
 use crate::acp_faults::stage::{GEMINI, Played, Stage, UNKNOWN};
 use agentline::{
@@ -13,71 +13,71 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What a sane prompt behind the fault says, and must be heard to say.
+/// The text of a normal prompt after the fault, which must arrive.
 const AFTERWARDS: &str = "say Fine.";
 
-/// A changed file: its path, what happened to it, who did it, and whether the disk agrees.
+/// A changed file: its path, the kind of change, its source, and whether it was verified on the disk.
 type FileRow = (&'static str, FileChangeKind, ChangeSource, bool);
 
-/// A file that a tool made, told by the tool and seen on the disk.
+/// Returns a file that a tool reported and that was found on the disk.
 pub(crate) const fn by_tool(path: &'static str) -> FileRow {
     (path, FileChangeKind::Created, ChangeSource::Tool, true)
 }
 
-/// A file that only the disk tells of.
+/// Returns a file that was only found on the disk.
 pub(crate) const fn by_nobody(path: &'static str) -> FileRow {
     (path, FileChangeKind::Created, ChangeSource::Unknown, true)
 }
 
-/// One fault, and what must come of it.
+/// One fault and its expected result.
 pub(crate) struct Row {
     pub(crate) fault: &'static str,
-    /// The fault with a number for it, where the usual one takes too long.
+    /// The fault with a parameter, if its default takes too long.
     spelled: &'static str,
     prompt: Option<&'static str>,
     tune: fn(RunRequest) -> RunRequest,
     stop: Stop,
     want: Want,
-    /// What must come of it on an agent of which nothing is known, where that is something else.
+    /// The expected result with an unknown agent, if it differs.
     unknown: Option<Want>,
     afterwards: Afterwards,
     on_the_pool: OnThePool,
     taped: bool,
 }
 
-/// Whether and when the caller stops the run.
+/// Whether and when the caller cancels the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     Never,
-    /// When a tool runs.
+    /// While a tool runs.
     AtTool,
-    /// While the host is asked for permission and has not answered.
+    /// While a permission request is pending.
     WhenAsked,
 }
 
-/// What becomes of the conversation that had the fault.
+/// The state of the conversation after the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Afterwards {
     /// The next prompt is answered.
     GoesOn,
-    /// It was never opened, for the reason that the run has.
+    /// The conversation was never opened, for the same reason as the run.
     NotOpened,
-    /// The agent is gone, and the next prompt says so.
+    /// The agent has exited, and the next prompt reports that.
     Gone,
-    /// The next prompt comes to the same.
+    /// The next prompt has the same result.
     Stays,
 }
 
-/// What becomes of a run on the pool whose agent has the fault, while the next agent has it not.
+/// The result of a run on the pool whose agent has the fault, while the next agent does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnThePool {
-    /// The same as alone.
+    /// The same as without a pool.
     Same,
-    /// Nothing had happened: it is begun again on the next agent, which does it.
+    /// Nothing had happened: the run is retried on the next agent and succeeds.
     Again,
 }
 
-/// What must come of a run.
+/// The expected result of a run.
 #[derive(Clone)]
 pub(crate) struct Want {
     verdict: Verdict,
@@ -106,13 +106,13 @@ pub(crate) fn row(fault: &'static str, want: Want) -> Row {
 }
 
 impl Row {
-    /// The fault with this number.
+    /// Sets the parameter of the fault.
     pub(crate) fn spelled(mut self, spelled: &'static str) -> Self {
         self.spelled = spelled;
         self
     }
 
-    /// Another prompt than the one that the fault itself names.
+    /// Uses another prompt than the fault's own.
     pub(crate) fn prompt(mut self, prompt: &'static str) -> Self {
         self.prompt = Some(prompt);
         self
@@ -128,7 +128,7 @@ impl Row {
         self
     }
 
-    /// What must come of it on an agent of which nothing is known.
+    /// Sets the expected result with an unknown agent.
     pub(crate) fn unknown(mut self, want: Want) -> Self {
         self.unknown = Some(want);
         self
@@ -140,25 +140,25 @@ impl Row {
         self
     }
 
-    /// The agent does not live on.
+    /// The agent exits.
     pub(crate) fn gone(mut self) -> Self {
         self.afterwards = Afterwards::Gone;
         self
     }
 
-    /// The fault does not pass.
+    /// The fault persists.
     pub(crate) fn stays(mut self) -> Self {
         self.afterwards = Afterwards::Stays;
         self
     }
 
-    /// On the pool the run is begun again.
+    /// On the pool, the run is retried.
     pub(crate) fn again(mut self) -> Self {
         self.on_the_pool = OnThePool::Again;
         self
     }
 
-    /// No tape is kept: it would take longer than all other rows together.
+    /// No tape is recorded: it would take longer than all other rows together.
     pub(crate) fn untaped(mut self) -> Self {
         self.taped = false;
         self
@@ -177,7 +177,7 @@ impl Row {
         self.on_a_pool().await;
     }
 
-    /// With an agent of its own, once one whose manners are known, once one of which nothing is.
+    /// Runs with a separate agent, once as a known agent and once as an unknown one.
     async fn alone(&self, agent: &str, want: &Want) {
         let what = format!("{} of the agent {agent}", self.fault);
         let stage = Stage::new();
@@ -191,7 +191,7 @@ impl Row {
         if self.taped {
             request = request.record(stage.tape());
         }
-        let run = stage.agentline().run_with(request, options).await.expect("the request is good");
+        let run = stage.agentline().run_with(request, options).await.expect("the request is valid");
         let played = self.watch(run, &asked, began).await;
         stage.nothing_runs();
         want.compare(&played, &what);
@@ -205,7 +205,7 @@ impl Row {
         let stage = Stage::new();
         let began = Instant::now();
         let (options, asked) = self.options();
-        // Flags of the agent stay; a script is played once, so that the second prompt is its own.
+        // Flags of the agent persist. A script is played once, so that the second prompt is played without it.
         let request = self.request(&stage).env("FAKE_ACP_FAULT_PROMPTS", "1");
         match stage.agentline().session_with(request.clone(), options).await {
             Err(Error::NotOpened(outcome)) => {
@@ -214,13 +214,13 @@ impl Row {
             }
             Err(other) => panic!("{what}: {other}"),
             Ok(session) => {
-                assert_ne!(self.afterwards, Afterwards::NotOpened, "{what}: it was opened");
-                let run = session.prompt(request.prompt).await.expect("a good prompt");
+                assert_ne!(self.afterwards, Afterwards::NotOpened, "{what}: the session was opened");
+                let run = session.prompt(request.prompt).await.expect("a valid prompt");
                 let played = self.watch(run, &asked, began).await;
                 self.want.ends(&played.outcome, &what);
-                self.want.says(&played.outcome, &what);
+                self.want.assert_text(&played.outcome, &what);
                 let began = Instant::now();
-                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a good prompt"), began).await;
+                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a valid prompt"), began).await;
                 match self.afterwards {
                     Afterwards::Gone => {
                         let kind = next.outcome.error.as_ref().map(|e| e.kind);
@@ -243,27 +243,27 @@ impl Row {
         let once = stage.path("once").to_string_lossy().into_owned();
         let request =
             self.request(&stage).env("FAKE_ACP_FAULT_PROMPTS", "1").env("FAKE_ACP_FAULT_ONCE", once);
-        let run = pool.run_with(request.clone(), options).await.expect("the request is good");
+        let run = pool.run_with(request.clone(), options).await.expect("the request is valid");
         let played = self.watch(run, &asked, Instant::now()).await;
         let again = self.on_the_pool == OnThePool::Again;
         if again {
             assert_eq!(played.outcome.verdict, Verdict::Done, "{what}: {:?}", played.outcome.error);
         } else {
             self.want.ends(&played.outcome, &what);
-            self.want.says(&played.outcome, &what);
+            self.want.assert_text(&played.outcome, &what);
         }
         assert_eq!(pool.status().retried, u64::from(again), "{what}: begun again");
         if again || matches!(self.afterwards, Afterwards::GoesOn | Afterwards::Gone) {
             let mut next = request;
             AFTERWARDS.clone_into(&mut next.prompt);
-            let next = Played::of(pool.run(next).await.expect("a good request"), Instant::now()).await;
+            let next = Played::of(pool.run(next).await.expect("a valid request"), Instant::now()).await;
             is_fine(&next.outcome, &what);
         }
         pool.close().await;
         stage.nothing_runs();
     }
 
-    /// Somebody who is asked and says nothing, where the row wants one.
+    /// Adds a permission handler that never answers, if the row needs one.
     fn options(&self) -> (RunOptions, Arc<Notify>) {
         let asked = Arc::new(Notify::new());
         if self.stop != Stop::WhenAsked {
@@ -277,7 +277,7 @@ impl Row {
         (RunOptions::new().permission_handler(silent), asked)
     }
 
-    /// Reads the run to its end, and stops it where the row says so.
+    /// Reads the run to its end, and cancels it if the row says so.
     async fn watch(&self, run: Run, asked: &Arc<Notify>, began: Instant) -> Played {
         let canceller = run.canceller();
         match self.stop {
@@ -300,7 +300,7 @@ impl Row {
     }
 }
 
-/// The prompt behind the fault was answered. What the agent still had to say of the turn before may stand beside it.
+/// Asserts that the prompt after the fault was answered. Late text of the previous turn may be next to it.
 fn is_fine(outcome: &Outcome, what: &str) {
     assert_eq!(outcome.verdict, Verdict::Done, "{what}: afterwards {:?}", outcome.error);
     assert!(outcome.text.contains("Fine."), "{what}: afterwards {:?}", outcome.text);
@@ -371,17 +371,17 @@ impl Want {
         self
     }
 
-    /// What else must hold.
+    /// Adds another check.
     pub(crate) fn also(mut self, also: fn(&Played)) -> Self {
         self.also = also;
         self
     }
 
-    /// The whole comparison, of a run with an agent of its own.
+    /// Compares everything, for a run with a separate agent.
     fn compare(&self, played: &Played, what: &str) {
         let outcome = &played.outcome;
         self.ends(outcome, what);
-        self.says(outcome, what);
+        self.assert_text(outcome, what);
         let files: Vec<_> =
             outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
         assert_eq!(files, self.files, "{what}: files");
@@ -395,7 +395,7 @@ impl Want {
         (self.also)(played);
     }
 
-    /// How it ended, and in which phase.
+    /// Compares the verdict and the phase.
     fn ends(&self, outcome: &Outcome, what: &str) {
         let kind = outcome.error.as_ref().map(|e| e.kind);
         assert_eq!((outcome.verdict, kind), (self.verdict, self.kind), "{what}: {:?}", outcome.error);
@@ -403,18 +403,18 @@ impl Want {
         assert_eq!(phase, self.kind.map(phase_of), "{what}: the phase");
         assert!(
             outcome.error.as_ref().is_none_or(|e| !e.message.trim().is_empty()),
-            "{what}: an error says why"
+            "{what}: the error has a reason"
         );
     }
 
-    fn says(&self, outcome: &Outcome, what: &str) {
+    fn assert_text(&self, outcome: &Outcome, what: &str) {
         if let Some(text) = self.text {
             assert_eq!(outcome.text, text, "{what}: the text");
         }
     }
 }
 
-/// In which part of a run a kind of failure happens, as users are promised it.
+/// Returns the documented phase of a kind of failure.
 fn phase_of(kind: FailureKind) -> Phase {
     match kind {
         FailureKind::Input
@@ -431,12 +431,12 @@ fn phase_of(kind: FailureKind) -> Phase {
     }
 }
 
-/// Clocks for an agent that falls silent once it is at work: nothing is lost by not waiting for it.
+/// Sets timeouts for an agent that falls silent while it works: waiting for it gains nothing.
 pub(crate) fn impatient(request: RunRequest) -> RunRequest {
     request.idle_timeout(Duration::from_millis(1500))
 }
 
-/// Clocks for an agent that never gets as far as a session.
+/// Sets timeouts for an agent that never opens a session.
 pub(crate) fn hasty(request: RunRequest) -> RunRequest {
     request.startup_timeout(Duration::from_millis(2500))
 }

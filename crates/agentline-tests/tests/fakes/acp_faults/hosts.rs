@@ -1,4 +1,5 @@
-//! Hosts that misbehave: a permission handler that panics, never answers or answers late, and a consumer that does not read.
+//! Tests misbehaving hosts: a permission handler that panics, never answers or answers late, and a consumer that does
+//! not read.
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{
@@ -22,16 +23,16 @@ use std::{
 
 const ASKS: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
 
-/// A moment so many milliseconds from now, as a request has it.
+/// Returns the time this many milliseconds from now, in the format of a request.
 fn moment(after: u64) -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a set timeout");
     (now + Duration::from_millis(after)).as_secs_f64()
 }
 
 async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandler) -> Played {
     let options = RunOptions::new().permission_handler(handler);
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
-    let run = stage.agentline().run_with(request, options).await.expect("a good request");
+    let run = stage.agentline().run_with(request, options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     played.equals_its_tape(&stage.tape(), "a permission handler");
@@ -39,7 +40,7 @@ async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandl
 }
 
 #[tokio::test]
-async fn a_judge_that_panics_has_refused() {
+async fn panicking_permission_handler_denies() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
     let played = decided_by(&stage, stage.request("", ASKS), handler).await;
@@ -49,7 +50,7 @@ async fn a_judge_that_panics_has_refused() {
 }
 
 #[tokio::test]
-async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
+async fn hanging_permission_handler_ends_at_the_deadline() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| pending::<Permission>());
     let mut request = stage.request("", ASKS);
@@ -62,7 +63,7 @@ async fn a_judge_that_never_answers_is_cut_by_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs() {
+async fn slow_permission_handler_is_awaited_and_pauses_agent_timeouts() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -74,7 +75,7 @@ async fn a_judge_that_answers_late_is_waited_for_and_no_clock_of_the_agent_runs(
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_stop_changes_nothing() {
+async fn permission_answer_after_cancel_has_no_effect() {
     let stage = Stage::new();
     let (asked, answered) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
     let (tell, mark) = (Arc::clone(&asked), Arc::clone(&answered));
@@ -93,7 +94,7 @@ async fn an_answer_that_comes_after_the_stop_changes_nothing() {
         .session_with(request, RunOptions::new().permission_handler(handler))
         .await
         .expect("a session");
-    let run = session.prompt(ASKS).await.expect("a good prompt");
+    let run = session.prompt(ASKS).await.expect("a valid prompt");
     let stop = run.canceller();
     let played = tokio::spawn(Played::of(run, Instant::now()));
     asked.notified().await;
@@ -101,8 +102,8 @@ async fn an_answer_that_comes_after_the_stop_changes_nothing() {
     let played = played.await.expect("no panic");
     assert_eq!(played.outcome.verdict, Verdict::Cancelled, "{:?}", played.outcome.error);
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(!answered.load(Ordering::SeqCst), "nobody needs its answer, so it is not waited for");
-    let next = Played::of(session.prompt("say Fine.").await.expect("a good prompt"), Instant::now()).await;
+    assert!(!answered.load(Ordering::SeqCst), "its answer is not needed, so there is no wait");
+    let next = Played::of(session.prompt("say Fine.").await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     assert!(!stage.workspace().join("asked.txt").exists());
     session.close().await;
@@ -122,11 +123,11 @@ fn host() -> ToolHost {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_host_that_panics_is_a_failed_tool() {
+async fn panicking_host_tool_is_a_failed_tool() {
     let stage = Stage::new();
     let prompt = "call agentline panics {}\ncall agentline works {}";
     let options = RunOptions::new().tools(host());
-    let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a good request");
+    let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
@@ -136,21 +137,21 @@ async fn a_tool_of_the_host_that_panics_is_a_failed_tool() {
 }
 
 #[tokio::test]
-async fn an_agent_that_never_asks_for_our_tools_is_not_prompted_without_them() {
+async fn agent_that_never_lists_our_tools_is_not_prompted() {
     let stage = Stage::new();
     let request = stage.request("mcp_ignored", "say I go on.").startup_timeout(Duration::from_secs(3));
     let run =
-        stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a good request");
+        stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();
     let error = played.outcome.error.as_ref().expect("an error");
     assert_eq!((error.kind, played.outcome.text.as_str()), (FailureKind::Mcp, ""), "{error:?}");
 }
 
-/// A hundred thousand pieces come while nobody reads for five seconds. The agent waits; nothing is lost, and what
-/// waits in memory is bounded.
+/// A hundred thousand chunks arrive while the consumer does not read for five seconds. The agent waits, nothing is
+/// lost, and the buffers are bounded.
 #[test]
-fn a_consumer_that_stalls_costs_no_memory_and_loses_nothing() {
+fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     const PIECES: usize = 100_000;
     let stage = Stage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -175,7 +176,7 @@ fn a_consumer_that_stalls_costs_no_memory_and_loses_nothing() {
     assert_eq!(child.wait().expect("it is our child").code(), Some(0));
     let told = output.lines().filter(|line| line.contains(r#""type":"text""#)).count();
     assert_eq!(told, PIECES);
-    assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nobody read", stalled >> 20);
+    assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nothing was read", stalled >> 20);
     assert!(all < 80 << 20, "{} MB", all >> 20);
     stage.nothing_runs();
 }

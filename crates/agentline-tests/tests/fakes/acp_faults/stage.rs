@@ -1,4 +1,4 @@
-//! A stage for runs of the fake ACP agent, and what holds for every run whatever the agent did.
+//! The environment for runs of the fake ACP agent, and checks that apply to every run.
 
 use agentline::{
     Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, agents::AgentRegistry,
@@ -13,17 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The fake agent in the place of one whose manners are known.
+/// The fake agent in place of a known agent.
 pub(crate) const GEMINI: &str = "gemini";
-/// The fake agent as one of which nothing is known but its command.
+/// The fake agent as an agent of which only the command is known.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Everything that the runs of one case need; removed with it.
+/// Everything that the runs of one case need. It is removed with the case.
 pub(crate) struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) records: Vec<Record>,
@@ -68,8 +68,8 @@ impl Stage {
             .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
     }
 
-    /// A request to an agent with this fault. Whatever it asks for is permitted, and nothing is waited for after its
-    /// answer. The clocks are wide enough for a busy machine.
+    /// Returns a request to an agent with this fault. Every permission request is allowed, and there is no quiet
+    /// period. The timeouts are long enough for a busy machine.
     pub(crate) fn request(&self, fault: &str, prompt: &str) -> RunRequest {
         let mut request = RunRequest::new(prompt)
             .surface(Surface::Acp)
@@ -77,7 +77,7 @@ impl Stage {
             .api_key("AIzaSy-acp-0123456789-abcdefghij")
             .working_dir(self.workspace())
             .env("FAKE_ACP_FAULT", fault)
-            // It also marks everything that the agent starts: no other run has this folder in its environment.
+            // It also marks every process of the agent: no other run has this directory in its environment.
             .env("FAKE_ACP_LOG", self.path("log").to_string_lossy())
             .quiet_period(Duration::ZERO)
             .timeout(Duration::from_secs(60))
@@ -87,7 +87,7 @@ impl Stage {
         request
     }
 
-    /// Waits a moment for processes that are being killed, then none of this stage may be left.
+    /// Waits briefly for processes that are being killed, then asserts that none of this test remains.
     pub(crate) fn nothing_runs(&self) {
         let mark = self.path("log").to_string_lossy().into_owned();
         let until = Instant::now() + Duration::from_secs(2);
@@ -114,7 +114,7 @@ impl Played {
         Self::seen(run, began, |_| {}).await
     }
 
-    /// Reads a run to its end and looks at every event as it comes.
+    /// Reads a run to its end and passes every event to a function.
     pub(crate) async fn seen(mut run: Run, began: Instant, mut see: impl FnMut(&Event)) -> Self {
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
@@ -129,7 +129,7 @@ impl Played {
         played
     }
 
-    /// The types of the events, in order.
+    /// Returns the types of the events in order.
     pub(crate) fn story(&self) -> Vec<String> {
         let name = |record: &Record| {
             let event = serde_json::to_value(&record.event).expect("an event is JSON");
@@ -138,7 +138,7 @@ impl Played {
         self.records.iter().map(name).collect()
     }
 
-    /// What holds for every run, whatever the agent did.
+    /// Checks that apply to every run.
     fn check(&self) {
         let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
         assert_eq!(outcomes, 1, "exactly one outcome");
@@ -148,7 +148,9 @@ impl Played {
         let mut open = BTreeSet::new();
         for record in &self.records {
             match &record.event {
-                Event::ToolUse(tool) => assert!(open.insert(&*tool.id), "a call is told once: {}", tool.id),
+                Event::ToolUse(tool) => {
+                    assert!(open.insert(&*tool.id), "a call is reported once: {}", tool.id)
+                }
                 Event::ToolResult { tool_use_id, .. } => {
                     assert!(open.remove(tool_use_id.as_str()), "a result without a call: {tool_use_id}");
                 }
@@ -158,7 +160,7 @@ impl Played {
         assert_eq!(open, BTreeSet::new(), "calls without a result");
     }
 
-    /// The tape played again tells the same, to the last event.
+    /// Asserts that the tape replays to identical events.
     pub(crate) fn equals_its_tape(&self, tape: &Path, what: &str) {
         let json = |record: &Record| serde_json::to_value(record).expect("a record is JSON");
         let mut again: Vec<Value> = Vec::new();
@@ -168,7 +170,7 @@ impl Played {
             .unwrap_or_else(|problem| panic!("{what}: not played: {problem:?}"));
         let first: Vec<Value> = self.records.iter().map(json).collect();
         let differs = first.iter().zip(&again).find(|(first, again)| first != again);
-        assert_eq!(differs, None, "{what}: the tape tells otherwise");
-        assert_eq!(first.len(), again.len(), "{what}: the tape tells more or less: {:?}", again.last());
+        assert_eq!(differs, None, "{what}: the tape differs");
+        assert_eq!(first.len(), again.len(), "{what}: the tape has more or fewer events: {:?}", again.last());
     }
 }

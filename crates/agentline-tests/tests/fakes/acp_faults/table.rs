@@ -1,4 +1,5 @@
-//! The table: every fault of the fake ACP agent, and what must come of it. Rows stand in the order of the agent's own.
+//! The table of every fault of the fake ACP agent with its expected result. The rows have the order of the agent's own
+//! table.
 
 use crate::acp_faults::expect::{
     Row, Stop, by_nobody, by_tool, cancelled, denied, done, ends, failed, hasty, impatient, mode, row,
@@ -14,7 +15,7 @@ fn hello(fault: &'static str) -> Row {
     row(fault, done(SAID))
 }
 
-/// The start.
+/// Startup.
 pub(crate) fn start() -> Vec<Row> {
     let signed_out = || ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, "");
     vec![
@@ -27,7 +28,7 @@ pub(crate) fn start() -> Vec<Row> {
         hello("initialize_odd"),
         row("protocol_version", failed(FailureKind::Input, "")).not_opened(),
         hello("no_load"),
-        // Signing in changes the user's settings, so it is done only where it was asked for.
+        // Signing in changes the user's settings, so it is done only on request.
         row("auth_required", signed_out()).not_opened(),
         row("auth_hopeless", signed_out()).not_opened(),
     ]
@@ -52,7 +53,7 @@ pub(crate) fn sessions() -> Vec<Row> {
             .prompt("state")
             .tune(|request| yolo(request.model("fake-small"))),
         row("commands_after_new", done(SAID).also(|p| assert!(p.story().contains(&"commands".into())))),
-        // Whoever stays in another mode than the most generous one may do less than was asked, and is warned.
+        // A session that stays in a stricter mode may do less than requested, which is a warning.
         row("set_mode_error", done(SAID).warns(&["mode_not_set"])).tune(yolo),
         row("set_mode_never", timed_out(FailureKind::TimeoutIdle, ""))
             .tune(|request| yolo(impatient(request)))
@@ -111,7 +112,7 @@ pub(crate) fn lines() -> Vec<Row> {
     ]
 }
 
-/// What updates say.
+/// Content of updates.
 pub(crate) fn updates() -> Vec<Row> {
     let patient = |request: RunRequest| request.quiet_period(Duration::from_millis(500));
     let kept = |fault| row(fault, done(SAID).also(|p| assert!(p.story().contains(&"agent".into()))));
@@ -150,15 +151,15 @@ pub(crate) fn updates() -> Vec<Row> {
                 assert_eq!(p.story(), story);
             }),
         ),
-        // The text comes 150 ms behind an update that nobody knows, which re-arms the quiet period.
+        // The text arrives 150 ms after an unknown update, which restarts the quiet period.
         row("late_text", done("Early.Late.")).tune(patient),
-        // Silence between two updates is longer than the quiet period, so the turn is over at once.
+        // The silence between two updates is longer than the quiet period, so the turn ends at once.
         row("late_trickle", done("Early.")).tune(|request| request.quiet_period(Duration::from_millis(20))),
         row("late_tool", done("Early.").files(&[by_tool("late.txt")])).tune(patient),
     ]
 }
 
-/// What is told of tools.
+/// Reports of tools.
 pub(crate) fn tools() -> Vec<Row> {
     let both = || done("Done.").files(&[by_tool("one.txt"), by_tool("two.txt")]);
     let asked = || done("Done.").files(&[by_tool("asked.txt")]);
@@ -173,7 +174,7 @@ pub(crate) fn tools() -> Vec<Row> {
         row("tool_first_in_permission", asked()),
         row("refused_tool_silent", denied("Done.").also(|p| assert_eq!(statuses(p), [ToolStatus::Denied])))
             .tune(refusing),
-        // Nobody says that it was written by the tool, but it is there.
+        // It is not reported that the tool wrote the file, but the file exists.
         row(
             "tool_never_ended",
             done("Done.")
@@ -197,7 +198,7 @@ pub(crate) fn tools() -> Vec<Row> {
     ]
 }
 
-/// Requests for permission, and others.
+/// Permission requests and other requests.
 pub(crate) fn requests() -> Vec<Row> {
     let asked = || done("Done.").files(&[by_tool("asked.txt")]);
     let served = |request: RunRequest| request.allow_file_reads(true).allow_file_writes(true);
@@ -225,7 +226,7 @@ pub(crate) fn requests() -> Vec<Row> {
             "terminal_request",
             "terminal failed: -32601 method not found: terminal/createYou said: hello",
         ),
-        // Gemini reads a file that is not there as empty: it could not create one otherwise.
+        // Gemini reads a missing file as empty: otherwise it could not create one.
         row("read_missing", done("read: You said: hello"))
             .unknown(
                 done("")
@@ -247,7 +248,7 @@ pub(crate) fn requests() -> Vec<Row> {
     ]
 }
 
-/// How a prompt is answered, and what it used.
+/// Answers and their usage.
 pub(crate) fn answers() -> Vec<Row> {
     let no_word = |fault| row(fault, failed(FailureKind::NoResult, "Done."));
     let signed_out = |fault| row(fault, ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, ""));
@@ -255,7 +256,7 @@ pub(crate) fn answers() -> Vec<Row> {
     vec![
         row("empty_end_turn", ends(Verdict::Empty, FailureKind::Empty, "")),
         row("refusal", ends(Verdict::Empty, FailureKind::Blocked, "I will not.")),
-        // Gemini says so only of a prompt that does not fit.
+        // Gemini reports this only for a prompt that does not fit.
         row("max_tokens", failed(FailureKind::ContextOverflow, "It goes on and"))
             .unknown(failed(FailureKind::ApiError, "It goes on and")),
         row("max_turn_requests", ends(Verdict::LimitReached, FailureKind::AgentTurns, "Again.")),
@@ -278,7 +279,7 @@ pub(crate) fn answers() -> Vec<Row> {
         ),
         row("usage_updates", done(SAID).also(|p| assert_eq!(p.outcome.cost_usd, Some(0.03)))),
         row("usage_in_quota", done(SAID).also(|p| assert_eq!(tokens(p), [Some(100), Some(20), None, None]))),
-        // The same tokens in three places are the same tokens.
+        // The same tokens in three places are counted once.
         row(
             "usage_three_ways",
             done(SAID).also(|p| {
@@ -290,16 +291,16 @@ pub(crate) fn answers() -> Vec<Row> {
     ]
 }
 
-/// Stops by the caller.
+/// Cancellation by the caller.
 pub(crate) fn cancels() -> Vec<Row> {
     let stopped = |fault| row(fault, cancelled("Working.")).stop(Stop::AtTool);
     vec![
-        // On an agent that does not obey the ladder is climbed; it may speak until it is gone.
+        // An agent that ignores the cancel is shut down step by step; it may send text until it exits.
         row("cancel_ignored", cancelled("").any_words()).stop(Stop::AtTool).gone(),
         stopped("cancel_slow").spelled("cancel_slow:300"),
         stopped("cancel_as_end_turn"),
         stopped("cancel_as_error"),
-        // Whether it is still heard is a matter of milliseconds.
+        // Whether this text still arrives depends on milliseconds.
         row("cancel_then_text", cancelled("").any_words()).stop(Stop::AtTool),
         row("cancel_drops_permission", cancelled(""))
             .tune(|request| mode(request, PermissionMode::Default))
@@ -326,7 +327,7 @@ pub(crate) fn process() -> Vec<Row> {
     ]
 }
 
-/// A mode that every agent is told by its own name.
+/// A mode under each agent's own name.
 fn yolo(request: RunRequest) -> RunRequest {
     request.permission_mode(PermissionMode::Bypass).mode_id("yolo")
 }

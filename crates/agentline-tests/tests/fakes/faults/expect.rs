@@ -1,19 +1,19 @@
-//! What a run with a fault must come to, and how a row of the table is played and compared.
+//! The expected result of a run with a fault, and how a row of the table is played and compared.
 
 use crate::faults::stage::{Played, Stage};
 use agentline::{ChangeSource, FailureKind, FileChangeKind, RunRequest, Surface, Verdict};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A changed file: its path, what happened to it, who did it, and whether the disk agrees.
+/// A changed file: its path, the kind of change, its source, and whether it was verified on the disk.
 pub(crate) type Row4 = (&'static str, FileChangeKind, ChangeSource, bool);
 
-/// The file that a tool of the fake agent writes, told by the tool and seen on the disk.
+/// The file that a tool of the fake agent writes, reported by the tool and found on the disk.
 pub(crate) const BY_TOOL: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Tool, true);
-/// The same file, of which only the disk tells.
+/// The same file, found only on the disk.
 pub(crate) const BY_NOBODY: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Unknown, true);
 
-/// One fault, and what must come of it on each surface.
+/// One fault and its expected result on each surface.
 pub(crate) struct Row {
     pub(crate) fault: &'static str,
     args: Value,
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     json: Want,
 }
 
-/// What must come of a run.
+/// The expected result of a run.
 #[derive(Clone)]
 pub(crate) struct Want {
     verdict: Verdict,
@@ -40,7 +40,7 @@ pub(crate) fn row(fault: &'static str, stream: Want, json: Want) -> Row {
     Row { fault, args: json!({}), tune: |request| request, stream, json }
 }
 
-/// A row whose two surfaces come to the same.
+/// A row with the same result on both surfaces.
 pub(crate) fn both(fault: &'static str, want: Want) -> Row {
     row(fault, want.clone(), want)
 }
@@ -56,7 +56,7 @@ impl Row {
         self
     }
 
-    /// Short clocks, for an agent that hangs.
+    /// Short timeouts, for an agent that hangs.
     pub(crate) fn hangs(self) -> Self {
         self.tune(|request| {
             request
@@ -68,8 +68,8 @@ impl Row {
         })
     }
 
-    /// Plays the row and compares.
-    #[expect(clippy::print_stdout, reason = "a test says how long each fault took")]
+    /// Plays the row and compares the result.
+    #[expect(clippy::print_stdout, reason = "a test prints the duration of each fault")]
     pub(crate) async fn play(&self, surface: Surface) {
         let stage = Stage::new();
         let request = (self.tune)(stage.request(surface, self.fault, &self.args));
@@ -123,13 +123,13 @@ pub(crate) fn timed_out(kind: FailureKind) -> Want {
 }
 
 impl Want {
-    /// The text of the last turn; also all that was told, unless `told` says otherwise.
+    /// The text of the last turn, and all reported text unless `told` is set.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.text = Some(text.to_owned());
         self
     }
 
-    /// All text that was told, joined.
+    /// All reported text, joined.
     pub(crate) fn told(mut self, told: impl Into<String>) -> Self {
         self.told = Some(told.into());
         self
@@ -151,7 +151,7 @@ impl Want {
         self
     }
 
-    /// Which lines of standard output could not be read.
+    /// The lines of standard output that could not be read.
     pub(crate) fn lines(mut self, lines: impl IntoIterator<Item = u64>) -> Self {
         let lines: Vec<u64> = lines.into_iter().collect();
         self.unreadable = u32::try_from(lines.len()).ok();
@@ -169,13 +169,13 @@ impl Want {
         self
     }
 
-    /// What else must hold.
+    /// Adds another check.
     pub(crate) fn also(mut self, also: fn(&Played)) -> Self {
         self.also = also;
         self
     }
 
-    /// The most seconds that it may take, on a busy machine.
+    /// The maximum duration in seconds, on a busy machine.
     pub(crate) fn within(mut self, seconds: u64) -> Self {
         self.within = Duration::from_secs(seconds);
         self
@@ -187,7 +187,7 @@ impl Want {
         assert_eq!((outcome.verdict, kind), (self.verdict, self.kind), "{what}: {:?}", outcome.error);
         if let Some(text) = &self.text {
             assert_eq!(&outcome.text, text, "{what}: the text");
-            assert_eq!(&played.texts().concat(), self.told.as_ref().unwrap_or(text), "{what}: what was told");
+            assert_eq!(&played.texts().concat(), self.told.as_ref().unwrap_or(text), "{what}: reported text");
         }
         if let Some(count) = self.unreadable {
             assert_eq!(outcome.unreadable_lines, count, "{what}: lines that could not be read");
@@ -195,7 +195,7 @@ impl Want {
         if let Some(lines) = &self.lines {
             let mut told: Vec<u64> = played.unreadable().iter().map(|(line, _)| *line).collect();
             told.dedup();
-            assert_eq!(&told, lines, "{what}: which lines could not be read");
+            assert_eq!(&told, lines, "{what}: unreadable lines");
         }
         if let Some(files) = &self.files {
             let told: Vec<_> =
@@ -204,7 +204,7 @@ impl Want {
         }
         assert!(
             outcome.error.as_ref().is_none_or(|e| !e.message.trim().is_empty()),
-            "{what}: an error says why"
+            "{what}: the error has a reason"
         );
         assert!(played.took < self.within, "{what}: took {:?}", played.took);
         (self.also)(played);

@@ -1,4 +1,4 @@
-//! Hosts that go away in the middle of a run: a dropped run, a dropped runtime, a panic, a signal. Nothing stays behind.
+//! Tests hosts that end during a run: a dropped run, a dropped runtime, a panic, a signal. Nothing remains.
 
 use crate::faults::stage::{SECRET, Stage, nothing_runs};
 use agentline::{Event, FailureKind, Run, Surface, Verdict, blocking};
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Faults with children of all kinds, and how long their end may take: a stubborn agent gets a chance to obey first.
+/// Faults with all kinds of children, and how long their end may take: a stubborn agent first gets a chance to exit.
 const WITH_CHILDREN: [(&str, u64); 2] = [("hang_with_children", 4), ("stubborn_with_children", 12)];
 
 fn runtime() -> Runtime {
@@ -23,16 +23,16 @@ fn runtime() -> Runtime {
 async fn begun(stage: &Stage, fault: &str) -> Run {
     let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
     let request = stage.request(Surface::StreamJson, fault, &args);
-    let mut run = stage.agentline().run(request).await.expect("the request is good");
+    let mut run = stage.agentline().run(request).await.expect("the request is valid");
     while let Some(record) = run.next().await {
         if matches!(record.event, Event::Text { .. }) {
             return run;
         }
     }
-    panic!("the run ended before it began");
+    panic!("the run ended before it started");
 }
 
-/// Waits until nothing carries the mark, and says how long that took.
+/// Waits until no process has the mark, and returns how long that took.
 fn until_nothing_runs(mark: &str, most: u64) {
     let begun = Instant::now();
     while !survivors(mark).is_empty() {
@@ -42,7 +42,7 @@ fn until_nothing_runs(mark: &str, most: u64) {
 }
 
 #[test]
-fn a_dropped_run_leaves_nothing() {
+fn dropped_run_leaves_nothing_running() {
     for (fault, most) in WITH_CHILDREN {
         let stage = Stage::new();
         runtime().block_on(async {
@@ -50,7 +50,7 @@ fn a_dropped_run_leaves_nothing() {
             let id = run.id().to_owned();
             assert!(!survivors(&id).is_empty());
             drop(run);
-            // The runtime goes on; the run ends in its own time.
+            // The runtime continues, and the run ends on its own.
             let until = Instant::now() + Duration::from_secs(most);
             while !survivors(&id).is_empty() {
                 assert!(Instant::now() < until, "{fault}: still running: {:?}", survivors(&id));
@@ -62,7 +62,7 @@ fn a_dropped_run_leaves_nothing() {
 }
 
 #[test]
-fn a_dropped_runtime_leaves_nothing() {
+fn dropped_runtime_leaves_nothing_running() {
     for (fault, _) in WITH_CHILDREN {
         let stage = Stage::new();
         let first = runtime();
@@ -70,7 +70,7 @@ fn a_dropped_runtime_leaves_nothing() {
         drop(first);
         nothing_runs(run.id());
         stage.no_child_lives();
-        // Whoever still holds the run is told.
+        // A caller that still holds the run is notified.
         let records = runtime().block_on(async {
             let mut records = Vec::new();
             while let Some(record) = run.next().await {
@@ -87,7 +87,7 @@ fn a_dropped_runtime_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_consumer_leaves_nothing() {
+fn panicking_consumer_leaves_nothing_running() {
     for (fault, _) in WITH_CHILDREN {
         let stage = Stage::new();
         let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
@@ -101,13 +101,13 @@ fn a_panic_of_the_consumer_leaves_nothing() {
                 _ => {}
             })
         });
-        assert!(panicked.join().is_err(), "the panic comes through");
-        nothing_runs(&told.recv().expect("the run began"));
+        assert!(panicked.join().is_err(), "the panic is propagated");
+        nothing_runs(&told.recv().expect("the run started"));
         stage.no_child_lives();
     }
 }
 
-/// The command-line program, with its agent and all children running.
+/// Starts the command-line program, with its agent and all children running.
 fn program(stage: &Stage, fault: &str) -> Child {
     let args = json!({"pid_file": stage.pids(), "stubborn": fault.starts_with("stubborn")});
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -126,21 +126,24 @@ fn program(stage: &Stage, fault: &str) -> Child {
 }
 
 #[test]
-fn a_signal_to_the_program_leaves_nothing() {
+fn signal_to_the_program_leaves_nothing_running() {
     for (fault, patience) in WITH_CHILDREN {
         for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
             let stage = Stage::new();
             let mut child = program(&stage, fault);
             let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-            assert!(sent.expect("kill is there").success());
-            // The folder of the stage stands in the environment of everything that belongs to this run.
+            assert!(sent.expect("`kill` is available").success());
+            // Every process of this run has the test's directory in its environment.
             let most = if signal == "KILL" { 4 } else { patience };
             let begun = Instant::now();
             let ended = loop {
                 if let Some(ended) = child.try_wait().expect("it is our child") {
                     break ended;
                 }
-                assert!(begun.elapsed() < Duration::from_secs(most), "{fault}: {signal} does not end it");
+                assert!(
+                    begun.elapsed() < Duration::from_secs(most),
+                    "{fault}: {signal} does not end the program"
+                );
                 std::thread::sleep(Duration::from_millis(5));
             };
             assert_eq!(ended.code(), code, "{fault}: {signal}");

@@ -1,4 +1,4 @@
-//! A stage for one run of the fake agent, and what holds for every run whatever the agent did.
+//! The environment for one run of the fake agent, and checks that apply to every run.
 
 use agentline::{
     Agentline, Event, Outcome, Record, RunRequest, Surface, detect::HostEnv, process::Supervisor,
@@ -12,18 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The key that the agent is given, and that no run may show.
+/// The agent's key, which no run may show.
 pub(crate) const SECRET: &str = "AIzaSy-fault-0123456789-abcdefghij";
 
-/// What every workspace holds before a run.
+/// The content of every workspace before a run.
 pub(crate) const KEPT: (&str, &str) = ("kept.txt", "as it was\n");
 
-/// Everything that one run needs; removed with it.
+/// Everything that one run needs. It is removed with the run.
 pub(crate) struct Stage {
     dir: tempfile::TempDir,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Played {
     pub(crate) records: Vec<Record>,
     pub(crate) outcome: Outcome,
@@ -51,7 +51,7 @@ impl Stage {
         self.dir.path().join("run.tape")
     }
 
-    /// Where the children of a fault write their ids.
+    /// The file to which the children of a fault write their ids.
     pub(crate) fn pids(&self) -> PathBuf {
         self.dir.path().join("pids")
     }
@@ -68,7 +68,7 @@ impl Stage {
             .supervisor(Supervisor::Path(env!("CARGO_BIN_EXE_supervised-host").into()))
     }
 
-    /// A request for a fault. The parameters `dir` and `pid_file` are filled in where they are `true`.
+    /// Returns a request for a fault. The parameters `dir` and `pid_file` are filled in if they are `true`.
     pub(crate) fn request(&self, surface: Surface, fault: &str, args: &Value) -> RunRequest {
         let mut args = args.clone();
         for (name, path) in [("dir", self.workspace()), ("pid_file", self.pids())] {
@@ -89,11 +89,11 @@ impl Stage {
         request
     }
 
-    /// Runs to the end and checks what holds for every run.
+    /// Runs to the end and makes the checks that apply to every run.
     pub(crate) async fn play(&self, request: RunRequest) -> Played {
         let home = listing(&self.dir.path().join("home/.gemini"));
         let began = Instant::now();
-        let mut run = self.agentline().run(request).await.expect("the request is good");
+        let mut run = self.agentline().run(request).await.expect("the request is valid");
         let id = run.id().to_owned();
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
@@ -105,11 +105,11 @@ impl Stage {
         let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
             panic!("the outcome is not the last event: {:?}", records.last());
         };
-        assert_eq!(listing(&self.dir.path().join("home/.gemini")), home, "what the user set up is as it was");
+        assert_eq!(listing(&self.dir.path().join("home/.gemini")), home, "the user's files are unchanged");
         assert_eq!(
             listing(&self.dir.path().join("tmp")),
             BTreeSet::new(),
-            "nothing is left in the temporary folder"
+            "the temporary directory is empty"
         );
         let tape =
             fs::read(self.tape()).map(|t| String::from_utf8_lossy(&t).into_owned()).unwrap_or_default();
@@ -118,13 +118,13 @@ impl Stage {
         played
     }
 
-    /// No child of a fault lives, also none that threw its environment away.
+    /// Asserts that no child of a fault is alive, including those that cleared their environment.
     pub(crate) fn no_child_lives(&self) {
         // Each has the path on its command line. The pids in the file are those of another namespace.
         let path = self.pids().to_string_lossy().into_owned();
         let until = Instant::now() + Duration::from_secs(1);
         while !running_with(&path).is_empty() {
-            assert!(Instant::now() < until, "children live on: {:?}", running_with(&path));
+            assert!(Instant::now() < until, "children are still alive: {:?}", running_with(&path));
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -139,7 +139,7 @@ impl Played {
         texts.collect()
     }
 
-    /// The numbers of the lines of standard output that could not be read, with their lengths.
+    /// Returns the numbers and lengths of the lines of standard output that could not be read.
     pub(crate) fn unreadable(&self) -> Vec<(u64, u64)> {
         let lines = self.records.iter().filter_map(|r| match &r.event {
             Event::Unreadable { length, .. } => Some((r.line.unwrap_or(0), *length)),
@@ -152,7 +152,7 @@ impl Played {
         self.outcome.warnings.iter().any(|w| w.code == code)
     }
 
-    /// What holds for every run, whatever the agent did.
+    /// Checks that apply to every run.
     fn check(&self) {
         let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
         assert_eq!(outcomes, 1, "exactly one outcome");
@@ -165,7 +165,7 @@ impl Played {
         for record in &self.records {
             match &record.event {
                 Event::ToolUse(tool) => {
-                    assert_eq!(open.insert(&tool.id, 0), None, "a call is told once: {}", tool.id);
+                    assert_eq!(open.insert(&tool.id, 0), None, "a call is reported once: {}", tool.id);
                 }
                 Event::ToolResult { tool_use_id, .. } => {
                     assert!(
@@ -186,7 +186,7 @@ impl Played {
             let json = serde_json::to_string(record).expect("a record is JSON");
             assert!(!shows(&json), "the secret is in an event: {}", agentline::sample(&json));
         }
-        // What was told in pieces on the tape must not give the secret when the pieces are joined either.
+        // The chunks on the tape must not give the secret when they are joined either.
         let mut joined = String::new();
         for line in self.tape.lines() {
             assert!(!shows(line), "the secret is on the tape: {}", agentline::sample(line));
@@ -201,7 +201,7 @@ impl Played {
     }
 }
 
-/// Whether a text shows the secret, also behind escapes.
+/// Returns whether a text shows the secret, also in escaped form.
 fn shows(text: &str) -> bool {
     text.contains(SECRET)
         || (text.contains("\\u00") && {
@@ -210,7 +210,7 @@ fn shows(text: &str) -> bool {
         })
 }
 
-/// Waits a moment for processes that are being killed, then none of the run may be left.
+/// Waits briefly for processes that are being killed, then asserts that none of the run remains.
 pub(crate) fn nothing_runs(mark: &str) {
     let until = Instant::now() + Duration::from_secs(1);
     loop {
@@ -223,7 +223,7 @@ pub(crate) fn nothing_runs(mark: &str) {
     }
 }
 
-/// Every path below a folder.
+/// Returns every path below a directory.
 fn listing(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![folder.to_owned()];

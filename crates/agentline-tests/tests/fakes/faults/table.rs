@@ -1,8 +1,8 @@
-//! The table: every fault, what must come of it, and why. Rows stand in the order of the fake agent's own table.
+//! The table of every fault with its expected result and the reason.
 //!
-//! The two surfaces differ where the fault is in the events. The fake agent leaves events out of its JSON document but
-//! writes raw lines as they are: lines around the document are told as unreadable, and a document without text is an
-//! empty answer.
+//! The rows have the order of the fake agent's own table. The two surfaces differ if the fault is in the events: the
+//! fake agent omits events from its JSON document but writes raw lines unchanged. Lines around the document are
+//! reported as unreadable, and a document without text is an empty answer.
 
 use crate::faults::expect::{BY_NOBODY, BY_TOOL, Row, both, done, empty, ends, failed, row, timed_out};
 use agentline::{ChangeSource, Event, FailureKind, FileChangeKind, ToolStatus, Verdict};
@@ -35,7 +35,7 @@ pub(crate) fn lines() -> Vec<Row> {
         row("two_on_a_line", done("All All done. done. 44"), empty().lines([1, 2, 3])),
         row("crlf", done(ANSWER), empty().lines([1, 2, 3])),
         both("bom", done(ANSWER)),
-        // An event stands on one line; what is spread over several is not read, and the error says so.
+        // An event is on one line. One that is spread over several lines is not read, and the error says so.
         row(
             "pretty_printed",
             empty().unreadable(21).also(|p| {
@@ -57,7 +57,7 @@ pub(crate) fn lines() -> Vec<Row> {
         ),
         both("no_last_newline", done(ANSWER)),
         row("split_character", done("🦀 é 漢"), empty().unreadable(1)),
-        // Bytes of a line show life: the result alone takes longer than the idle clock.
+        // Partial lines count as activity: the result alone takes longer than the idle timeout.
         row("slow_drip", done("4"), failed(FailureKind::NoResult).unreadable(3))
             .args(json!({"interval_ms": 8}))
             .tune(|request| request.idle_timeout(Duration::from_millis(1500))),
@@ -90,18 +90,18 @@ pub(crate) fn lines() -> Vec<Row> {
     ]
 }
 
-/// Shapes of events.
+/// Formats of events.
 pub(crate) fn shapes() -> Vec<Row> {
-    // A result of the stream is no document.
+    // A result of the stream is not a document.
     let no_document = |raw_lines| failed(FailureKind::NoResult).unreadable(raw_lines);
     vec![
-        // A number that stands for a text is told as that text.
+        // A number in place of a text is reported as that text.
         row(
             "wrong_types",
             done(ANSWER).told(format!("42-1.5false{}{ANSWER}", "text".repeat(7))),
             done(ANSWER).unreadable(4),
         ),
-        // Success is said; that `error` is a word and no object says nothing.
+        // The status is success; an `error` that is a string instead of an object has no effect.
         row(
             "wrong_result_types",
             done(ANSWER).also(|p| assert_eq!(p.outcome.usage.tokens.total, None)),
@@ -113,14 +113,14 @@ pub(crate) fn shapes() -> Vec<Row> {
             done(ANSWER).also(|p| assert_eq!(p.outcome.usage.tokens.total, None)),
             no_document(0),
         ),
-        // Neither success nor error is no final word that anybody understands.
+        // A status that is neither success nor error is not a valid result.
         row("unknown_status", failed(FailureKind::NoResult).text(ANSWER), no_document(0)),
         row("unknown_events", done("with All done. 4"), done(ANSWER)),
         row("not_objects", done(ANSWER).lines(3..=9), done(ANSWER).lines(1..=7)),
         row("deep_nesting", done(ANSWER).lines([4]), done(ANSWER).lines([1, 2])),
-        // Numbers that cannot be counts are not known; they do not cost the result.
+        // Numbers that cannot be counts are unknown; the result is still valid.
         row("huge_numbers", done(ANSWER).also(no_tokens), no_document(1)),
-        // `NaN` is no JSON, so this line cannot be read, and it was the last word.
+        // `NaN` is not JSON, so this line cannot be read, and it was the result.
         row("nan_tokens", failed(FailureKind::NoResult).text(ANSWER).lines([4]), no_document(1)),
         row("negative_tokens", done(ANSWER).also(no_tokens), no_document(1)),
         row(
@@ -169,7 +169,7 @@ pub(crate) fn order() -> Vec<Row> {
             done(ANSWER).also(|p| assert_eq!(p.outcome.usage.tokens.total, Some(125))),
             done(ANSWER).any_unreadable().also(|p| assert_eq!(p.outcome.usage.tokens.total, Some(125))),
         ),
-        // A success that is taken back is none, and the exit code agrees.
+        // A success that is followed by an error does not count, and the exit code agrees.
         both("success_then_error", failed(FailureKind::ApiError).text(ANSWER)),
         row(
             "writes_after_result",
@@ -178,7 +178,7 @@ pub(crate) fn order() -> Vec<Row> {
         ),
         both("result_only", empty()),
         both("empty_answer", empty()),
-        // Only the session file knows which of the texts are void, and there is none here.
+        // Only the session file has the valid text, and there is none here.
         both("retried_text", done("The answer The answer The answer The answer is 4.")),
         both("echo_differs", done(ANSWER)),
         row(
@@ -189,7 +189,7 @@ pub(crate) fn order() -> Vec<Row> {
         both("result_without_use", done(ANSWER)),
         row("result_before_use", done(ANSWER).also(|p| assert_eq!(cancelled(p), 1)), done(ANSWER)),
         row("tool_unanswered", done(ANSWER).also(|p| assert_eq!(cancelled(p), 1)), done(ANSWER)),
-        // The second call cannot be told from the first, so nobody knows which tool wrote the file.
+        // The second call cannot be distinguished from the first, so it is unknown which tool wrote the file.
         both("same_tool_id", by_disk(ANSWER)),
         row("tool_result_twice", done(ANSWER).files(&[BY_TOOL]), by_disk(ANSWER)),
         // Tools that are not the agent's own were not withheld from it.
@@ -203,7 +203,7 @@ pub(crate) fn order() -> Vec<Row> {
             done("text while tools run All done. 4"),
         ),
         both("many_tools", done(ANSWER).also(|p| assert_eq!(p.outcome.tool_calls, 2_000))),
-        // The lie stands in `files`, for everybody to see that the disk does not agree.
+        // The false report is in `files`, marked as not verified.
         row(
             "success_lie",
             done("I wrote hello.txt.").files(&[(
@@ -221,7 +221,7 @@ pub(crate) fn order() -> Vec<Row> {
             "writes_file_after_result",
             done(ANSWER).files(&[("late.txt", FileChangeKind::Created, ChangeSource::Unknown, true)]),
         ),
-        // Errors on the way that the agent got over.
+        // Errors from which the agent recovered.
         row("error_events", done(ANSWER).also(|p| assert_eq!(p.outcome.warnings.len(), 5)), done(ANSWER)),
         row("loop_warning", failed(FailureKind::Loop), empty()),
     ]
@@ -232,7 +232,7 @@ fn cancelled(played: &crate::faults::stage::Played) -> usize {
     played.records.iter().filter(|r| is(&r.event)).count()
 }
 
-/// Ends. Exit codes have a table of their own.
+/// Ends of runs. Exit codes have their own table.
 pub(crate) fn ends_of_runs() -> Vec<Row> {
     let crashed = |fault| {
         row(fault, failed(FailureKind::Crashed).text("I was about to "), failed(FailureKind::Crashed))
@@ -253,7 +253,7 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
         ),
         both("exit_code_with_result", ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated)),
         both("no_output", failed(FailureKind::NoResult)),
-        // It answered and said so; the exit code stands in the outcome.
+        // The agent answered and reported success; the outcome has the exit code.
         both("success_exit_1", done(ANSWER).also(|p| assert_eq!(p.outcome.agent_exit_code, Some(1)))),
         row("error_exit_0", empty(), failed(FailureKind::NoResult)),
         crashed("killed_sigkill"),
@@ -263,14 +263,14 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
         both("killed_with_tool_open", failed(FailureKind::Crashed).files(&[BY_NOBODY])),
         both("killed_after_result", done(ANSWER).also(|p| assert_eq!(p.outcome.agent_exit_code, None))),
         both("node_stack", failed(FailureKind::Crashed)),
-        // The version is read from files; nobody asks the agent for it.
+        // The version is read from files; the agent is not started for it.
         ok("version_garbage"),
         ok("version_hang"),
         ok("version_fails"),
     ]
 }
 
-/// Hangs and signals. On the json surface nothing is heard before the end, so the start-up clock runs out.
+/// Hangs and signals. On the json surface, there is no output before the end, so the startup timeout expires.
 pub(crate) fn hangs() -> Vec<Row> {
     let startup = || timed_out(FailureKind::TimeoutStartup);
     let idle = |text| timed_out(FailureKind::TimeoutIdle).text(text);
@@ -281,7 +281,7 @@ pub(crate) fn hangs() -> Vec<Row> {
         row("hang_mid_text", idle("The answer is "), startup()).hangs(),
         row("hang_mid_line", idle("").lines([3]), startup().lines([1])).hangs(),
         row("hang_with_tool", idle("").also(|p| assert_eq!(cancelled(p), 1)), startup()).hangs(),
-        // The last word was said; the agent is helped out after a moment.
+        // The result has arrived; the agent is shut down after a moment.
         both("hang_after_result", done(ANSWER).within(15)).hangs(),
         both("hang_after_failure", failed(FailureKind::ApiError).within(15)).hangs(),
         row("ignores_signals", idle("I will not stop. ").within(20), startup().within(20)).hangs(),
@@ -293,7 +293,7 @@ pub(crate) fn hangs() -> Vec<Row> {
         .tune(|request| request.timeout(Duration::from_secs(3))),
         both("retries_forever", ends(Verdict::RateLimited, FailureKind::RateLimited).within(15)).hangs(),
         row("exit_0_on_signal", idle("Working. "), startup()).hangs(),
-        // It ended because we stopped it, whatever it says of it.
+        // The agent ended because it was stopped, whatever it reports.
         row("result_on_signal", idle("Working. Stopped early."), startup().text("Working. Stopped early."))
             .hangs(),
         row("slow_to_die", idle("Working. Good night."), startup()).hangs(),
@@ -301,7 +301,7 @@ pub(crate) fn hangs() -> Vec<Row> {
     ]
 }
 
-/// An agent that floods its output when it is told to stop; apart, because it keeps a core busy.
+/// An agent that floods its output when it is stopped. This is separate because it keeps a core busy.
 pub(crate) fn floods() -> Vec<Row> {
     let flood = |kind| timed_out(kind).any_text().any_unreadable().within(25);
     vec![
@@ -337,7 +337,7 @@ pub(crate) fn streams() -> Vec<Row> {
     ]
 }
 
-/// Much on standard error; apart, because it keeps a core busy.
+/// Much output on standard error. This is separate because it keeps a core busy.
 pub(crate) fn complaints() -> Vec<Row> {
     vec![
         both("big_stderr", done(ANSWER).also(short_tail)).args(json!({"bytes": 1_000_000})),
@@ -359,7 +359,7 @@ fn short_tail(played: &crate::faults::stage::Played) {
     assert!((1_000..=8_192).contains(&length), "{length}");
 }
 
-/// Processes. That none is left is checked for every row.
+/// Processes. Every row checks that none remains.
 pub(crate) fn processes() -> Vec<Row> {
     let leaves = |fault| both(fault, done(ANSWER)).args(json!({"pid_file": true}));
     let startup = || timed_out(FailureKind::TimeoutStartup);
@@ -382,13 +382,13 @@ pub(crate) fn processes() -> Vec<Row> {
     ]
 }
 
-/// Secrets. That none is shown is checked for every row.
+/// Secrets. Every row checks that none is shown.
 pub(crate) fn secrets() -> Vec<Row> {
     let leak = |source| [("leak.env", FileChangeKind::Created, source, true)];
     vec![
         both("secret_in_text", done("The key is [redacted], keep it safe.")),
         both("secret_split", done("The key is [redacted], keep it safe.")),
-        // Live text waits only from the fourth letter of a secret on.
+        // Live text is held back only from the fourth character of a secret on.
         row("secret_by_character", done("AIz[redacted]"), done("[redacted]")),
         both(
             "secret_in_stderr",
@@ -406,7 +406,7 @@ pub(crate) fn secrets() -> Vec<Row> {
     ]
 }
 
-/// The working folder.
+/// The working directory.
 pub(crate) fn workspaces() -> Vec<Row> {
     let by_disk = |text, changed: &[(&'static str, FileChangeKind)]| {
         let files: Vec<_> = changed.iter().map(|(p, c)| (*p, *c, ChangeSource::Unknown, true)).collect();
@@ -447,7 +447,7 @@ pub(crate) fn workspaces() -> Vec<Row> {
     ]
 }
 
-/// Every exit code that the agent is known to use, and what it must come to where the agent says nothing itself.
+/// Every exit code that the agent is known to use, and its result if the agent reports nothing itself.
 pub(crate) const EXITS: &[(u8, Verdict, FailureKind)] = &[
     (0, Verdict::Failed, FailureKind::NoResult),
     (1, Verdict::Failed, FailureKind::NoResult),
@@ -459,7 +459,7 @@ pub(crate) const EXITS: &[(u8, Verdict, FailureKind)] = &[
     (54, Verdict::Failed, FailureKind::Tool),
     (55, Verdict::Untrusted, FailureKind::Untrusted),
     (127, Verdict::NotInstalled, FailureKind::NotInstalled),
-    // Somebody pressed Ctrl-C at a terminal that we do not have: it is no cancel of the caller's.
+    // Ctrl-C at a terminal that does not exist is not a cancel by the caller.
     (130, Verdict::Failed, FailureKind::NoResult),
     (144, Verdict::Failed, FailureKind::ApiError),
     (145, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),

@@ -1,4 +1,4 @@
-//! Outcomes that are known already: what a host gets of them is what it got when they were made.
+//! Tests cached outcomes: a host gets the same from the cache as from the original run.
 
 use crate::host::{stage, start_with};
 use agentline::{CachePolicy, Pool, PoolOptions, Surface, cache::Cache};
@@ -6,12 +6,12 @@ use agentline_tests::{FakeStage, HostProgram, shown};
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};
 
-/// A host whose runs all use the cache.
+/// Starts a host whose runs all use the cache.
 fn cached(stage: &Arc<FakeStage>) -> HostProgram {
     start_with(stage, &json!({"defaults": {"cache": true}}))
 }
 
-/// A run with these keys: its outcome and its events.
+/// Runs a request with these keys, and returns its outcome and events.
 fn run(program: &mut HostProgram, name: &str, params: Value) -> (Value, Vec<Value>) {
     let mut params = params;
     params["run"] = name.into();
@@ -25,7 +25,7 @@ fn is_hit(outcome: &Value) -> bool {
     outcome["cache"]["hit"].as_bool().unwrap_or_else(|| panic!("no mark: {outcome}"))
 }
 
-/// What a hit and the run itself must have in common: all but the marks of the run.
+/// Returns the parts that a hit and the original run must share: all but the identifiers of the run.
 fn plain(mut outcome: Value, events: Vec<Value>) -> (Value, Vec<Value>) {
     for mark in ["cache", "run_id", "name"] {
         outcome.as_object_mut().unwrap().remove(mark);
@@ -39,7 +39,7 @@ fn plain(mut outcome: Value, events: Vec<Value>) -> (Value, Vec<Value>) {
     (outcome, events.collect())
 }
 
-/// All files under a folder, with their contents.
+/// Returns all files below a directory with their contents.
 fn files(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -69,7 +69,7 @@ fn lay_out(workspace: &Path) {
 }
 
 #[test]
-fn a_hit_is_the_run_again_files_included() {
+fn cache_hit_replays_the_run_with_its_files() {
     let stage = stage();
     let workspace = stage.workspace();
     let mut program = cached(&stage);
@@ -87,15 +87,15 @@ fn a_hit_is_the_run_again_files_included() {
     assert_eq!(told.0["cache"]["key"], made.0["cache"]["key"]);
     assert_eq!((&told.0["name"], &made.0["name"]), (&json!("second"), &json!("first")));
     assert_ne!(told.0["run_id"], made.0["run_id"]);
-    assert_eq!(told.1[0]["run_id"], told.0["run_id"], "the first event is of this run");
+    assert_eq!(told.1[0]["run_id"], told.0["run_id"], "the first event belongs to this run");
     assert_eq!(plain(told.0, told.1), plain(made.0, made.1));
     assert_eq!(files(&workspace), after);
     use std::os::unix::fs::PermissionsExt as _;
     let mode = workspace.join("deep/er/x.sh").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    assert_eq!(program.call("pool/status", json!({}))["pool"]["runs"], started, "no agent was asked");
+    assert_eq!(program.call("pool/status", json!({}))["pool"]["runs"], started, "no agent was used");
 
-    // Another host, later, knows it too; and the workspace as the run left it is another one.
+    // Another host finds the entry later; the workspace as the run left it is a different one.
     drop(program);
     let mut program = cached(&stage);
     assert!(!is_hit(&run(&mut program, "after", json!({"prompt": WORK})).0));
@@ -104,7 +104,7 @@ fn a_hit_is_the_run_again_files_included() {
 }
 
 #[test]
-fn whatever_an_answer_depends_on_makes_another_run_of_it() {
+fn every_input_of_a_run_is_part_of_the_cache_key() {
     let stage = stage();
     let workspace = stage.workspace();
     fs::write(workspace.join("a.txt"), "1").unwrap();
@@ -131,13 +131,13 @@ fn whatever_an_answer_depends_on_makes_another_run_of_it() {
         assert!(!is_hit(&outcome), "{key}: {outcome}");
         assert!(is_hit(&run(&mut program, &format!("{key} again"), params).0), "{key}");
     }
-    // What changes nothing about an answer.
+    // Settings that do not affect an answer.
     for (key, value) in [("name", json!("n")), ("timeout", json!(80)), ("messages", json!(true))] {
         let mut params = base.clone();
         params[key] = value;
         assert!(is_hit(&run(&mut program, key, params).0), "{key}");
     }
-    // The files of the workspace; those that git ignores are none.
+    // The files of the workspace; those that git ignores do not count.
     fs::write(workspace.join("a.txt"), "2").unwrap();
     assert!(!is_hit(&run(&mut program, "changed file", base.clone()).0));
     fs::write(workspace.join("a.txt"), "1").unwrap();
@@ -146,13 +146,13 @@ fn whatever_an_answer_depends_on_makes_another_run_of_it() {
     assert!(!is_hit(&run(&mut program, "new file", base.clone()).0));
     fs::write(workspace.join("ignored"), "x").unwrap();
     assert!(is_hit(&run(&mut program, "ignored file", base.clone()).0));
-    // Instructions of the agent that lie above the workspace or in its home.
+    // Instructions of the agent above the workspace or in its home.
     for folder in [stage.path().to_owned(), stage.path().join("home/.gemini")] {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("GEMINI.md"), "be brief").unwrap();
         assert!(!is_hit(&run(&mut program, "instructions", base.clone()).0), "{folder:?}");
     }
-    // Another workspace with the same files: what was said may name the first.
+    // Another workspace with the same files: the answer may name the first one.
     let twin = stage.path().join("twin");
     fs::create_dir(&twin).unwrap();
     fs::write(twin.join("a.txt"), "1").unwrap();
@@ -162,7 +162,7 @@ fn whatever_an_answer_depends_on_makes_another_run_of_it() {
 }
 
 #[test]
-fn another_version_of_the_agent_is_another_agent() {
+fn agent_version_is_part_of_the_cache_key() {
     let dir = tempfile::tempdir().unwrap();
     let wrapper = dir.path().join("agent");
     let stage = Arc::new(FakeStage::new(&wrapper));
@@ -182,7 +182,7 @@ fn another_version_of_the_agent_is_another_agent() {
 }
 
 #[test]
-fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
+fn nondeterministic_runs_are_cached_only_on_request() {
     let stage = stage();
     let mut program = cached(&stage);
     let tool = json!([{"name": "clock", "description": "Tells the time"}]);
@@ -199,10 +199,10 @@ fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
         for round in 0..2 {
             let id = program.send("run", params.clone());
             let answer = program.answer(id);
-            // An agent may not be able to name its session at all; then it says so.
+            // An agent may not be able to set its session id; then it reports that.
             let Some(outcome) = answer.get("result") else { continue };
             if reason == "outside" {
-                // Nothing told us of that file.
+                // This file was not reported.
                 continue;
             }
             assert!(!is_hit(outcome), "{reason} {round}: {outcome}");
@@ -210,7 +210,7 @@ fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
             assert!(said.contains(reason) || reason == "verdict", "{reason}: {said}");
         }
     }
-    // Who is asked may say something else; who is not asked has no part in it.
+    // A host that is asked may answer differently; a host that is not asked does not affect the result.
     let asks = json!({"prompt": "ask write_file a.txt hi\nsay done", "permission_mode": "default", "ask_permission": true});
     let id = program.send("run", asks.clone());
     let question = program.question("permission/ask");
@@ -224,7 +224,7 @@ fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
     let web = json!({"prompt": "update {\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"t1\",\"title\":\"fetch\",\"kind\":\"fetch\",\"status\":\"completed\"}\nsay done"});
     let outcome = run(&mut program, "web", web.clone()).0;
     assert!(outcome["cache"]["reason"].as_str().is_some_and(|why| why.contains("web")), "{outcome}");
-    // All of that is kept where it is asked for.
+    // All of these are cached on request.
     for (name, mut params) in [
         ("web", web),
         ("tools", json!({"prompt": "say a", "tools": [{"name": "clock", "description": "Tells the time"}]})),
@@ -236,7 +236,7 @@ fn what_may_be_different_the_next_time_is_not_kept_unless_that_is_wanted() {
 }
 
 #[test]
-fn secrets_are_never_kept() {
+fn secrets_are_never_cached() {
     let stage = stage();
     let mut program = cached(&stage);
     let keyed = |prompt: &str| json!({"prompt": prompt, "env": {"MY_API_KEY": "sk-very-secret-1234567890"}});
@@ -250,7 +250,7 @@ fn secrets_are_never_kept() {
 }
 
 #[test]
-fn a_cache_is_looked_at_emptied_damaged_and_grows_old() {
+fn cache_is_listed_cleared_repaired_and_expired() {
     let stage = stage();
     let dir = stage.path().join("answers");
     let mut program = start_with(&stage, &json!({"defaults": {"cache": {"dir": dir}}}));
@@ -259,15 +259,15 @@ fn a_cache_is_looked_at_emptied_damaged_and_grows_old() {
     let stats = program.call("cache/stats", json!({}));
     assert_eq!((&stats["entries"], &stats["dir"]), (&json!(1), &json!(dir)), "{stats}");
     assert_eq!(program.call("cache/stats", json!({"dir": "elsewhere"}))["entries"], 0);
-    // A run may stand aside.
+    // A run can bypass the cache.
     let outcome = run(&mut program, "off", json!({"prompt": "say hi", "cache": false})).0;
     assert!(outcome.get("cache").is_none(), "{outcome}");
-    // One that is too old is made again, and is young then.
+    // An expired entry is replaced by a new one.
     std::thread::sleep(std::time::Duration::from_millis(2100));
     let young = json!({"prompt": "say hi", "cache": {"max_age_s": 1, "dir": dir}});
     assert!(is_hit(&run(&mut program, "old", hi.clone()).0));
     assert!(!is_hit(&run(&mut program, "too old", young).0));
-    // One that was damaged is made again.
+    // A damaged entry is replaced.
     let entry = || files(&dir)[0].0.clone();
     for damage in [&b""[..], b"agentline.cache/1 00\n{}", &[0xff; 5000]] {
         let kept = walk(&dir);
@@ -287,7 +287,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn programs_in_rust_use_it_too_and_a_workspace_of_the_runs_own_is_the_same_each_time() {
+async fn library_uses_the_cache_and_temporary_workspaces_are_equivalent() {
     let stage = stage();
     let agentline = stage.agentline();
     let request = |prompt: &str| stage.request(prompt).surface(Surface::Acp).cache(CachePolicy::on());
@@ -298,14 +298,14 @@ async fn programs_in_rust_use_it_too_and_a_workspace_of_the_runs_own_is_the_same
         assert_eq!(outcome.cache.as_ref().map(|mark| mark.hit), Some(hit), "{}", shown(&outcome));
         assert_eq!(outcome.files.len(), 1);
     }
-    // A cold run and one on a warm agent over the same surface are the same run.
+    // A cold run and one on a warm agent over the same surface are equivalent.
     let pool = Pool::new(agentline.clone(), PoolOptions::default());
     let live = request("say live");
     let cold = agentline.run(live.clone()).await.unwrap().outcome().await;
     assert!(!cold.cache.unwrap().hit);
     let warm = pool.run(live).await.unwrap().outcome().await;
     assert!(warm.text == "live" && warm.cache.as_ref().unwrap().hit, "{}", shown(&warm));
-    // A stop or a failure is kept by nobody.
+    // Cancelled and failed runs are not cached.
     let long = agentline.run(request("say a\nsleep 60000")).await.unwrap();
     long.cancel();
     let stopped = long.outcome().await;
@@ -321,7 +321,7 @@ fn two_hosts_share_one_cache() {
     let stage = stage();
     let prompts: Vec<String> = (0..40).map(|n| format!("say answer {n}")).collect();
     let mut hosts = [cached(&stage), cached(&stage)];
-    // Both make the same runs at the same time, the second in the other order, and one of them empties the cache.
+    // Both make the same runs at the same time, the second in reverse order, and one of them clears the cache.
     let ids: Vec<Vec<u64>> = hosts
         .iter_mut()
         .enumerate()
@@ -355,7 +355,7 @@ fn two_hosts_share_one_cache() {
 }
 
 #[test]
-fn the_command_line_says_what_comes_from_the_cache_and_what_is_in_it() {
+fn command_line_shows_cache_hits_and_contents() {
     let stage = stage();
     let agentline = |args: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))

@@ -1,4 +1,4 @@
-//! Every command that reads the file of a workspace, besides a run that goes well.
+//! Tests every command that reads the workspace's file, other than a successful run.
 
 use super::{GREEDY, PRECIOUS, User};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn no_command_obeys_the_file() {
+fn no_command_obeys_the_workspace_file() {
     let user = User::new();
     user.hostile_file("ws/agentline.toml");
     for args in [
@@ -34,7 +34,7 @@ fn no_command_obeys_the_file() {
             assert_eq!(user.read(kept), PRECIOUS, "{args:?}: {kept}");
         }
         assert!(!user.path("pwned").exists(), "{args:?}");
-        // Commands whose answer depends on the file say what became of it.
+        // Commands whose result depends on the file report that it was ignored.
         if ["config", "policy", "doctor"].contains(&args[0]) {
             assert_eq!(
                 done.err.matches("of the untrusted workspace: ignored").count(),
@@ -56,7 +56,7 @@ fn no_command_obeys_the_file() {
 }
 
 #[test]
-fn a_run_that_ends_before_it_begins_writes_nothing_and_warns() {
+fn run_that_fails_to_start_writes_nothing_and_warns() {
     for (name, value, code) in [("FAKE_AGENT_FAULT", "exit_41", 4), ("GEMINI_CLI_PATH", "/nowhere/gemini", 3)]
     {
         let user = User::with_agent(env!("CARGO_BIN_EXE_fake-gemini")).env(name, value);
@@ -71,7 +71,7 @@ fn a_run_that_ends_before_it_begins_writes_nothing_and_warns() {
 }
 
 #[test]
-fn a_preset_that_the_file_chooses_passes_no_secret() {
+fn preset_chosen_by_the_file_passes_no_secret() {
     let user = User::new();
     user.write("ws/agentline.toml", "agent = 'gemini_acp'\n");
     let script = "ask run touch pwned\nenv SECRET_OF_THE_USER";
@@ -81,7 +81,7 @@ fn a_preset_that_the_file_chooses_passes_no_secret() {
 }
 
 #[test]
-fn a_file_that_is_a_link_out_of_the_workspace_is_not_read() {
+fn file_linked_out_of_the_workspace_is_not_read() {
     let user = User::new();
     user.write("home/other.toml", GREEDY);
     symlink(user.path("home/other.toml"), user.path("ws/agentline.toml")).unwrap();
@@ -92,7 +92,7 @@ fn a_file_that_is_a_link_out_of_the_workspace_is_not_read() {
 }
 
 #[test]
-fn names_and_keys_of_a_workspace_cannot_steer_the_terminal() {
+fn workspace_names_and_keys_cannot_emit_terminal_escapes() {
     let user = User::new();
     user.write(
         "ws/agentline.toml",
@@ -110,7 +110,7 @@ fn planted(user: &User, path: &str) {
 }
 
 #[test]
-fn a_program_of_the_workspace_is_not_the_agent() {
+fn program_in_the_workspace_is_not_used_as_the_agent() {
     let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
     planted(&user, "ws/node_modules/.bin/gemini");
     planted(&user, "node_modules/.bin/gemini");
@@ -121,7 +121,7 @@ fn a_program_of_the_workspace_is_not_the_agent() {
         assert!(told.contains("found only in the workspace"), "{told}");
         assert!(!user.path("pwned").exists(), "{}", done.out);
     }
-    // The doctor agrees with a run, whatever the trust.
+    // `doctor` agrees with a run, for every trust setting.
     let installed = |trust: &str| {
         user.write("home/.config/agentline/config.toml", &format!("trust = '{trust}'\n"));
         let report = user.agentline(&["doctor", "-o", "json"]).json();
@@ -131,7 +131,7 @@ fn a_program_of_the_workspace_is_not_the_agent() {
     assert_eq!(untrusted["installed"], false, "{untrusted}");
     assert!(untrusted["problems"].to_string().contains("found only in the workspace"), "{untrusted}");
     assert_eq!(installed("full")["installed"], true);
-    // The same where the user's own settings give a name, which is looked for on PATH.
+    // The same holds if the user's settings give a bare name, which is searched on PATH.
     planted(&user, "ws/my-gemini");
     user.write("home/.config/agentline/config.toml", "agent_bin = 'my-gemini'\n");
     let done = user.agentline(&["run", "-o", "json", "hi"]);
@@ -143,7 +143,7 @@ fn a_program_of_the_workspace_is_not_the_agent() {
 }
 
 #[test]
-fn a_model_cannot_be_a_flag_of_the_agent() {
+fn model_name_cannot_be_an_agent_flag() {
     let user = User::with_agent(env!("CARGO_BIN_EXE_fake-gemini"));
     for model in ["--yolo", "-y", "--approval-mode=yolo"] {
         user.write("ws/agentline.toml", &format!("model = '{model}'\n"));

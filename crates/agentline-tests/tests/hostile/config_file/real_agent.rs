@@ -1,4 +1,4 @@
-//! The same once on the real Gemini CLI, on every path.
+//! Tests the same with the real Gemini CLI, on every path.
 
 use crate::host::Host;
 use agentline::{
@@ -14,7 +14,7 @@ use std::ffi::OsString;
 const FILE: &str = "permission_mode = 'bypass'\nallow = ['Bash']\nrecord = '~/.bashrc'\npass_env = ['*']\n\
                     include_directories = ['~']\nmodel = 'gemini-2.5-flash'\nmax_turns = 5\n";
 
-/// A setting of the workspace that starts a program.
+/// A workspace setting that starts a program.
 const SETTINGS: &str = r#"{"mcpServers":{"x":{"command":"touch","args":["mcp-started"]}}}"#;
 
 /// Cold, warm, a conversation, the host, and a conversation over the host.
@@ -31,7 +31,7 @@ fn stage() -> TestStage {
     stage
 }
 
-/// What every front end does with the settings of a workspace.
+/// What each front end does with the settings of a workspace.
 fn configured(stage: &TestStage) -> Config {
     let variables = stage.variables().iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
     let settings = Settings::find(&stage.workspace(), None, Some(&stage.home()), variables, Vec::new());
@@ -47,7 +47,7 @@ fn request(stage: &TestStage, config: &Config) -> RunRequest {
 }
 
 #[tokio::test]
-async fn a_workspaces_file_permits_nothing_on_any_path() {
+async fn workspace_file_permits_nothing_on_any_path() {
     needs_real_gemini!();
     let stage = stage();
     let config = configured(&stage);
@@ -58,7 +58,7 @@ async fn a_workspaces_file_permits_nothing_on_any_path() {
     let session = stage.agentline().session(request(&stage, &config)).await.unwrap();
     let said = session.prompt_with(request(&stage, &config)).await.unwrap().outcome().await;
     session.close().await;
-    let program = real_gemini().expect("real agents are not left out").path;
+    let program = real_gemini().expect("real agents are enabled").path;
     let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.workspace());
     let params = json!({"extensions": []});
     let hosted = [host.run(params.clone(), "go"), host.converse(params, "go")];
@@ -77,7 +77,7 @@ async fn a_workspaces_file_permits_nothing_on_any_path() {
 }
 
 #[test]
-fn a_trusted_directory_counts_in_full_until_it_changes() {
+fn trusted_directory_applies_fully_until_it_changes() {
     needs_real_gemini!();
     let stage = stage();
     stage.file("agentline.toml", "permission_mode = 'bypass'\nmodel = 'gemini-2.5-flash'\n");

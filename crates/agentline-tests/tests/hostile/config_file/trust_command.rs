@@ -1,4 +1,4 @@
-//! `agentline trust`: what it stores, what it permits on every path, and how it is lost.
+//! Tests `agentline trust`: what it stores, what it permits on every path, and how trust is lost.
 
 use super::{User, warnings};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::{
 const FILE: &str = "permission_mode = 'bypass'\nenv = { FROM_THE_FILE = 'yes' }\n";
 const SCRIPT: &str = "ask run touch STAGE/ws/made\nenv FROM_THE_FILE";
 
-/// Whether each path applied the file in full.
+/// Returns whether each path applied the file in full.
 fn is_applied(user: &User, outcome: &Value) -> bool {
     let made = user.path("ws/made");
     let has_run = made.exists();
@@ -32,7 +32,7 @@ fn trusted_user() -> User {
 }
 
 #[test]
-fn a_trusted_directory_counts_in_full_on_every_path_until_it_changes() {
+fn trusted_directory_applies_fully_on_every_path_until_it_changes() {
     let user = trusted_user();
     user.on_every_path(SCRIPT, |path, outcome| {
         assert!(is_applied(&user, outcome), "{path}: {outcome}");
@@ -55,7 +55,7 @@ fn run(user: &User, more: &[&str]) -> Value {
 }
 
 #[test]
-fn what_the_user_says_about_trust_wins_over_what_is_stored() {
+fn explicit_trust_setting_overrides_stored_trust() {
     let user = trusted_user();
     assert!(!is_applied(&user, &run(&user, &["--trust", "run"])));
     user.write("home/.config/agentline/config.toml", "trust = 'run'\n");
@@ -64,11 +64,11 @@ fn what_the_user_says_about_trust_wins_over_what_is_stored() {
 }
 
 #[test]
-fn trust_is_for_the_directory_of_the_run() {
+fn trust_applies_to_the_directory_of_the_run() {
     let user = trusted_user();
     fs::create_dir_all(user.path("ws/inner")).unwrap();
     fs::create_dir_all(user.path("other")).unwrap();
-    // Below a trusted directory, and from a trusted directory in another one by each way to say so.
+    // Below a trusted directory, and from a trusted directory into another one by each option.
     assert!(!is_applied(&user, &run(&user, &["-C", "inner"])));
     user.write("other/agentline.toml", FILE);
     assert!(!is_applied(&user, &run(&user, &["-C", "../other"])));
@@ -87,7 +87,7 @@ fn trust_is_for_the_directory_of_the_run() {
 }
 
 #[test]
-fn a_trusted_file_cannot_take_its_trust_to_another_directory() {
+fn trusted_file_cannot_extend_trust_to_another_directory() {
     let user = User::new();
     user.write("ws/agentline.toml", "working_dir = '../other'\n");
     user.write("other/.mcp.json", "{}");
@@ -100,7 +100,7 @@ fn a_trusted_file_cannot_take_its_trust_to_another_directory() {
 }
 
 #[test]
-fn trust_is_listed_and_taken_back() {
+fn trust_is_listed_and_revoked() {
     let user = trusted_user();
     let workspace = user.path("ws").canonicalize().unwrap();
     let listed = user.agentline(&["trust", "--list", "-o", "json"]).json();
@@ -119,7 +119,7 @@ fn trust_is_listed_and_taken_back() {
 }
 
 #[test]
-fn trust_that_cannot_be_given_says_why() {
+fn refused_trust_reports_its_reason() {
     let user = User::new();
     for (args, part) in [
         (&["trust", "nowhere"] as &[&str], "nowhere"),
@@ -136,7 +136,7 @@ fn trust_that_cannot_be_given_says_why() {
 }
 
 #[test]
-fn on_a_terminal_the_user_is_asked_again() {
+fn user_is_asked_again_on_a_terminal() {
     let user = trusted_user();
     let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
     if !has_script {
@@ -161,7 +161,7 @@ fn on_a_terminal_the_user_is_asked_again() {
         drop(stdin);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(typed("\n").contains("FROM_THE_FILE=yes"), "nothing changed, so nothing is asked");
+    assert!(typed("\n").contains("FROM_THE_FILE=yes"), "nothing changed, so there is no prompt");
     user.write("ws/.mcp.json", "{ }");
     let refused = typed("\n");
     assert!(refused.contains("modified .mcp.json") && refused.contains("[y/N]"), "{refused}");

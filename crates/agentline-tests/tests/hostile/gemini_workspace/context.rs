@@ -1,4 +1,4 @@
-//! Context files load as text, and bring no file from outside along.
+//! Checks that context files load as text and import no file from outside.
 
 use super::workspace::HostileWorkspace;
 use agentline::{Surface, Verdict};
@@ -6,7 +6,7 @@ use agentline_tests::{needs_real_gemini, shown};
 use std::{fs, os::unix::fs::symlink};
 
 #[test]
-fn context_files_import_only_from_their_own_folder() {
+fn context_files_import_only_from_their_own_directory() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
     let outcome = hostile.stage.outcome(hostile.request("hello").surface(Surface::StreamJson));

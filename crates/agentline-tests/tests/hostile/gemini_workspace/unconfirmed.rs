@@ -1,4 +1,5 @@
-//! An agent that does not confirm that it ignores the workspace's own configuration is refused. The fake agents do not.
+//! Checks that an agent is refused if it does not confirm that it ignores the workspace's configuration. The fake
+//! agents do not confirm.
 
 use super::workspace::{HostileWorkspace, SHELL};
 use agentline::{
@@ -43,7 +44,7 @@ async fn an_unconfirmed_agent_is_refused_over_acp() {
 }
 
 #[tokio::test]
-async fn a_warm_process_is_asked_for_each_workspace() {
+async fn warm_process_is_confirmed_for_each_workspace() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let run = async || pool.run(stage.request("say hello")).await.unwrap().outcome().await;
@@ -59,7 +60,7 @@ async fn a_warm_process_is_asked_for_each_workspace() {
 }
 
 #[tokio::test]
-async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
+async fn unconfirmed_agent_is_refused_in_headless_runs() {
     for surface in [Surface::StreamJson, Surface::Json] {
         let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-gemini"));
         let here = HostEnv::new(stage.variables(), stage.path().join("home"), stage.workspace());
@@ -84,9 +85,9 @@ async fn an_unconfirmed_agent_is_refused_without_a_conversation() {
     }
 }
 
-/// Versions of Gemini CLI that load settings or `.env` files by another call than those that the script hides them from.
+/// Versions of Gemini CLI that load settings or `.env` files with other calls than those that the script intercepts.
 #[tokio::test]
-async fn an_agent_that_loads_its_configuration_in_another_way_is_refused() {
+async fn agent_that_loads_its_configuration_differently_is_refused() {
     needs_real_gemini!();
     let real = real_gemini().unwrap().path.canonicalize().unwrap();
     for (call, instead) in [

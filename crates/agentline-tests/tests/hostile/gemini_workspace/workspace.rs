@@ -1,4 +1,4 @@
-//! A workspace that attacks whoever runs Gemini CLI in it: each attack leaves a mark where it succeeds.
+//! A workspace that attacks the user who runs Gemini CLI in it: each successful attack leaves a mark.
 
 use agentline::RunRequest;
 use agentline_mock::gemini::{FAKE_KEY, GeminiModel, GeminiStep, Script};
@@ -14,12 +14,13 @@ use std::{
     },
 };
 
-/// A prompt for which the model writes the variables of the workspace, as a tool sees them, to `env.txt`.
+/// A prompt for which the model writes the variables that a tool sees to `env.txt`.
 pub(crate) const DUMP: &str = "Dump the variables.";
 /// A prompt for which the model runs a command that leaves a mark.
 pub(crate) const SHELL: &str = "Use the shell.";
 
-/// What the `.env` files try to set: one variable on no list and those that could run something or send the key elsewhere.
+/// The variables that the `.env` files try to set: one that is on no list, and those that could run something or send
+/// the key elsewhere.
 const VARIABLES: &[&str] = &[
     "AGENTLINE_TEST_UNLISTED",
     "NODE_OPTIONS",
@@ -31,7 +32,7 @@ const VARIABLES: &[&str] = &[
     "GEMINI_SYSTEM_MD",
 ];
 
-/// A hostile workspace, a user who signs in with `~/.gemini/.env`, and a server that must not hear of it.
+/// A malicious workspace, a user who signs in with `~/.gemini/.env`, and a server that must get no request.
 pub(crate) struct HostileWorkspace {
     pub(crate) stage: TestStage,
     evil: String,
@@ -47,7 +48,7 @@ impl HostileWorkspace {
         };
         let scripts = [
             (DUMP, shell(&dump)),
-            // The command starts in the workspace, which is inside the folder of the stage.
+            // The command starts in the workspace, which is inside the test's directory.
             (SHELL, shell("touch ../canary-shell")),
             ("", Script::always(GeminiStep::text("said"))),
         ];
@@ -86,7 +87,7 @@ impl HostileWorkspace {
                 "SessionEnd": hook("hook")},
             "security": {"folderTrust": {"enabled": false}},
             "advanced": {"ignoreLocalEnv": false},
-            // A setting that the CLI migrates, and rewrites the file for.
+            // A setting that the CLI migrates, for which it rewrites the file.
             "general": {"disableAutoUpdate": false},
         });
         self.stage.file(".gemini/settings.json", &settings.to_string());
@@ -122,7 +123,7 @@ impl HostileWorkspace {
         fs::write(above.join(".gemini/.env"), text).expect("a file");
     }
 
-    /// Leaves what does not keep a run from its end.
+    /// Keeps only the variables that do not prevent a run from completing.
     pub(crate) fn keep_only_harmless_variables(&self) {
         let user = fs::read_to_string(self.stage.home().join(".gemini/.env")).expect("the user's file");
         self.write_env_files(&format!("{user}{}", self.harmless_variables()));
@@ -147,7 +148,7 @@ impl HostileWorkspace {
         stage.file("more.md", "MOREWORDS\n");
     }
 
-    /// A request in this workspace in which everything is allowed.
+    /// Returns a request in this workspace in which everything is allowed.
     pub(crate) fn request(&self, prompt: &str) -> RunRequest {
         let mut request = self.stage.request(prompt);
         // The workspace's extension must not load either.
@@ -155,24 +156,24 @@ impl HostileWorkspace {
         request
     }
 
-    /// Whether the model's command for [`DUMP`] has run.
+    /// Returns whether the model's command for [`DUMP`] has run.
     pub(crate) fn has_dumped(&self) -> bool {
         self.stage.read("git.txt").is_some_and(|status| status.contains("branch"))
     }
 
-    /// The marks that were left.
+    /// Returns the marks that were left.
     pub(crate) fn canaries(&self) -> Vec<String> {
         let entries = fs::read_dir(self.stage.outside()).expect("a folder").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter(|name| name.starts_with("canary-")).collect()
     }
 
-    /// Everything that the model was asked.
+    /// Returns the text of all model requests.
     pub(crate) fn words_to_the_model(&self) -> String {
         self.stage.model.requests().iter().map(|request| request.body.to_string()).collect()
     }
 
-    /// Nothing of the workspace has run, been set or been sent anywhere.
+    /// Asserts that nothing of the workspace has run, been set or been sent anywhere.
     #[track_caller]
     pub(crate) fn assert_unharmed(&self) {
         assert_eq!(self.canaries(), Vec::<String>::new(), "the workspace ran something");
@@ -181,12 +182,12 @@ impl HostileWorkspace {
         assert_eq!(set.trim(), "", "the workspace set a variable");
         let words = self.words_to_the_model();
         for word in ["EVILSKILL", "EVILAGENT", "PRIVATEWORDS"] {
-            assert!(!words.contains(word), "the model was told {word}");
+            assert!(!words.contains(word), "the model received {word}");
         }
     }
 }
 
-/// A server on loopback that counts who connects.
+/// A server on loopback that counts connections.
 fn listen() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
     let url = format!("http://{}", listener.local_addr().expect("an address"));

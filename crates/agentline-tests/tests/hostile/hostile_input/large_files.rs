@@ -1,4 +1,4 @@
-//! Memory does not grow with the length of a saved session or of a tape.
+//! Checks that memory does not grow with the length of a saved session or of a tape.
 
 use super::user::User;
 use serde_json::{Value, json};
@@ -8,13 +8,14 @@ use std::{
     path::Path,
 };
 
-/// The most that a file of twice the length may take more, in kB. Held in memory, it would take several times its length.
+/// The most additional memory for a file of twice the length, in kB. Held in memory, the file would take several times
+/// its length.
 const GROWTH: u64 = 8 << 10;
 
-/// What the records of one turn are.
+/// Returns the records of one turn.
 type Turn = fn(usize, &str) -> Vec<Value>;
 
-/// Writes a file of at least so many megabytes.
+/// Writes a file of at least this many megabytes.
 fn generate(path: &Path, first: &Value, megabytes: usize, turn: Turn) {
     let mut out = BufWriter::new(File::create(path).unwrap());
     writeln!(out, "{first}").unwrap();
@@ -32,14 +33,14 @@ fn generate(path: &Path, first: &Value, megabytes: usize, turn: Turn) {
     }
 }
 
-/// Runs the program and reads all of its output. Returns how much that is and the most memory that was in use, in kB.
+/// Runs the program and reads all of its output. Returns its length and the peak memory in kB.
 fn peak(user: &User, args: &[&str]) -> (u64, u64) {
     let mut child = user.agentline(args).stderr(std::process::Stdio::inherit()).spawn().unwrap();
     let (mut out, mut buffer) = (child.stdout.take().unwrap(), vec![0; 64 << 10]);
     let status = format!("/proc/{}/status", child.id());
     let (mut length, mut peak) = (0, 0);
     loop {
-        // The program cannot end before its output was read: so the last of these looks is near its end.
+        // The program cannot exit before its output was read, so the last of these measurements is near its end.
         let text = fs::read_to_string(&status).unwrap_or_default();
         let now = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
         peak = now.and_then(|now| now.trim().parse().ok()).unwrap_or(0).max(peak);
@@ -109,20 +110,20 @@ fn a_session_of_gemini_is_exported_in_bounded_memory() {
     memory_is_bounded("gemini", &["sessions", "export", "-o", "-", "-f", "html"], &first, 9, turn);
 }
 
-/// Plays a tape whose agent printed much.
+/// Plays a tape whose agent printed much output.
 fn play_tape(args: &[&str]) {
     let first =
         json!({"schema": "agentline.tape/1", "agent": "gemini", "surface": "stream-json", "cwd": "/w"});
     let turn: Turn = |n, output| {
         let printed = json!({"type": "tool_result", "tool_id": "t", "status": "success", "output": output});
         let line = json!({"at": n, "ch": "out", "text": printed.to_string()});
-        // A stand-in exits as the tape says, wherever that stands.
+        // A replay exits as the tape says, wherever the exit is recorded.
         if n == 0 { vec![json!({"ch": "exit", "exit": {"code": 0}}), line] } else { vec![line] }
     };
     memory_is_bounded("tape", args, &first, 9, turn);
 }
 
 #[test]
-fn a_tape_stands_in_for_its_agent_in_bounded_memory() {
+fn replay_as_agent_uses_bounded_memory() {
     play_tape(&["replay", "--as", "gemini"]);
 }

@@ -1,4 +1,4 @@
-//! A machine that has too little of something, and values that no clock can hold.
+//! Tests a machine with too few resources, and durations that are out of range.
 
 use super::user::{AGENTLINE, Done, User, finish, signal, until, wait};
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn values_that_no_clock_can_hold_are_usage_errors() {
+fn out_of_range_durations_are_usage_errors() {
     let user = User::headless("ok", &json!({}));
     let clocks = [
         "--timeout",
@@ -37,7 +37,7 @@ fn values_that_no_clock_can_hold_are_usage_errors() {
 }
 
 #[test]
-fn a_prompt_or_configuration_that_does_not_end_is_a_usage_error_in_time() {
+fn endless_prompt_or_configuration_is_a_timely_usage_error() {
     let user = User::headless("ok", &json!({}));
     let begun = Instant::now();
     let mut child = user.agentline(&["run", "--timeout", "1"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -50,7 +50,7 @@ fn a_prompt_or_configuration_that_does_not_end_is_a_usage_error_in_time() {
     assert!(config.code == 2 && config.err.contains("within 10 s"), "{config:?}");
 }
 
-/// Whether tests may become another user; says aloud where they may not.
+/// Returns whether tests can become another user, and prints a message if not.
 fn is_root() -> bool {
     let root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
     if !root {
@@ -60,15 +60,15 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn too_few_threads_are_an_outcome_and_never_a_panic() {
+fn thread_limit_gives_an_outcome_and_no_panic() {
     if !is_root() {
         return;
     }
-    // A user of nobody else, so that nobody else's processes count.
+    // A user id without other processes, so that no other processes count.
     let uid = (600_000_000 + std::process::id()).to_string();
     let user = User::headless("ok", &json!({}));
     let folder = user.path("..").canonicalize().unwrap();
-    // Programs of the tests may lie where only root can look.
+    // Programs of the tests may be in a directory that only root can read.
     for program in [AGENTLINE, env!("CARGO_BIN_EXE_fake-gemini")] {
         let name = Path::new(program).file_name().unwrap();
         fs::copy(program, folder.join(name)).unwrap();
@@ -98,8 +98,8 @@ fn too_few_threads_are_an_outcome_and_never_a_panic() {
     run(200).is("done", 0);
 }
 
-/// Runs the program with a temporary directory of this size, of which this much is taken; `None`, aloud, where the
-/// machine does not allow private mounts.
+/// Runs the program with a temporary directory of this size, of which this much is used. If the machine does not allow
+/// private mounts, prints a message and returns `None`.
 fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
     let allowed =
         Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
@@ -117,14 +117,14 @@ fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
 }
 
 #[test]
-fn a_full_temporary_directory_is_named_as_the_cause() {
+fn full_temporary_directory_is_reported_as_the_cause() {
     let user = User::headless("ok", &json!({}));
     let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
     let Some(full) = with_small_temp(&user, "64k", "64k") else { return };
     let outcome = full.is("failed", 1);
     let error = format!("{}{}", outcome["error"]["message"], outcome["error"]["hint"]);
     assert!(error.contains(&tmp) && error.contains("TMPDIR"), "{outcome:#}");
-    // There is room to begin, but not for what the agent writes.
+    // There is enough space to start, but not for the agent's output.
     let user = User::headless("huge_line", &json!({"bytes": 8_000_000}));
     let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
     let Some(small) = with_small_temp(&user, "1m", "100k") else { return };
@@ -137,7 +137,7 @@ fn a_full_temporary_directory_is_named_as_the_cause() {
 }
 
 #[test]
-fn a_working_directory_that_is_deleted_still_gives_an_outcome() {
+fn deleted_working_directory_still_gives_an_outcome() {
     let user = User::headless("ok", &json!({}));
     let gone = user.path("gone");
     fs::create_dir(&gone).unwrap();
@@ -146,26 +146,26 @@ fn a_working_directory_that_is_deleted_still_gives_an_outcome() {
     let outcome = finish(command).is("failed", 1);
     let message = outcome["error"]["message"].as_str().unwrap();
     assert!(message.contains("current directory"), "{message}");
-    // By the agent, in the middle of a run.
+    // The agent deletes it during a run.
     let user = User::scripted("rm -rf \"$PWD\"; exit 1");
     user.write("file.txt", "text\n");
     let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "hi"]);
     let outcome = done.is("failed", 1);
     assert_eq!(outcome["files"][0]["change"], "deleted", "{outcome:#}");
-    // And while it hangs.
+    // The directory is deleted while the agent hangs.
     let user = User::scripted("rm -rf \"$PWD\"; sleep 100");
     let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "--timeout", "3", "hi"]);
     done.is("timed_out", 8);
 }
 
-/// The directories that Gemini CLI makes for its commands.
+/// Returns the directories that Gemini CLI creates for its commands.
 fn command_dirs(tmp: &Path) -> Vec<String> {
     let names = fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("gemini-shell-")).collect()
 }
 
 #[test]
-fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
+fn temporary_files_of_a_killed_agent_are_removed() {
     let user = User::scripted(
         "trap '' TERM INT; mkdir \"$TMPDIR/gemini-shell-Ab3dEf\"; echo 1 > \"$TMPDIR/gemini-shell-Ab3dEf/bgpids.tmp\"; \
          sleep 100",
@@ -176,12 +176,12 @@ fn what_a_killed_agent_left_in_the_temporary_directory_is_removed() {
     fs::File::open(&before).unwrap().set_modified(long_ago).unwrap();
     let done = user.done(&["run", "-o", "json", "--timeout", "3", "hi"]);
     done.is("timed_out", 8);
-    // That of somebody else, from before the run, stays.
+    // The directory of another process, from before the run, stays.
     assert_eq!(command_dirs(&user.path("../tmp")), ["gemini-shell-before"]);
 }
 
 #[test]
-fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
+fn temporary_files_of_the_real_agent_are_removed() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::text("A long command.")
@@ -205,7 +205,7 @@ fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
     until("the command", || stage.read("begun").is_some());
     assert_eq!(command_dirs(&tmp).len(), 1);
     std::thread::sleep(Duration::from_millis(1200));
-    // The agent dies without a chance to clear up.
+    // The agent dies without a chance to clean up.
     let agents = agentline_tests::survivors(&stage.outside().to_string_lossy());
     for pid in agents.into_iter().filter(|pid| *pid != child.id()) {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -219,7 +219,7 @@ fn what_the_real_agent_left_in_the_temporary_directory_is_removed() {
 }
 
 #[test]
-fn a_stop_of_the_whole_program_is_not_taken_for_a_stuck_loop() {
+fn suspended_program_is_not_mistaken_for_a_stuck_loop() {
     let user = User::headless("talks_without_end", &json!({"seconds": 9, "interval_ms": 100}));
     let begun = Instant::now();
     let child = user

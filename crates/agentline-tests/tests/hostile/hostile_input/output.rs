@@ -1,4 +1,4 @@
-//! Output that nobody reads, and peers that send without end.
+//! Tests output that is not read, and peers that send without end.
 
 use super::user::{User, signal, until, wait_unread};
 use serde_json::{Value, json};
@@ -9,18 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A run that writes more than a pipe holds, none of which is read.
+/// Starts a run that writes more than a pipe holds, none of which is read.
 fn unread_run(args: &[&str]) -> (User, Child) {
     let user = User::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
     let args = [&["run", "-o", "events"], args, &["hi"]].concat();
     let child = user.agentline(&args).spawn().unwrap();
     let is_full = || {
-        // The thread that shows waits in a write.
+        // The output thread waits in a write.
         let path = format!("/proc/{}/wchan", child.id());
         std::fs::read_to_string(path).is_ok_and(|place| place.contains("pipe_write"))
     };
     let begun = Instant::now();
-    // Where the system does not say what a thread waits for, a while must do.
+    // If the system does not report what a thread waits for, the test waits for a fixed time.
     while !is_full() && begun.elapsed() < Duration::from_secs(8) {
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -28,32 +28,32 @@ fn unread_run(args: &[&str]) -> (User, Child) {
 }
 
 #[test]
-fn a_timeout_ends_the_program_though_nobody_reads() {
+fn timeout_ends_the_program_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "4"]);
     assert_eq!(wait_unread(&mut child), 8);
 }
 
 #[test]
-fn one_signal_ends_the_program_though_nobody_reads() {
+fn signal_ends_the_program_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "600"]);
     signal(&child, "TERM");
     assert_eq!(wait_unread(&mut child), 143);
 }
 
 #[test]
-fn a_second_signal_ends_the_program_at_once_though_nobody_reads() {
+fn second_signal_ends_the_program_immediately_although_output_is_not_read() {
     let (_user, mut child) = unread_run(&["--timeout", "600"]);
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "INT");
     let begun = Instant::now();
     assert_eq!(wait_unread(&mut child), 130);
-    // Without a second one it takes ten seconds longer than the end of the run.
+    // Without a second signal, it takes ten seconds longer than the end of the run.
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn a_second_signal_ends_a_host_that_nobody_reads() {
+fn second_signal_ends_a_host_whose_output_is_not_read() {
     let user = User::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
@@ -69,9 +69,9 @@ fn a_second_signal_ends_a_host_that_nobody_reads() {
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
-/// A check that takes without end occupies a thread of its own, and nobody else.
+/// An endless check occupies its own thread, and blocks no other run.
 #[test]
-fn a_schema_without_end_stalls_nobody_else_in_a_host() {
+fn endless_schema_check_does_not_stall_other_host_runs() {
     let user = User::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
@@ -93,7 +93,7 @@ fn a_schema_without_end_stalls_nobody_else_in_a_host() {
     };
     ask(1, "run", json!({"prompt": "say [1]", "output_schema": schema, "repair_turns": 0, "timeout": 120}));
     let begun = Instant::now();
-    // The others are asked while the first is checked, which takes ten seconds.
+    // The other runs are made during the first check, which takes ten seconds.
     std::thread::sleep(Duration::from_secs(3));
     ask(2, "pool/status", json!({}));
     ask(3, "run", json!({"prompt": "say hello", "timeout": 120}));
@@ -116,7 +116,7 @@ fn a_schema_without_end_stalls_nobody_else_in_a_host() {
 }
 
 #[test]
-fn a_line_without_end_is_refused_by_the_daemon() {
+fn daemon_refuses_an_endless_line() {
     let user = User::live();
     let mut daemon =
         user.agentline(&["pool", "start", "--foreground"]).stderr(Stdio::null()).spawn().unwrap();
@@ -131,15 +131,15 @@ fn a_line_without_end_is_refused_by_the_daemon() {
     answers.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let chunk = vec![b'x'; 1 << 20];
     let sender = std::thread::spawn(move || {
-        // The daemon may hang up before all of it is sent.
+        // The daemon may close the connection before everything is sent.
         (0..140).all(|_| stream.write_all(&chunk).is_ok())
     });
     let mut told = String::new();
-    // The connection ends with the refusal.
+    // The connection ends with the error.
     let _ = answers.read_to_string(&mut told);
     sender.join().unwrap();
     assert!(told.contains("the request is longer than 128 MB"), "{told}");
-    // It still serves others.
+    // The daemon still serves others.
     let status = user.done(&["pool", "status"]);
     assert_eq!(status.code, 0, "{status:?}");
     assert_eq!(user.done(&["pool", "stop"]).code, 0);

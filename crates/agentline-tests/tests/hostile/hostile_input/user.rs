@@ -1,4 +1,4 @@
-//! A user for one test: a home, a workspace and a temporary directory of their own, and a fake agent.
+//! Creates a user for one test: a separate home, workspace and temporary directory, and a fake agent.
 
 use serde_json::Value;
 use std::{
@@ -9,19 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything is waited for before the test fails. Limits under test are much shorter.
+/// The maximum wait before the test fails. Limits under test are much shorter.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub(super) const AGENTLINE: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 
-/// A user with everything that a run needs; removed with the test.
+/// A user with everything that a run needs. It is removed with the test.
 pub(super) struct User {
     dir: tempfile::TempDir,
     env: Vec<(String, String)>,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) code: i32,
@@ -31,7 +31,7 @@ pub(super) struct Done {
 }
 
 impl User {
-    /// A user of the fake agent that speaks stream-json, with a fault.
+    /// Creates a user of the fake stream-json agent with a fault.
     pub(super) fn headless(fault: &str, args: &Value) -> Self {
         let user = Self::of(env!("CARGO_BIN_EXE_fake-gemini"));
         user.env("FAKE_AGENT_FAULT", fault)
@@ -39,12 +39,12 @@ impl User {
             .env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS")
     }
 
-    /// A user of the fake agent that speaks ACP; prompts are scripts.
+    /// Creates a user of the fake ACP agent. Prompts are scripts.
     pub(super) fn live() -> Self {
         Self::of(env!("CARGO_BIN_EXE_fake-acp")).env("AGENTLINE_SURFACE", "acp")
     }
 
-    /// A user whose agent is a shell script.
+    /// Creates a user whose agent is a shell script.
     pub(super) fn scripted(commands: &str) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let user = Self::of("");
@@ -74,7 +74,7 @@ impl User {
         self
     }
 
-    /// A path in the workspace; `../tmp` and `../home` are beside it.
+    /// Returns a path in the workspace; `../tmp` and `../home` are next to it.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join("ws").join(path)
     }
@@ -85,14 +85,14 @@ impl User {
         fs::write(path, text).unwrap();
     }
 
-    /// Makes a pipe without a writer.
+    /// Creates a pipe without a writer.
     pub(super) fn pipe(&self, path: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     }
 
-    /// A program with this user's environment, in the workspace.
+    /// Returns a command with this user's environment, in the workspace.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -106,7 +106,7 @@ impl User {
         command
     }
 
-    /// The program under test, in 4 GB of memory: what reads without end must not take the machine with it.
+    /// Returns the program under test with 4 GB of memory: an endless read must not take all memory of the machine.
     pub(super) fn agentline(&self, args: &[&str]) -> Command {
         let mut command = self.command("sh");
         command.args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", AGENTLINE]).args(args);
@@ -118,7 +118,7 @@ impl User {
         finish(self.agentline(args))
     }
 
-    /// Runs the program with this on its standard input.
+    /// Runs the program with this standard input.
     pub(super) fn done_with_input(&self, args: &[&str], input: &str) -> Done {
         let begun = Instant::now();
         let mut child = self.agentline(args).stdin(Stdio::piped()).spawn().unwrap();
@@ -127,13 +127,13 @@ impl User {
     }
 }
 
-/// Runs a command to its end, but not without end.
+/// Runs a command to its end, with a timeout.
 pub(super) fn finish(mut command: Command) -> Done {
     let begun = Instant::now();
     wait(command.spawn().unwrap(), begun)
 }
 
-/// Waits for a command, but not without end. Reads what it writes.
+/// Waits for a command, with a timeout, and reads its output.
 pub(super) fn wait(child: Child, begun: Instant) -> Done {
     let pid = child.id().to_string();
     let (send, ended) = std::sync::mpsc::channel();
@@ -143,7 +143,7 @@ pub(super) fn wait(child: Child, begun: Instant) -> Done {
         output
     });
     if ended.recv_timeout(PATIENCE).is_err() {
-        // It is ours: the command that this test started.
+        // This is the command that this test started.
         let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
         panic!("it did not end within {PATIENCE:?}");
     }
@@ -156,7 +156,7 @@ pub(super) fn wait(child: Child, begun: Instant) -> Done {
     }
 }
 
-/// Waits for a command whose output nobody reads.
+/// Waits for a command whose output is not read.
 pub(super) fn wait_unread(child: &mut Child) -> i32 {
     let begun = Instant::now();
     loop {
@@ -177,22 +177,22 @@ pub(super) fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what} did not come");
+        assert!(begun.elapsed() < PATIENCE, "{what} did not arrive");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 impl Done {
-    /// Standard output as one JSON value.
+    /// Returns standard output as one JSON value.
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts the verdict and the exit code, and that it did not take longer than the limit with much to spare.
+    /// Asserts the verdict and the exit code, and that the duration is well within the limit.
     #[track_caller]
     pub(super) fn is(&self, verdict: &str, code: i32) -> Value {
         let outcome = self.json();

@@ -1,4 +1,4 @@
-//! Files that come with a workspace or a store, and files that the user typed.
+//! Tests files of a workspace or a store, and files that the user names.
 
 use super::user::{Done, User, until, wait};
 use serde_json::json;
@@ -51,7 +51,7 @@ fn ignore_files_that_are_pipes_or_devices_are_not_read() {
 }
 
 #[test]
-fn rules_of_ordinary_files_still_count() {
+fn rules_of_regular_ignore_files_still_apply() {
     let user = User::scripted("echo x > seen.txt; echo x > hidden.log; echo x > excluded.tmp; exit 1");
     user.write(".gitignore", "*.log\n");
     user.write(".git/info/exclude", "*.tmp\n");
@@ -61,9 +61,9 @@ fn rules_of_ordinary_files_still_count() {
     assert_eq!(paths, ["seen.txt"], "{outcome:#}");
 }
 
-/// The scan takes a part of the run's time, and what it did not see is not guessed.
+/// The scan takes a part of the run's time, and files that it did not see are not guessed.
 #[test]
-fn a_large_workspace_does_not_outrun_the_timeout() {
+fn large_workspace_does_not_outlast_the_timeout() {
     let user = User::headless("ok", &json!({}));
     for folder in 0..40 {
         let folder = user.path(&format!("d{folder}"));
@@ -72,7 +72,7 @@ fn a_large_workspace_does_not_outrun_the_timeout() {
             fs::write(folder.join(format!("f{file}")), "").unwrap();
         }
     }
-    // Each path is matched with ten thousand rules, which takes minutes for all of them.
+    // Each path is matched against ten thousand rules, which takes minutes for all of them.
     let rules: String = (0..10_000).map(|n| format!("**/a{n}*b*c*{n}?/[x-z]*\n")).collect();
     user.write(".gitignore", &rules);
     let done = run(&user, &["--timeout", "20", "hi"]);
@@ -82,7 +82,7 @@ fn a_large_workspace_does_not_outrun_the_timeout() {
 }
 
 #[test]
-fn pipes_that_the_user_typed_are_read_under_the_timeout() {
+fn pipes_named_by_the_user_are_read_within_the_timeout() {
     let user = User::live();
     user.pipe("never.json");
     for flag in ["--schema", "--attach"] {
@@ -95,7 +95,7 @@ fn pipes_that_the_user_typed_are_read_under_the_timeout() {
     let zero = run(&user, &["--schema", "/dev/zero", "hi"]);
     assert_eq!(zero.code, 2, "{zero:?}");
     assert!(zero.err.contains("output_schema") && zero.err.contains("longer than 4 MB"), "{}", zero.err);
-    // A pipe with a writer is as good as a file.
+    // A pipe with a writer works like a file.
     let schema = r#"{"type":"object","required":["n"]}"#;
     let args = [RUN, &["--schema", "/dev/stdin", "--repair-turns", "0", r#"say {"n": 1}"#]].concat();
     let outcome = user.done_with_input(&args, schema).is("done", 0);
@@ -112,7 +112,7 @@ fn a_signal_ends_a_run_that_is_still_being_prepared() {
     let begun = Instant::now();
     let args = [RUN, &["--schema", "never.json", "--timeout", "300", "say hello"]].concat();
     let child = user.agentline(&args).spawn().unwrap();
-    // Its signals are heard when it has its thread for them.
+    // Signals are handled once the signal thread exists.
     let threads = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
         let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
@@ -127,7 +127,7 @@ fn a_signal_ends_a_run_that_is_still_being_prepared() {
 }
 
 #[test]
-fn pipes_and_devices_in_the_store_of_sessions_are_passed_over() {
+fn pipes_and_devices_in_the_session_store_are_skipped() {
     let user = User::headless("ok", &json!({}));
     let chats = "../home/.gemini/tmp/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef/chats";
     user.pipe(&format!("{chats}/session-2026-01-01T00-00-11111111.json"));
@@ -146,7 +146,7 @@ fn pipes_and_devices_in_the_store_of_sessions_are_passed_over() {
 }
 
 #[test]
-fn a_workspace_file_of_settings_that_is_a_pipe_is_refused_at_once() {
+fn workspace_settings_file_that_is_a_pipe_is_refused_immediately() {
     let user = User::headless("ok", &json!({}));
     user.pipe("agentline.toml");
     let done = run(&user, &["hi"]);
@@ -155,13 +155,13 @@ fn a_workspace_file_of_settings_that_is_a_pipe_is_refused_at_once() {
 }
 
 #[test]
-fn a_tape_is_played_line_by_line_from_a_pipe_too() {
+fn tape_is_also_played_line_by_line_from_a_pipe() {
     let user = User::headless("ok", &json!({}));
     let outcome = run(&user, &["--record", "run.tape", "hi"]).is("done", 0);
     let tape = fs::read_to_string(user.path("run.tape")).unwrap();
     let again = user.done_with_input(&["replay", "/dev/stdin", "-o", "json"], &tape).is("done", 0);
     assert_eq!((&again["text"], &again["files"]), (&outcome["text"], &outcome["files"]));
-    // Much of what is no tape costs no memory: 4 GB are not there for a line without end.
+    // Invalid tapes use no memory: 4 GB do not suffice for an endless line.
     let endless = user.done(&["replay", "/dev/zero"]);
     assert_eq!(endless.code, 2, "{endless:?}");
     assert!(endless.err.contains("longer than"), "{}", endless.err);
@@ -179,7 +179,7 @@ fn doubling() -> serde_json::Value {
 }
 
 #[test]
-fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
+fn exponential_schema_does_not_outlast_the_timeout() {
     let user = User::live();
     user.write("doubling.json", &doubling().to_string());
     let args =
@@ -189,7 +189,7 @@ fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
         let long = scope.spawn(|| run(&user, &args("300")));
         (short.join().unwrap(), long.join().unwrap())
     });
-    // The run's own time ends first, or else that of one check.
+    // The timeout of the run or of one check ends first.
     short.is("timed_out", 8);
     let outcome = long.is("invalid_output", 10);
     let message = outcome["error"]["message"].as_str().unwrap();
@@ -201,7 +201,7 @@ fn a_schema_that_multiplies_its_work_does_not_outrun_the_timeout() {
 }
 
 #[test]
-fn a_value_with_very_many_errors_is_reported_in_few_sentences() {
+fn value_with_many_errors_is_reported_briefly() {
     let user = User::live();
     user.write("list.json", r#"{"type":"array","items":{"type":"string"}}"#);
     let value = format!("[{}]", vec!["1"; 50_000].join(","));

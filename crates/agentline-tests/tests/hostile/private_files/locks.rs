@@ -1,4 +1,4 @@
-//! A private directory is removed when no owner lives, and never before, also by runs in another pid namespace.
+//! Checks that a private directory is removed only when its owner has exited, also by runs in another pid namespace.
 
 use agentline_tests::{FakeStage, skipped, survivors};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs a program in a pid namespace of its own, where no process id of ours means anything.
+/// Runs a program in its own pid namespace, in which our process ids are invalid.
 const OTHER_NAMESPACE: [&str; 3] = ["unshare", "-Urpf", "--mount-proc"];
 
 fn agentline(stage: &FakeStage, before: &[&str], script: &str) -> Command {
@@ -36,7 +36,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A run that goes on until it is stopped, and its private directory.
+/// A run that continues until it is stopped, and its private directory.
 fn endless_run(stage: &FakeStage) -> (Child, PathBuf) {
     let at_work = stage.workspace().join("at-work");
     let script = "run touch at-work\nhang";
@@ -82,11 +82,11 @@ fn a_run_in_another_pid_namespace_leaves_a_live_directory_alone() {
 fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
-    // All at once, so that none of them can tidy up.
+    // All at once, so that none of them can clean up.
     let mut all = survivors(&stage.mark());
     all.push(run.id());
     signal("-KILL", &all);
-    run.wait().expect("it is gone");
+    run.wait().expect("the process has exited");
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
     says_hello(&mut agentline(&stage, &[], "say hello"));
     assert!(!directory.exists(), "{}", directory.display());
@@ -96,8 +96,8 @@ fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
 fn the_supervisor_removes_the_directory_of_an_agentline_that_was_killed() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
-    run.kill().expect("it is killed");
-    run.wait().expect("it is gone");
+    run.kill().expect("the process was killed");
+    run.wait().expect("the process has exited");
     wait_until("the supervisor removes the directory", || !directory.exists());
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
 }

@@ -1,4 +1,4 @@
-//! What a run and the program keep on the disk can be read by its owner alone, whatever the umask.
+//! Checks that files of a run and of the program are readable only by their owner, whatever the umask.
 
 use agentline_tests::{FakeStage, survivors};
 use std::{
@@ -14,10 +14,10 @@ use std::{
 
 const PASSWORD: &str = "correct-horse-battery-staple";
 const PROMPT: &str = "the prompt of the user, 4711";
-/// Some other user of the same machine.
+/// Another user of the same machine.
 const OTHER_USER: u32 = 65534;
 
-/// A stage in a directory that every user may enter, with a home that has a password in its configuration.
+/// A test environment in a directory that every user may enter, with a home that has a password in its configuration.
 fn open_stage(agent: &str) -> FakeStage {
     let stage = FakeStage::new(agent);
     for (folder, mode) in [("", 0o755), ("home", 0o755), ("ws", 0o755), ("tmp", 0o1777)] {
@@ -33,7 +33,7 @@ fn open_stage(agent: &str) -> FakeStage {
     stage
 }
 
-/// The program, started with a umask that takes nothing away.
+/// Returns the program with a umask that removes no permissions.
 fn program(stage: &FakeStage, args: &[&str]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_agentline-under-test")]);
@@ -46,7 +46,7 @@ fn output(stage: &FakeStage, args: &[&str]) -> Output {
     program(stage, args).stdin(Stdio::null()).output().expect("it starts")
 }
 
-/// Everything below a directory that is no link.
+/// Returns everything below a directory that is not a link.
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(about) = entry.path().symlink_metadata() else { continue };
@@ -68,7 +68,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 
 #[track_caller]
 fn is_private(path: &Path) {
-    // It may be gone by now: an agent and its server come and go.
+    // It may have been removed: an agent and its server create and remove files.
     if let Ok(about) = path.symlink_metadata() {
         assert_eq!(about.mode() & 0o077, 0, "{} has mode {:o}", path.display(), about.mode());
     }
@@ -80,7 +80,7 @@ fn private_directories(stage: &FakeStage) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether another user can read a file. `None` where the tests do not run as root.
+/// Returns whether another user can read a file, or `None` if the tests do not run as root.
 fn others_can_read(path: &Path) -> Option<bool> {
     if fs::metadata("/proc/self").ok()?.uid() != 0 {
         return None;
@@ -91,7 +91,7 @@ fn others_can_read(path: &Path) -> Option<bool> {
 }
 
 #[test]
-fn what_a_run_writes_can_be_read_by_its_owner_alone() {
+fn files_of_a_run_are_readable_only_by_their_owner() {
     let stage = open_stage(env!("CARGO_BIN_EXE_fake-gemini"));
     let tape = stage.workspace().join("run.tape");
     let args = ["run", "--surface", "stream-json", "--record", "run.tape"];
@@ -101,7 +101,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
     run.stdin.take().expect("a pipe").write_all(PROMPT.as_bytes()).expect("it reads");
     let mut first = [0; 1];
     let read = run.stdout.as_mut().expect("a pipe").read(&mut first).expect("a pipe");
-    assert_eq!(read, 1, "the agent says something and hangs: {:?}", run.try_wait());
+    assert_eq!(read, 1, "the agent sends text and hangs: {:?}", run.try_wait());
 
     let directories = private_directories(&stage);
     assert_eq!(directories.len(), 1, "{directories:?}");
@@ -109,10 +109,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
     let file = |name: &str| written.iter().find(|path| path.ends_with(name)).cloned();
     let settings = file("home/.gemini/settings.json").expect("settings");
     let given = file("given/system.md").expect("instructions");
-    assert!(
-        fs::read_to_string(&settings).expect("settings").contains("mcpServers"),
-        "there is a secret to keep"
-    );
+    assert!(fs::read_to_string(&settings).expect("settings").contains("mcpServers"), "the run has a secret");
     written.extend([directories[0].clone(), tape.clone()]);
     for kept in [".cache/agentline", ".gemini"] {
         written.extend(below(&stage.path().join("home").join(kept)));
@@ -127,7 +124,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
         assert_ne!(others_can_read(path), Some(true), "{}", path.display());
     }
 
-    // A command line can be read by every user too.
+    // Every user can also read a command line.
     let living = survivors(&stage.mark());
     assert!(!living.is_empty());
     let settings = fs::read_to_string(&settings).expect("settings");
@@ -146,7 +143,7 @@ fn what_a_run_writes_can_be_read_by_its_owner_alone() {
 }
 
 #[test]
-fn what_the_program_keeps_can_be_read_by_its_owner_alone() {
+fn files_of_the_program_are_readable_only_by_their_owner() {
     let stage = open_stage(env!("CARGO_BIN_EXE_fake-acp"));
     let chats = stage.path().join("home/.gemini/tmp/ws/chats");
     fs::create_dir_all(&chats).expect("a directory");
@@ -181,7 +178,7 @@ fn what_the_program_keeps_can_be_read_by_its_owner_alone() {
     is_private(&stage.path().join("home/.cache/agentline"));
     let export = stage.workspace().join("export.html");
     assert_eq!(fs::metadata(&export).expect("an export").mode() & 0o777, 0o600);
-    // A file of the user's own keeps its mode.
+    // The user's own file keeps its mode.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o644)).expect("a mode");
     let again = output(&stage, &["sessions", "export", "aaaa1111", "-o", "export.html", "--force"]);
     assert!(again.status.success(), "{again:?}");

@@ -1,4 +1,4 @@
-//! A resumed run that is killed never costs the user the session.
+//! Checks that killing a resumed run never loses the user's session.
 
 use agentline::{Pool, PoolOptions, Verdict};
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The files of a session in the user's store.
+/// Returns the files of a session in the user's store.
 fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     let ending = format!("-{}.jsonl", &session[..8]);
     let projects = fs::read_dir(stage.home().join(".gemini/tmp")).into_iter().flatten().flatten();
@@ -30,9 +30,9 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The user's own start of the agent, with default settings.
+/// Starts the agent as its user does, with default settings.
 fn bare_start(stage: &TestStage) {
-    let program = real_gemini().expect("real agents are not left out");
+    let program = real_gemini().expect("real agents are enabled");
     let mut command = Command::new(program.path);
     command.args(program.args).args(["-m", MODEL, "--skip-trust", "-p", "an ordinary start"]);
     command.env_clear().envs(stage.variables()).env("GEMINI_CLI_NO_RELAUNCH", "1");
@@ -40,7 +40,7 @@ fn bare_start(stage: &TestStage) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Resumes the session with the whole program and kills that with SIGKILL once the model was asked.
+/// Resumes the session with the whole program and kills it with SIGKILL after the model request.
 fn kill_amid_resume(stage: &TestStage, session: &str) {
     let asked = stage.model.requests_to_main().len();
     let mark = format!("MARK_OF_THE_TEST={}", stage.outside().display());
@@ -50,7 +50,7 @@ fn kill_amid_resume(stage: &TestStage, session: &str) {
         .env_clear()
         .envs(stage.variables())
         .env("MARK_OF_THE_TEST", stage.outside())
-        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are not left out").path)
+        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are enabled").path)
         .current_dir(stage.workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -58,7 +58,7 @@ fn kill_amid_resume(stage: &TestStage, session: &str) {
     let mut program = command.spawn().expect("it starts");
     wait_until("the model is asked", || stage.model.requests_to_main().len() > asked);
     program.kill().expect("it can be killed");
-    program.wait().expect("it is gone");
+    program.wait().expect("the process has exited");
     wait_until("nothing is left running", || survivors(&mark).is_empty());
 }
 
@@ -73,7 +73,7 @@ fn rename_to_minute(file: &Path, minute: &str, session: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_session_survives_a_kill_while_it_was_resumed() {
+async fn resumed_session_survives_a_kill() {
     needs_real_gemini!();
     let model = GeminiModel::matching([
         ("never", Script::always(GeminiStep::text("late").delay(120_000))),
@@ -88,7 +88,7 @@ async fn a_session_survives_a_kill_while_it_was_resumed() {
         outcome.session_id.expect("a session")
     };
     let session = run("remember the number 4711").await;
-    // The agent makes a second file for a session that was begun in another minute.
+    // The agent creates a second file for a session that was started in another minute.
     let original = rename_to_minute(&files(&stage, &session)[0], "2026-01-01T00-00", &session);
     kill_amid_resume(&stage, &session);
     let left = files(&stage, &session);
@@ -96,7 +96,7 @@ async fn a_session_survives_a_kill_while_it_was_resumed() {
     let duplicate = left.iter().find(|file| **file != original).expect("a second file").clone();
     let content = fs::read(&duplicate).expect("a session file");
 
-    // Every start in the project removes it, before the agent looks through its sessions.
+    // Every start in the project removes it, before the agent scans its sessions.
     run("a cold start").await;
     assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "cold");
     fs::write(&duplicate, &content).expect("a session file");

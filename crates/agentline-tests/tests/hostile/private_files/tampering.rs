@@ -1,11 +1,11 @@
-//! A run fails when its rules or settings are changed on the disk, and no later run uses that process.
+//! Checks that a run fails if its rules or settings are changed on the disk, and that no later run uses that process.
 
 use agentline::{FailureKind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{FakeStage, TestStage, needs_real_gemini, shown};
 use serde_json::json;
 
-/// What a tool of the agent can do to lift a rule, as a command of a POSIX shell.
+/// What a tool of the agent can do to remove a rule, as a POSIX shell command.
 const REMOVE_RULES: &str = "chmod -R u+w \"$GEMINI_CLI_HOME/../given\"; rm -rf \"$GEMINI_CLI_HOME/../given\"";
 
 async fn run(pool: &Pool, request: RunRequest) -> Outcome {
@@ -63,9 +63,9 @@ async fn a_cold_run_and_a_conversation_fail_when_their_rules_are_removed() {
     session.close().await;
 }
 
-/// Every change of rules and settings is found, before the next session at the latest.
+/// Every change of rules and settings is detected, before the next session at the latest.
 #[tokio::test]
-async fn every_kind_of_change_is_found_and_no_later_run_is_harmed() {
+async fn every_kind_of_tampering_is_detected_and_later_runs_are_unaffected() {
     let settings = "$GEMINI_CLI_HOME/.gemini/settings.json";
     let given = "$GEMINI_CLI_HOME/../given";
     let changes = [
@@ -87,7 +87,7 @@ async fn every_kind_of_change_is_found_and_no_later_run_is_harmed() {
         is_refused(&tampering, "changed while it ran");
         assert_eq!(pool.status().started as usize, n + 1, "{change}: {:?}", pool.status());
     }
-    // A change between two runs, which no run can be blamed for.
+    // A change between two runs, which belongs to neither.
     let _ = run(&pool, request("say hello")).await;
     let started = pool.status().started;
     let private = std::fs::read_dir(stage.path().join("tmp")).expect("a directory").flatten();

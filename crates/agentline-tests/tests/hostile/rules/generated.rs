@@ -1,6 +1,6 @@
-//! Generates command lines that may run `rm victim`, by nesting constructs of the shell in each other.
+//! Generates command lines that may run `rm victim`, by nesting shell constructs.
 
-/// A generator of numbers that gives the same ones for the same seed.
+/// A deterministic random number generator.
 #[derive(Debug)]
 pub(crate) struct Numbers(u64);
 
@@ -83,7 +83,7 @@ const ARGUMENTS: &[&str] = &[
     "{victim,none}",
 ];
 
-/// Constructs around a command: `@` is the command as it is, `%` the command in single quotes, `^` in double quotes.
+/// Constructs around a command: `@` is the command itself, `%` the command in single quotes, `^` in double quotes.
 const CONSTRUCTS: &[&str] = &[
     "env @",
     "env -i PATH=\"$PATH\" @",
@@ -313,7 +313,7 @@ const CONSTRUCTS: &[&str] = &[
     "cat <<E\n$((1 + $(@\necho 1)))\nE",
 ];
 
-/// A command that bash may understand, of at most `depth` constructs around one that deletes `victim`.
+/// Returns a command that bash may accept, with at most `depth` constructs around one that deletes `victim`.
 pub(crate) fn command(numbers: &mut Numbers) -> String {
     let mut command = format!("{} {}", numbers.pick(PROGRAMS), numbers.pick(ARGUMENTS));
     for _ in 0..numbers.below(4) {

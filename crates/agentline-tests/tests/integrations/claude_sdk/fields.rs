@@ -1,4 +1,4 @@
-//! Our lines have every field of the real ones, but for a list of those that only Claude Code can fill.
+//! Checks that our lines have every field of the real ones, except those that only Claude Code can fill.
 
 use crate::claude_sdk::types::demo_lines;
 use serde_json::Value;
@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 /// Lines that Claude Code 2.1.325 printed: one of each kind.
 const REAL: &str = include_str!("claude-code-2.1.325.jsonl");
 
-/// What only Claude Code can say: about itself, its product and its service. Every one is optional in the SDK's types.
+/// The fields that only Claude Code can fill, about itself, its product and its service. All are optional in the SDK's
+/// types.
 const ITS_OWN: [&str; 35] = [
     "additional_directories",
     "analytics_disabled",
@@ -46,7 +47,7 @@ const ITS_OWN: [&str; 35] = [
     "view_mode",
 ];
 
-/// The names of an object's fields below a path, such as `message.usage`; `*` is any field.
+/// Returns the names of an object's fields below a path, such as `message.usage`; `*` is any field.
 fn fields(line: &Value, path: &[&str]) -> BTreeSet<String> {
     let inner = path.iter().try_fold(line, |value, name| match (*name, value) {
         ("*", Value::Object(map)) => map.values().next(),
@@ -56,7 +57,7 @@ fn fields(line: &Value, path: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_field_of_claude_code_s_lines_is_there_or_named_as_its_own() {
+fn every_claude_code_field_is_present_or_listed_as_exclusive() {
     let real: Vec<Value> = REAL.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ours = demo_lines();
     let mut unused: BTreeSet<&str> = ITS_OWN.into();
@@ -84,5 +85,5 @@ fn every_field_of_claude_code_s_lines_is_there_or_named_as_its_own() {
             unused.remove(name.as_str());
         }
     }
-    assert!(unused.is_empty(), "not needed in the list any more: {unused:?}");
+    assert!(unused.is_empty(), "no longer needed in the list: {unused:?}");
 }

@@ -1,4 +1,4 @@
-//! A program written for Claude's SDK runs on Gemini CLI, unchanged but for the path of the executable.
+//! Runs a program that was written for Claude's SDK on Gemini CLI, unchanged except for the path of the executable.
 
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{ClaudeSdk, MODEL, TestStage, needs_real_gemini, real_gemini};
@@ -7,7 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 const BRIDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/claude-agent-sdk.mjs");
 
-/// The program: what anybody would write for Claude Code.
+/// A typical program for Claude Code.
 const CONSUMER: &str = "
 import { query } from '@anthropic-ai/claude-agent-sdk';
 const [bridge, cwd, model] = process.argv.slice(2);
@@ -16,7 +16,7 @@ for await (const message of query({ prompt: 'Say hello', options })) console.log
 ";
 
 #[test]
-fn the_query_of_the_sdk_drives_gemini() {
+fn sdk_query_drives_gemini() {
     needs_real_gemini!();
     let Some(sdk) = ClaudeSdk::find() else { return };
     let file = serde_json::json!({"file_path": "hello.txt", "content": "hello\n"});

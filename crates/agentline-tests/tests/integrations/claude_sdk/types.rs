@@ -1,4 +1,4 @@
-//! The SDK's types accept both views of messages and the lines of `--output claude`.
+//! Checks that the SDK's types accept both views of messages and the lines of `--output claude`.
 
 use agentline_core::{
     BlockOrder, ClaudeLines, Entry, EntryPart, Event, Failure, FailureKind, Media, Origin, Outcome,
@@ -11,7 +11,7 @@ use std::{fmt::Write as _, process::Command};
 
 const DEMO_TAPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-cli/src/demo.tape.jsonl");
 
-/// A generic function keeps literals as they are and lets fields through that the types do not know.
+/// A generic function preserves literals and accepts fields that the types do not have.
 const HEAD: &str = "
 import type { SDKAssistantMessage, SDKResultMessage, SDKSystemMessage, SDKUserMessage, SDKMessage }
   from '@anthropic-ai/claude-agent-sdk';
@@ -20,7 +20,7 @@ import type { MessageParam } from '@anthropic-ai/sdk/resources';
 function is<Wanted>() { return <T extends Wanted>(value: T): T => value; }
 ";
 
-/// A program that hands each value to the type of its name.
+/// Returns a program that passes each value to the type of its name.
 fn program(values: impl IntoIterator<Item = (&'static str, Value)>) -> String {
     values.into_iter().fold(HEAD.to_owned(), |mut text, (name, value)| {
         writeln!(text, "is<{name}>()({value});").unwrap();
@@ -40,7 +40,7 @@ fn tool(status: Option<ToolStatus>) -> SavedTool {
     tool
 }
 
-/// A session with everything that one can hold.
+/// Returns a session with every kind of content.
 fn session() -> SavedSession {
     let mut session = SavedSession::default();
     session.info.agent = "gemini".into();
@@ -98,7 +98,7 @@ fn failed_lines() -> Vec<Value> {
     lines
 }
 
-/// What the demo prints: a run with text, tools and a failed one.
+/// Returns the output of the demo: a run with text, tools and a failed tool.
 pub(crate) fn demo_lines() -> Vec<Value> {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     let done = replay.args(["replay", DEMO_TAPE, "--output", "claude"]).output().unwrap();
@@ -112,7 +112,7 @@ fn type_of(line: &Value) -> &'static str {
         Some("assistant") => "SDKAssistantMessage",
         Some("user") => "SDKUserMessage",
         Some("result") => "SDKResultMessage",
-        other => panic!("{other:?} is no line of Claude Code"),
+        other => panic!("{other:?} is not a line of Claude Code"),
     }
 }
 
@@ -126,7 +126,7 @@ fn the_types_accept_both_views() {
     });
     let claude = claude_view(&session, true).flat_map(|m| {
         let value = serde_json::to_value(&m).unwrap();
-        // What the model said is also what one sends back.
+        // An answer of the model is also a valid input message.
         let whole = (m.role == Role::Assistant).then(|| ("BetaMessage", value.clone()));
         whole.into_iter().chain([("MessageParam", value)])
     });
@@ -146,8 +146,8 @@ fn the_types_accept_the_lines_of_a_run() {
 }
 
 #[test]
-fn the_types_refuse_what_is_not_theirs() {
-    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types refuse what is not theirs") };
+fn the_types_reject_invalid_values() {
+    let Some(sdk) = ClaudeSdk::find() else { return skipped("the types reject invalid values") };
     let mut lines = failed_lines();
     let result = lines.last_mut().unwrap();
     result["total_cost_usd"] = Value::Null;

@@ -33,7 +33,7 @@ fn metadata_has_the_keys_and_values_of_the_specification_in_order() {
 }
 
 #[test]
-fn a_provider_is_found_by_each_of_its_ids() {
+fn provider_is_found_by_each_of_its_ids() {
     for id in ["gemini-cli", "google:gemini-cli", "gemini"] {
         assert_eq!(Provider::metadata_of(id).unwrap().name, "gemini-cli");
         assert_eq!(
@@ -47,7 +47,7 @@ fn a_provider_is_found_by_each_of_its_ids() {
 }
 
 #[test]
-fn without_a_word_everything_is_permitted_and_the_environment_is_passed() {
+fn defaults_permit_everything_and_pass_the_environment() {
     let request = provider(json!({})).unwrap().request;
     assert_eq!(request.permission_mode, PermissionMode::Bypass);
     assert_eq!(request.pass_env, ["*"]);
@@ -85,7 +85,7 @@ fn row_18_timeout_must_be_above_zero() {
 }
 
 #[test]
-fn row_19_a_bad_approval_mode_lists_the_sorted_modes_and_the_value() {
+fn row_19_invalid_approval_mode_lists_the_sorted_modes_and_the_value() {
     assert_eq!(
         refused(json!({"approval_mode": "bogus"})).message,
         "approval_mode must be one of ['auto_edit', 'default', 'plan', 'yolo'], got: 'bogus'"
@@ -93,7 +93,7 @@ fn row_19_a_bad_approval_mode_lists_the_sorted_modes_and_the_value() {
 }
 
 #[test]
-fn row_20_what_is_no_list_is_refused_with_its_type() {
+fn row_20_non_list_is_refused_with_its_type() {
     for key in ["include_directories", "allowed_tools"] {
         for (value, name) in [(json!("src"), "str"), (json!(5), "int"), (json!({"a": 1}), "dict")] {
             assert_eq!(refused(json!({key: value})).message, format!("{key} must be a list, got: {name}"));
@@ -116,7 +116,7 @@ fn row_21_unknown_keys_warn_and_are_ignored() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_each_with_its_key() {
+fn all_problems_are_reported_at_once_each_with_its_key() {
     let error = refused(json!({"timeout": 0, "allowed_tools": "x", "mcp_servers": ["x"]}));
     assert_eq!(
         error.message,
@@ -130,13 +130,13 @@ fn all_problems_are_told_at_once_each_with_its_key() {
 }
 
 #[test]
-fn a_key_in_the_configuration_is_not_in_the_debug_form() {
+fn configured_key_is_not_in_the_debug_output() {
     let provider = provider(json!({"api_key": "hunter22hunter22"})).unwrap();
     assert_eq!(format!("{provider:?}"), "Provider { name: \"gemini-cli\", .. }");
 }
 
 #[test]
-fn the_context_of_a_call_gives_way_to_the_working_dir() {
+fn working_dir_overrides_the_call_context() {
     let here = Path::new("/here");
     let context = CallContext::default().project_root("/project");
     let request = context.apply(RunRequest::default(), "hi", Some("be brief"), here);
@@ -147,7 +147,7 @@ fn the_context_of_a_call_gives_way_to_the_working_dir() {
 }
 
 #[test]
-fn a_prompt_file_stands_for_the_prompt() {
+fn prompt_file_replaces_the_prompt() {
     let root = tempfile::tempdir().unwrap();
     for folder in ["project", "work"] {
         std::fs::create_dir(root.path().join(folder)).unwrap();
@@ -167,7 +167,7 @@ fn a_prompt_file_stands_for_the_prompt() {
 }
 
 #[test]
-fn the_clocks_of_a_call_stand_above_those_of_the_configuration() {
+fn call_timeouts_override_configured_timeouts() {
     let context = CallContext::default()
         .connection_timeout(Duration::from_secs(5))
         .response_timeout(Duration::from_secs(50));
@@ -176,7 +176,7 @@ fn the_clocks_of_a_call_stand_above_those_of_the_configuration() {
 }
 
 #[test]
-fn a_context_of_the_wrong_type_is_refused() {
+fn context_of_the_wrong_type_is_refused() {
     let map = json!({"project_root": 5, "prompt_file": ["x"], "phase": 1});
     let error = CallContext::from_map(map.as_object().unwrap()).unwrap_err();
     assert_eq!(error.message, "project_root must be a string\nprompt_file must be a string");
@@ -191,7 +191,7 @@ fn hints_name_keys_instead_of_flags() {
 }
 
 #[test]
-fn a_response_is_the_text_of_all_turns_with_the_last_one_as_it_was_meant() {
+fn response_joins_all_turns_with_the_corrected_last_turn() {
     let said = |text: &str| Event::Text { text: text.into() };
     let mut gathered = ResultCollector::default();
     for event in [

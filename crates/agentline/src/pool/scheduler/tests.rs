@@ -79,7 +79,7 @@ fn beside(key: u8) -> SlotRequest {
 }
 
 #[test]
-fn runs_that_share_come_to_one_process_and_open_two_sessions_at_once() {
+fn sharing_runs_use_one_process_and_open_two_sessions_at_once() {
     let mut room = Room::new(|options| options.max_processes = 3);
     let runs: Vec<Ticket> = (0..6).map(|_| room.wait(beside(1))).collect();
     assert_eq!(room.is_sitting(&runs), [true, true, false, false, false, false]);
@@ -94,7 +94,7 @@ fn runs_that_share_come_to_one_process_and_open_two_sessions_at_once() {
 }
 
 #[test]
-fn a_run_that_ends_before_its_session_was_open_makes_room_for_another() {
+fn run_that_ends_before_its_session_opened_frees_its_slot() {
     let mut room = Room::new(|options| (options.max_processes, options.opening) = (1, 1));
     let (first, second) = (room.wait(beside(1)), room.wait(beside(1)));
     assert_eq!(room.is_sitting(&[first, second]), [true, false]);
@@ -105,7 +105,7 @@ fn a_run_that_ends_before_its_session_was_open_makes_room_for_another() {
 }
 
 #[test]
-fn runs_that_cannot_share_have_a_process_each_and_wait_in_order() {
+fn non_sharing_runs_have_their_own_process_and_wait_in_order() {
     let mut room = Room::new(|options| options.max_processes = 2);
     let runs: Vec<Ticket> = (0..4).map(|_| room.wait(alone(1))).collect();
     assert_eq!(room.is_sitting(&runs), [true, true, false, false]);
@@ -117,7 +117,7 @@ fn runs_that_cannot_share_have_a_process_each_and_wait_in_order() {
 }
 
 #[test]
-fn one_who_shares_does_not_sit_beside_one_who_does_not_nor_pass_it_in_the_queue() {
+fn sharing_run_neither_joins_nor_overtakes_a_non_sharing_run() {
     let mut room = Room::new(|options| options.max_processes = 1);
     let first = room.wait(beside(1));
     room.open(first);
@@ -131,7 +131,7 @@ fn one_who_shares_does_not_sit_beside_one_who_does_not_nor_pass_it_in_the_queue(
 }
 
 #[test]
-fn an_idle_process_of_another_kind_makes_room_and_the_longest_idle_one_goes() {
+fn longest_idle_process_of_another_kind_is_evicted() {
     let mut room = Room::new(|options| options.max_processes = 2);
     let (first, second) = (room.wait(alone(1)), room.wait(alone(2)));
     let (older, newer) = (room.place_of(second).unwrap(), room.place_of(first).unwrap());
@@ -145,7 +145,7 @@ fn an_idle_process_of_another_kind_makes_room_and_the_longest_idle_one_goes() {
 }
 
 #[test]
-fn others_who_always_share_do_not_keep_one_out_for_ever() {
+fn sharing_runs_do_not_starve_another_run() {
     let mut room = Room::new(|options| (options.max_processes, options.lanes) = (1, 2));
     let mut sitting = room.wait(beside(1));
     room.open(sitting);
@@ -163,7 +163,7 @@ fn others_who_always_share_do_not_keep_one_out_for_ever() {
 }
 
 #[test]
-fn one_who_can_be_served_is_not_held_up_by_one_who_cannot() {
+fn servable_run_is_not_blocked_by_an_unservable_one() {
     let mut room = Room::new(|options| options.max_processes = 2);
     let first = room.wait(alone(1));
     let shared = room.wait(beside(2));
@@ -173,7 +173,7 @@ fn one_who_can_be_served_is_not_held_up_by_one_who_cannot() {
 }
 
 #[test]
-fn whoever_gives_up_is_forgotten() {
+fn run_that_gives_up_is_removed_from_the_queue() {
     let mut room = Room::new(|options| options.max_processes = 1);
     let runs: Vec<Ticket> = (0..3).map(|_| room.wait(alone(1))).collect();
     assert!(
@@ -187,7 +187,7 @@ fn whoever_gives_up_is_forgotten() {
 }
 
 #[test]
-fn a_process_is_replaced_after_its_sessions_also_while_others_are_on_it() {
+fn process_is_replaced_after_its_session_limit_even_while_in_use() {
     let mut room = Room::new(|options| (options.max_processes, options.max_sessions) = (1, 3));
     let runs: Vec<Ticket> = (0..3).map(|_| room.wait(beside(1))).collect();
     room.open(runs[0]);
@@ -202,7 +202,7 @@ fn a_process_is_replaced_after_its_sessions_also_while_others_are_on_it() {
 }
 
 #[test]
-fn age_memory_and_long_rest_end_a_process() {
+fn age_memory_and_idle_time_end_a_process() {
     let mut room = Room::new(|options| {
         (options.max_age, options.idle) = (Duration::from_secs(100), Duration::from_secs(10));
         options.max_memory = 1000;
@@ -238,7 +238,7 @@ fn age_memory_and_long_rest_end_a_process() {
 }
 
 #[test]
-fn a_process_that_is_gone_keeps_nobody_waiting() {
+fn lost_process_keeps_no_run_waiting() {
     let mut room = Room::new(|options| options.max_processes = 1);
     let first = room.wait(alone(1));
     room.leave(first);
@@ -256,7 +256,7 @@ fn a_process_that_is_gone_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_start_that_fails_lets_the_next_one_try() {
+fn failed_start_lets_the_next_run_try() {
     let mut scheduler = Scheduler::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
     let now = Instant::now();
     let (first, second) = (scheduler.wait(beside(1)), scheduler.wait(beside(1)));
@@ -268,7 +268,7 @@ fn a_start_that_fails_lets_the_next_one_try() {
 }
 
 #[test]
-fn sessions_that_were_opened_beforehand_go_to_runs_like_them_and_need_no_opening() {
+fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     let mut room =
         Room::new(|options| (options.max_processes, options.opening, options.max_sessions) = (1, 1, 4));
     let opener = room.wait(SlotRequest { session: None, ..beside(1) });

@@ -22,7 +22,7 @@ async fn told(line: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_command_is_done_when_it_succeeds_and_tells_its_end_when_not() {
+async fn command_passes_on_success_and_reports_its_output_on_failure() {
     assert_eq!(told("true").await, "done");
     assert_eq!(told("exit 3").await, "`exit 3` exited with code 3. It printed no output.");
     let both = told("echo out; echo err >&2; false").await;
@@ -33,7 +33,7 @@ async fn a_command_is_done_when_it_succeeds_and_tells_its_end_when_not() {
 }
 
 #[tokio::test]
-async fn a_command_has_the_workspace_the_callers_environment_and_no_input() {
+async fn command_runs_in_the_workspace_with_the_callers_environment_and_no_stdin() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("made-by-the-agent"), "").unwrap();
     let line = "test -e made-by-the-agent && test \"$MINE\" = 'of the caller' && test -z \"$HOME\" && test -z \"$(cat)\"";
@@ -42,7 +42,7 @@ async fn a_command_has_the_workspace_the_callers_environment_and_no_input() {
 }
 
 #[tokio::test]
-async fn of_much_output_the_end_is_told() {
+async fn long_output_is_truncated_to_its_end() {
     let text = told("i=0; while [ $i -lt 20000 ]; do echo \"line $i é\"; i=$((i+1)); done; printf '\\033[1m\\000last\\377'; false").await;
     assert!(
         text.len() < TAIL + 200 && text.ends_with("[1mlast\u{fffd}"),
@@ -78,7 +78,7 @@ async fn nothing_survives(dir: &TempDir) {
 }
 
 #[tokio::test]
-async fn when_the_time_is_over_the_command_is_ended_with_all_that_it_started() {
+async fn timeout_ends_the_command_and_its_children() {
     let dir = tempfile::tempdir().unwrap();
     let (checker, input) = lingering(&dir);
     let begun = Instant::now();
@@ -90,7 +90,7 @@ async fn when_the_time_is_over_the_command_is_ended_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn whoever_lets_go_of_a_check_ends_it() {
+async fn dropping_a_check_ends_its_command() {
     let dir = tempfile::tempdir().unwrap();
     let (checker, input) = lingering(&dir);
     tokio::select! {
@@ -101,7 +101,7 @@ async fn whoever_lets_go_of_a_check_ends_it() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_in_the_background_ends_with_it() {
+async fn background_processes_of_a_command_end_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let line = "(sleep 6; echo late > survived) >/dev/null 2>&1 &";
     let checked = command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap();
@@ -110,14 +110,14 @@ async fn what_a_command_leaves_in_the_background_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_is_a_failure() {
+async fn command_that_cannot_be_started_is_a_failure() {
     let failure = command("true").check(CheckInput::new("", "/no/such/folder"), LONG).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Spawn);
     assert!(failure.message.contains("cannot start the check `true`"), "{}", failure.message);
 }
 
 #[tokio::test]
-async fn functions_see_the_answer_and_may_panic_or_hang() {
+async fn function_checks_get_the_answer_and_may_panic_or_hang() {
     let mut input = CheckInput::new("the text", "/ws");
     input.value = Some(serde_json::json!({"n": 1}));
     let checker = CompletionCheck::new(|input: CheckInput| async move {

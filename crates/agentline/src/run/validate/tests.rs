@@ -26,14 +26,14 @@ fn accept(value: Value) -> HostResponse {
 }
 
 #[tokio::test]
-async fn nothing_wanted_is_nothing_to_judge() {
+async fn validator_without_requirements_accepts_everything() {
     let mut none = Validator::new("/ws");
     assert!(!none.is_needed() && reviewer().is_needed());
     assert_eq!(answer(&mut none, "text", None).await, HostResponse::Accept { value: None });
 }
 
 #[tokio::test]
-async fn a_value_is_taken_from_the_tool_or_from_the_text() {
+async fn value_is_taken_from_the_tool_or_the_text() {
     let good = json!({"count": 3});
     let table = [
         ("", Some(json!({"data": good}))),
@@ -61,7 +61,7 @@ async fn a_value_is_taken_from_the_tool_or_from_the_text() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
+async fn invalid_value_is_sent_back_up_to_the_limit() {
     let mut reviewer = reviewer();
     let first = reviewer.review("about three", None, LONG).await;
     let HostResponse::Again(prompt) = &first.answer else { panic!("{first:?}") };
@@ -94,7 +94,7 @@ async fn what_does_not_fit_is_sent_back_as_often_as_was_agreed() {
 }
 
 #[tokio::test]
-async fn without_the_tool_the_agent_is_asked_for_text_and_without_repairs_for_nothing() {
+async fn repair_asks_for_text_without_the_tool_and_never_without_repairs() {
     let mut by_text = Validator::new("/ws").schema(counts(), false);
     let HostResponse::Again(prompt) = answer(&mut by_text, "", None).await else { panic!("not sent on") };
     assert!(prompt.contains("Answer again") && !prompt.contains(STRUCTURED_OUTPUT), "{prompt}");
@@ -123,7 +123,7 @@ fn fails(times: u32) -> CompletionCheck {
 }
 
 #[tokio::test]
-async fn the_agent_is_sent_on_until_the_check_passes() {
+async fn agent_is_reprompted_until_the_check_passes() {
     let mut reviewer = Validator::new("/ws").until(fails(2)).limits(0, 2);
     for round in 1..=2 {
         let sent = reviewer.review("done", None, LONG).await;
@@ -136,7 +136,7 @@ async fn the_agent_is_sent_on_until_the_check_passes() {
 }
 
 #[tokio::test]
-async fn a_check_that_never_passes_ends_the_run_at_its_limit() {
+async fn failing_check_ends_the_run_at_its_limit() {
     let mut reviewer = Validator::new("/ws").until(fails(99)).limits(0, 1);
     assert!(matches!(answer(&mut reviewer, "", None).await, HostResponse::Again(_)));
     let HostResponse::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
@@ -151,7 +151,7 @@ async fn a_check_that_never_passes_ends_the_run_at_its_limit() {
 }
 
 #[tokio::test]
-async fn the_check_sees_only_values_that_fit() {
+async fn check_gets_only_valid_values() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let sees = std::sync::Arc::clone(&seen);
     let checker = CompletionCheck::new(move |input: CheckInput| {

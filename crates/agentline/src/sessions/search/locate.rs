@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_may_begin_with_the_end_of_a_line() {
+    fn match_may_start_at_a_line_end() {
         let line = |number, text: &str, spans: &[(usize, usize)]| (number, text.to_owned(), spans.to_vec());
         for text in ["one\ntwo three\n", "one\r\ntwo three\r\n"] {
             let expected = [line(1, "one", &[]), line(2, "two three", &[(3, 4)])];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_of_the_agent_is_looked_through_too() {
+    fn agent_title_is_searched() {
         let mut session = SavedSession::default();
         session.info.title = Some("Mend the parser".to_owned());
         let places = |words: &[&str]| {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_share_letters_are_marked_as_one() {
+    fn overlapping_matches_are_merged() {
         let spans = |words: &[&str]| found("say hello world now", words, false)[0].2.clone();
         assert_eq!(spans(&["hello", "hello world"]), [(4, 15)]);
         assert_eq!(spans(&["hello world", "world now"]), [(4, 19)]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_writing_a_text_passes_the_filter() {
+    fn every_encoding_of_a_text_passes_the_filter() {
         let texts = [
             "say \"hi there\"",
             "a\\q",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_compared_as_asked() {
+    fn case_sensitivity_is_respected() {
         let found = |words: &[&str], case, text: &str| {
             let needle = needle(words, case, false);
             needle.may_be_in_text(text) && needle.words.iter().all(|word| word.is_match(text))
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_filters_by_what_every_match_holds() {
+    fn regex_is_prefiltered_by_its_required_literals() {
         let holds =
             |pattern: &str, text: &str| needle(&[pattern], Case::Sensitive, true).may_be_in_text(text);
         assert!(holds(r"fn (\w+)_test\(", "xx fn some_test() yy"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_found_wherever_a_chunk_is_cut() {
+    fn word_is_found_across_chunk_boundaries() {
         /// A reader that returns its content in pieces of chosen sizes.
         struct Pieces<'a>(&'a [u8], usize);
         impl Read for Pieces<'_> {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_classes_are_no_capitals() {
+    fn character_classes_do_not_count_as_uppercase() {
         assert!(needle(&[r"\Sfoo"], Case::Smart, true).words[0].is_match("xFOO"));
         assert!(!needle(&[r"Foo"], Case::Smart, true).words[0].is_match("foo"));
     }

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_kept_and_no_more() {
+    fn only_the_end_of_stderr_is_kept() {
         let mut kept = Vec::new();
         for chunk in [vec![b'a'; 3000], b"bb".to_vec(), vec![b'c'; 2000]] {
             keep_last(&mut kept, &chunk);

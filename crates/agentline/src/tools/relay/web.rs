@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_put_together_across_any_split() {
+    fn events_are_parsed_across_any_split() {
         let text =
             b": hello\r\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid: 7\ndata:{}\n\n\ndata: lost";
         for size in 1..text.len() {

@@ -84,7 +84,7 @@ fn files_inside_are_read_and_written() {
 }
 
 #[test]
-fn hostile_paths_lead_nowhere() {
+fn malicious_paths_are_rejected() {
     let stage = Stage::new();
     let before = stage.all();
     let secret = stage.path("out/secret").to_str().unwrap().to_owned();
@@ -126,7 +126,7 @@ fn hostile_paths_lead_nowhere() {
 }
 
 #[test]
-fn another_case_is_another_file_or_the_same_but_never_outside() {
+fn case_variants_never_escape_the_workspace() {
     let stage = Stage::new();
     match stage.read("SRC/A.TXT") {
         Ok(text) => assert_eq!(text, "one\ntwo\nthree"),
@@ -137,7 +137,7 @@ fn another_case_is_another_file_or_the_same_but_never_outside() {
 }
 
 #[test]
-fn lines_are_counted_from_one() {
+fn line_numbers_start_at_one() {
     let stage = Stage::new();
     fs::write(stage.path("ws/crlf"), "a\r\nb\r\n").unwrap();
     let lines = |path: &str, line, limit| stage.files.read(path, line, limit).unwrap();
@@ -157,7 +157,7 @@ fn lines_are_counted_from_one() {
 }
 
 #[test]
-fn reads_are_limited_and_only_text() {
+fn reads_are_limited_to_text_of_bounded_size() {
     let mut stage = Stage::new();
     stage.files = stage.files.max_read(10);
     fs::write(stage.path("ws/exact"), "0123456789").unwrap();
@@ -177,7 +177,7 @@ fn reads_are_limited_and_only_text() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_the_old_file_and_no_draft() {
+fn failed_write_keeps_the_old_file_and_leaves_no_temporary_file() {
     let stage = Stage::new();
     let before = stage.all();
     let folder = Folder::open(&stage.path("ws/src").canonicalize().unwrap()).unwrap();
@@ -195,7 +195,7 @@ fn a_write_that_fails_leaves_the_old_file_and_no_draft() {
 }
 
 #[test]
-fn where_a_path_leads_is_told() {
+fn path_targets_are_resolved() {
     let stage = Stage::new();
     let at = stage.files.resolve("src/../new/x");
     assert_eq!((at.from_workspace.as_deref(), at.inside), (Some("new/x"), true));
@@ -218,7 +218,7 @@ mod links {
     };
 
     #[test]
-    fn links_count_by_where_they_lead() {
+    fn links_are_checked_by_their_target() {
         let stage = Stage::new();
         let link = |target: &str, name: &str| symlink(target, stage.path("ws").join(name)).unwrap();
         link("../out/secret", "to_secret");
@@ -264,7 +264,7 @@ mod links {
     }
 
     #[test]
-    fn the_workspace_may_be_a_link() {
+    fn workspace_may_be_a_link() {
         let stage = Stage::new();
         symlink(stage.path("ws"), stage.path("alias")).unwrap();
         let files = AgentFiles::new(&stage.path("alias"), []).unwrap();
@@ -280,7 +280,7 @@ mod links {
     }
 
     #[test]
-    fn only_ordinary_files_are_touched() {
+    fn only_regular_files_are_accessed() {
         let stage = Stage::new();
         let fifo = stage.path("ws/fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -292,7 +292,7 @@ mod links {
     }
 
     #[test]
-    fn a_hard_link_is_a_file_and_its_other_name_keeps_the_old_text() {
+    fn writing_a_hard_link_keeps_the_content_of_its_other_name() {
         let stage = Stage::new();
         fs::hard_link(stage.path("out/secret"), stage.path("ws/hard")).unwrap();
         assert_eq!(stage.read("hard").as_deref(), Ok(SECRET));
@@ -301,7 +301,7 @@ mod links {
     }
 
     #[test]
-    fn modes_are_kept_and_new_files_are_ordinary() {
+    fn file_modes_are_kept_and_new_files_get_default_modes() {
         let stage = Stage::new();
         let mode = |path: &str| fs::metadata(stage.path(path)).unwrap().mode() & 0o7777;
         fs::set_permissions(stage.path("ws/src/a.txt"), fs::Permissions::from_mode(0o751)).unwrap();
@@ -313,7 +313,7 @@ mod links {
     }
 
     #[test]
-    fn what_may_not_be_written_stays_and_the_error_is_clear() {
+    fn unwritable_file_is_kept_with_a_clear_error() {
         let stage = Stage::new();
         let lock = |path: &str, mode| {
             fs::set_permissions(stage.path(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -335,7 +335,7 @@ mod links {
 
     /// Simulates a link that appears after the path was resolved.
     #[test]
-    fn no_name_is_opened_through_a_link() {
+    fn files_are_not_opened_through_links() {
         let stage = Stage::new();
         symlink(stage.path("out"), stage.path("ws/folder")).unwrap();
         symlink(stage.path("out/secret"), stage.path("ws/file")).unwrap();
@@ -356,7 +356,7 @@ mod links {
     /// A thread repeatedly replaces a directory and a file of the workspace with links to the outside while they are
     /// read and written.
     #[test]
-    fn links_that_change_meanwhile_do_not_lead_out() {
+    fn concurrently_changed_links_cannot_escape() {
         let stage = Stage::new();
         fs::create_dir(stage.path("ws/d")).unwrap();
         fs::create_dir(stage.path("ws/real_d")).unwrap();
@@ -410,7 +410,7 @@ mod links {
 
 #[test]
 #[cfg(unix)]
-fn other_names_of_a_file_are_found_and_ways_through_a_process_are_not_followed() {
+fn hard_links_are_found_and_proc_links_are_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let at = |path: &str| dir.path().join(path);
     std::fs::create_dir(at("ws")).unwrap();

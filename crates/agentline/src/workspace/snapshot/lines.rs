@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_the_fewest_lines_that_differ() {
+    fn counts_the_minimal_line_difference() {
         let cases: &[(&str, &str, (u64, u64))] = &[
             ("", "", (0, 0)),
             ("a\nb\n", "a\nb\n", (0, 0)),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_and_hopelessly_different_texts_have_no_count() {
+    fn binary_and_very_different_texts_have_no_count() {
         assert_eq!(changed(b"a\0", b"b"), None);
         assert_eq!(count(b"a\0"), None);
         let numbered = |prefix: &str| (0..5_000).map(|line| format!("{prefix}{line}\n")).collect::<String>();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_take_no_longer_than_their_length_allows() {
+    fn adversarial_texts_are_compared_in_near_linear_time() {
         // Long lines that differ only at their ends, in reverse order: without numbers, every pair would be compared.
         let text =
             |lines: usize| -> String { (0..lines).map(|i| format!("{}{i:09}\n", "x".repeat(500))).collect() };

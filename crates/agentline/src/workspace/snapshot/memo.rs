@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_changed_is_not_walked_again_and_what_has_is_seen() {
+    fn unchanged_directories_are_not_walked_again_and_changes_are_seen() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let options = SnapshotOptions::default();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_are_the_same_and_each_change_is_told() {
+    fn equal_files_have_equal_prints_and_each_change_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
         let remembered = PrintMemo::default();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_again_when_its_times_could_lie() {
+    fn file_is_read_again_if_its_times_are_ambiguous() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
         let remembered = PrintMemo::default();

@@ -42,7 +42,7 @@ impl Machine {
 }
 
 #[test]
-fn a_manifest_holds_the_settings_of_every_agent_and_no_other_file() {
+fn manifest_contains_only_the_settings_of_every_agent() {
     let machine = Machine::new();
     for file in [
         "agentline.toml",
@@ -87,7 +87,7 @@ fn a_manifest_holds_the_settings_of_every_agent_and_no_other_file() {
 }
 
 #[test]
-fn every_change_of_a_trusted_file_takes_trust_away() {
+fn every_change_of_a_trusted_file_revokes_trust() {
     let machine = Machine::new();
     let trust = || machine.store().trust(&machine.manifest().unwrap()).unwrap();
     assert_eq!(machine.state(), TrustState::Unknown);
@@ -115,7 +115,7 @@ fn every_change_of_a_trusted_file_takes_trust_away() {
 }
 
 #[test]
-fn trust_holds_for_one_directory_and_can_be_taken_back() {
+fn trust_applies_to_one_directory_and_can_be_revoked() {
     let machine = Machine::new();
     let store = machine.store();
     store.trust(&machine.manifest().unwrap()).unwrap();
@@ -129,7 +129,7 @@ fn trust_holds_for_one_directory_and_can_be_taken_back() {
 }
 
 #[test]
-fn writers_come_one_after_the_other() {
+fn writers_are_serialized() {
     let machine = Machine::new();
     std::thread::scope(|scope| {
         for i in 0..8 {
@@ -145,7 +145,7 @@ fn writers_come_one_after_the_other() {
 }
 
 #[test]
-fn a_directory_that_holds_the_store_cannot_be_trusted() {
+fn directory_containing_the_store_cannot_be_trusted() {
     let machine = Machine::new();
     let home = Manifest::read(&machine.path("home"), Some(&machine.path("home"))).unwrap();
     let problem = machine.store().trust(&home).unwrap_err();
@@ -154,7 +154,7 @@ fn a_directory_that_holds_the_store_cannot_be_trusted() {
 }
 
 #[test]
-fn a_manifest_has_bounds() {
+fn manifest_size_is_bounded() {
     let machine = Machine::new();
     for i in 0..5_100 {
         machine.write(&format!("home/code/project/.gemini/{i}"), "");
@@ -178,7 +178,7 @@ mod unix {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn links_count_by_where_they_lead_and_what_is_there() {
+    fn links_are_recorded_by_target_and_content() {
         let machine = Machine::new();
         machine.write("home/elsewhere/settings.json", "{}");
         symlink(machine.path("home/elsewhere"), machine.path("home/code/project/.gemini")).unwrap();
@@ -197,7 +197,7 @@ mod unix {
     }
 
     #[test]
-    fn a_pipe_is_noted_and_not_read() {
+    fn pipe_is_recorded_but_not_read() {
         let machine = Machine::new();
         let pipe = machine.path("home/code/project/.env");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -205,7 +205,7 @@ mod unix {
     }
 
     #[test]
-    fn the_store_is_private_and_believed_only_if_it_is() {
+    fn store_is_private_and_trusted_only_if_private() {
         let machine = Machine::new();
         let store = machine.store();
         store.trust(&machine.manifest().unwrap()).unwrap();

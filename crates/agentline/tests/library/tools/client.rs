@@ -1,4 +1,4 @@
-//! A small HTTP client that speaks MCP as an agent would, on a plain socket.
+//! A small HTTP client that uses MCP as an agent would, on a plain socket.
 
 use agentline::{McpServer, tools::RunningTools};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client of one of the servers that the agent is told of.
+    /// Creates a client of one of the servers that are passed to the agent.
     pub(crate) fn of(serving: &RunningTools, name: &str) -> Self {
         let Some(McpServer::Url { url, headers }) = serving.servers().get(name) else {
             panic!("no server {name} in {:?}", serving.servers());
@@ -31,7 +31,7 @@ impl Client {
         Self { address: address.into(), path: format!("/{path}"), headers }
     }
 
-    /// The same with a header replaced or added.
+    /// Returns the same client with a header replaced or added.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(old, _)| old != name);
         self.headers.push((name.into(), value.into()));
@@ -59,7 +59,7 @@ impl Client {
         stream
     }
 
-    /// Sends a message; the status and the body of the answer.
+    /// Sends a message, and returns the status and body of the response.
     pub(crate) async fn post(&self, message: &Value) -> (u16, String) {
         let mut stream = self.send(message).await;
         let mut answer = String::new();
@@ -68,8 +68,8 @@ impl Client {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// Sends a request; the whole answer as JSON.
-    pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Value {
+    /// Sends a request, and returns the whole response as JSON.
+    pub(crate) async fn request(&self, id: u64, method: &str, params: Value) -> Value {
         let (status, body) =
             self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         assert_eq!(status, 200, "{body}");
@@ -80,37 +80,37 @@ impl Client {
 
     pub(crate) async fn initialize(&self) -> Value {
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        self.ask(0, "initialize", params).await["result"].clone()
+        self.request(0, "initialize", params).await["result"].clone()
     }
 
-    /// The names of the tools.
+    /// Returns the names of the tools.
     pub(crate) async fn list(&self) -> Vec<String> {
-        let answer = self.ask(1, "tools/list", json!({})).await;
+        let answer = self.request(1, "tools/list", json!({})).await;
         let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Calls a tool: whether it failed, and its text.
+    /// Calls a tool, and returns whether it failed and its text.
     pub(crate) async fn call(&self, name: &str, args: Value) -> (bool, String) {
-        let answer = self.ask(2, "tools/call", json!({"name": name, "arguments": args})).await;
+        let answer = self.request(2, "tools/call", json!({"name": name, "arguments": args})).await;
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
         (result["isError"] == true, text.to_owned())
     }
 
-    /// Tells the server something.
+    /// Sends a notification to the server.
     pub(crate) async fn notify(&self, method: &str, params: Value) {
         let (status, body) = self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
         assert_eq!(status, 202, "{body}");
     }
 
-    /// Whether anybody listens.
+    /// Returns whether the port has a listener.
     pub(crate) async fn is_open(&self) -> bool {
         TcpStream::connect(&self.address).await.is_ok()
     }
 }
 
-/// Side lines until one fits, as JSON; that one is the last.
+/// Reads reports until one matches. Returns all of them as JSON; the match is the last.
 pub(crate) async fn lines_until(serving: &mut RunningTools, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut seen: Vec<Value> = Vec::new();
     loop {
@@ -123,12 +123,12 @@ pub(crate) async fn lines_until(serving: &mut RunningTools, fits: impl Fn(&Value
     }
 }
 
-/// All side lines so far.
+/// Returns all reports so far.
 pub(crate) fn lines(serving: &mut RunningTools) -> Vec<Value> {
     serving.drain().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     timeout(LONG, async {
         while !is_so().await {

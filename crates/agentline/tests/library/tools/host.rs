@@ -1,4 +1,4 @@
-//! What an agent gets from a host's tools: answers, refusals, errors, and an end to what it gives up.
+//! Tests a host's tools as an agent uses them: results, denials, errors, and the end of abandoned calls.
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::tools::{
@@ -43,12 +43,12 @@ fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (Runni
     (serving, client)
 }
 
-/// What became of a tool that never answers.
+/// The state of a tool that never answers.
 #[derive(Clone, Default)]
-struct Fate {
+struct CallState {
     began: Arc<AtomicBool>,
     dropped: Arc<AtomicBool>,
-    /// A task that it started has heard that it is over.
+    /// A task of the tool has observed the cancellation.
     heard: Arc<AtomicBool>,
 }
 
@@ -61,7 +61,7 @@ impl Drop for Flag {
     }
 }
 
-impl Fate {
+impl CallState {
     fn endless(&self, timeout: Duration) -> Tool {
         let fate = self.clone();
         let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
@@ -91,17 +91,18 @@ impl Fate {
 }
 
 #[tokio::test]
-async fn tools_are_listed_and_called_and_it_is_told() {
+async fn tools_are_listed_called_and_reported() {
     let (mut serving, client) = serve([add()]);
     let hello = client.initialize().await;
     assert_eq!(hello["serverInfo"]["name"], "agentline");
     assert_eq!(hello["protocolVersion"], "2025-06-18");
     client.notify("notifications/initialized", json!({})).await;
-    let answer = client.ask(1, "tools/list", json!({})).await;
+    let answer = client.request(1, "tools/list", json!({})).await;
     let tool = &answer["result"]["tools"][0];
     assert_eq!((&tool["name"], &tool["description"]), (&json!("add"), &json!("Adds two numbers")));
     assert_eq!(tool["inputSchema"]["required"], json!(["a", "b"]));
-    let answer = client.ask(7, "tools/call", json!({"name": "add", "arguments": {"a": 19, "b": 23}})).await;
+    let answer =
+        client.request(7, "tools/call", json!({"name": "add", "arguments": {"a": 19, "b": 23}})).await;
     assert_eq!(answer["result"]["structuredContent"], json!({"sum": 42}));
     assert_eq!(answer["result"]["content"][0]["text"], r#"{"sum":42}"#);
     assert_eq!(
@@ -115,10 +116,10 @@ async fn tools_are_listed_and_called_and_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
+async fn every_kind_of_error_is_a_result_with_a_message() {
     let failing = any("failing", || Err("the disk is full"));
     let panicking = any("panicking", || panic!("oh no"));
-    let fate = Fate::default();
+    let fate = CallState::default();
     let endless = fate.endless(Duration::from_millis(200));
     let (mut serving, client) = serve([add(), failing, panicking, endless]);
     let cases = [
@@ -141,7 +142,7 @@ async fn errors_of_every_kind_are_results_that_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_policy_comes_before_and_a_hook_after() {
+async fn policy_runs_before_and_hook_after_a_call() {
     let sync = add().policy(|args, _call| {
         if args["a"] == 0 { CallDecision::deny("zero is not for you") } else { CallDecision::Allow }
     });
@@ -166,19 +167,19 @@ async fn a_policy_comes_before_and_a_hook_after() {
 }
 
 #[tokio::test]
-async fn a_tool_may_say_exactly_what_it_answers() {
+async fn tool_can_return_an_exact_result() {
     let exact = Tool::new("exact", "", json!({"type": "object"}), |_: Value, _: ToolCall| async {
         Ok(ToolOutput::error("half of it").structured(json!({"done": 1})))
     });
     let (_serving, client) = serve([exact]);
-    let answer = client.ask(1, "tools/call", json!({"name": "exact"})).await;
+    let answer = client.request(1, "tools/call", json!({"name": "exact"})).await;
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(answer["result"]["structuredContent"], json!({"done": 1}));
 }
 
 #[tokio::test]
 async fn a_cancelled_request_ends_its_tool() {
-    let fate = Fate::default();
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
     let waiting = tokio::spawn({
@@ -187,7 +188,7 @@ async fn a_cancelled_request_ends_its_tool() {
     });
     lines_until(&mut serving, |line| line["called"] == "endless").await;
     fate.began().await;
-    // Of another request: nothing happens.
+    // The id of another request: nothing happens.
     client.notify("notifications/cancelled", json!({"requestId": "c-2"})).await;
     assert_eq!(lines(&mut serving), Vec::<Value>::new());
     client.notify("notifications/cancelled", json!({"requestId": "c-1", "reason": "no longer needed"})).await;
@@ -198,8 +199,8 @@ async fn a_cancelled_request_ends_its_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_hangs_up_ends_its_tool() {
-    let fate = Fate::default();
+async fn closed_connection_ends_its_tool() {
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let connection = client.send(&call).await;
@@ -211,8 +212,8 @@ async fn an_agent_that_hangs_up_ends_its_tool() {
 }
 
 #[tokio::test]
-async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
-    let fate = Fate::default();
+async fn abandoned_calls_can_be_stopped() {
+    let fate = CallState::default();
     let (mut serving, client) = serve([fate.endless(LONG), add()]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let _waiting = client.send(&call).await;
@@ -224,7 +225,7 @@ async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_an_agent_adds_for_itself_does_not_reach_a_tool() {
+async fn extra_agent_fields_do_not_reach_a_tool() {
     let echo = |name: &str, properties: Value| {
         let schema = json!({"type": "object", "properties": properties});
         Tool::new(name, "", schema, |args: Value, _: ToolCall| async move { Ok(args) })

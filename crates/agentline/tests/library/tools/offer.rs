@@ -1,4 +1,4 @@
-//! Who is let in, what a run offers of its own, and what is left when it is over.
+//! Tests authorization, the tools of one run, and what remains after it.
 
 use crate::tools::client::{Client, lines, lines_until, until};
 use agentline::tools::{AnswerTool, Tool, ToolCall, ToolHost, ToolOffer};
@@ -17,7 +17,7 @@ fn list_request() -> Value {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_and_it_is_told() {
+async fn unauthorized_clients_are_refused_and_reported() {
     let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let client = Client::of(&serving, "agentline");
     let token = serving.token().to_owned();
@@ -50,7 +50,7 @@ async fn strangers_are_refused_and_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_is_not_told_for_ever() {
+async fn reports_of_unauthorized_clients_are_limited() {
     let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
     let stranger = Client::of(&serving, "agentline").with("Authorization", "Bearer wrong");
     for _ in 0..100 {
@@ -60,14 +60,14 @@ async fn a_flood_of_strangers_is_not_told_for_ever() {
 }
 
 #[tokio::test]
-async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
+async fn valid_value_is_accepted_and_the_last_one_wins() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let structured = AnswerTool::new(schema.clone(), |value: Value| async move {
         if value["n"].is_i64() { Ok(()) } else { Err("`n` must be an integer".to_owned()) }
     });
     let mut serving = named(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
     let client = Client::of(&serving, "agentline");
-    let answer = client.ask(1, "tools/list", json!({})).await;
+    let answer = client.request(1, "tools/list", json!({})).await;
     assert_eq!(answer["result"]["tools"][1]["inputSchema"], schema);
     let refused = client.call("structured_output", json!({"n": "one"})).await;
     assert_eq!(refused, (true, "`n` must be an integer".into()));
@@ -81,7 +81,7 @@ async fn a_value_is_taken_when_it_is_good_and_the_last_one_counts() {
 }
 
 #[tokio::test]
-async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
+async fn long_texts_are_truncated_in_reports_but_not_in_answers_and_values() {
     let long = "é".repeat(100_000);
     let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let echo = Tool::new("echo", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
@@ -99,7 +99,7 @@ async fn long_texts_are_cut_in_lines_but_not_in_answers_and_values() {
 }
 
 #[tokio::test]
-async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
+async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
     let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
     let host = named(&["shared"]);
     let mut first = host.serve(ToolOffer::new().structured(structured.name("first"))).unwrap();
@@ -114,7 +114,7 @@ async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
     assert_eq!(a.list().await, ["shared", "first"]);
     assert_eq!(b.list().await, ["shared", "second"]);
     assert_eq!(a.call("second", json!({})).await, (true, "unknown tool `second`".into()));
-    // The token of one run opens nothing of the other.
+    // The token of one run gives no access to the other.
     let thief = Client { headers: b.headers.clone(), ..a.clone() };
     assert_eq!(thief.post(&list_request()).await.0, 401);
     assert_eq!(lines(&mut second), [json!({"listed": ["shared", "second"]})]);
@@ -125,7 +125,7 @@ async fn runs_side_by_side_share_a_port_and_see_only_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_the_last_closes_the_port_and_ends_what_runs() {
+async fn dropping_the_last_offer_closes_the_port_and_ends_active_calls() {
     let (gone, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     let host = ToolHost::new().tool(Tool::new(
         "endless",
@@ -153,7 +153,7 @@ async fn dropping_the_last_closes_the_port_and_ends_what_runs() {
 }
 
 #[test]
-fn a_runtime_that_ends_takes_its_port_and_the_next_has_its_own() {
+fn each_runtime_has_its_own_port_that_ends_with_it() {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let host = named(&["a"]);
     let runtime = run();
@@ -165,11 +165,11 @@ fn a_runtime_that_ends_takes_its_port_and_the_next_has_its_own() {
         assert_eq!(Client::of(&serving, "agentline").list().await, ["a"]);
         until("the port of the old runtime is closed", async || !old.is_open().await).await;
     });
-    assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime here");
+    assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime");
 }
 
 #[test]
-fn names_and_schemas_are_checked_before_anything_is_served() {
+fn names_and_schemas_are_validated_before_serving() {
     let tool =
         |name: &str, schema: Value| Tool::new(name, "", schema, |_: Value, _: ToolCall| async { Ok(()) });
     let good = json!({"type": "object"});

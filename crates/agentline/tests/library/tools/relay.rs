@@ -1,4 +1,5 @@
-//! Foreign servers behind the relay: good ones are as they are, bad ones are told of, and none outlives the run.
+//! Tests MCP servers behind the relay: working ones are relayed unchanged, failing ones are reported, and none outlives
+//! the run.
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::{
@@ -14,7 +15,7 @@ use std::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The tiny server, with a fault.
+/// Returns the small server, with a fault.
 fn tiny(fault: &str) -> McpServer {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/library/tools/server.mjs");
     McpServer::Command {
@@ -39,7 +40,7 @@ fn starts(log: &Path) -> Vec<u32> {
     std::fs::read_to_string(log).unwrap_or_default().lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A server that logs its starts.
+/// Returns a server that logs its starts.
 fn logged(fault: &str, log: &Path) -> McpServer {
     let McpServer::Command { command, args, mut env } = tiny(fault) else { unreachable!() };
     env.insert("STARTS".into(), log.to_str().unwrap().into());
@@ -49,13 +50,13 @@ fn logged(fault: &str, log: &Path) -> McpServer {
 #[cfg(target_os = "linux")]
 async fn is_gone(pid: u32) {
     let stat = format!("/proc/{pid}/stat");
-    // One that nobody has waited for yet is dead, too.
+    // A zombie counts as dead, too.
     until("the server is gone", async || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z ")))
         .await;
 }
 
 #[tokio::test]
-async fn a_server_is_started_once_and_is_as_it_is() {
+async fn server_is_started_once_and_relayed_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let (mut serving, client) = serve(offer().cwd(folder.path()).server("tiny", logged("", &log)));
@@ -71,13 +72,13 @@ async fn a_server_is_started_once_and_is_as_it_is() {
         client.call("folder", json!({})).await.1,
         folder.path().canonicalize().unwrap().to_str().unwrap()
     );
-    // What neither we nor the agent know passes as well, answers and errors alike.
-    assert_eq!(client.ask(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
+    // Unknown messages also pass, results and errors alike.
+    assert_eq!(client.request(4, "prompts/list", json!({})).await["result"]["prompts"][0]["name"], "greet");
     assert_eq!(
-        client.ask(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
+        client.request(5, "tiny/echo", json!({"x": [1.5, null]})).await["result"],
         json!({"x": [1.5, null]})
     );
-    assert_eq!(client.ask(6, "tiny/other", json!({})).await["error"]["data"], json!({"tiny": true}));
+    assert_eq!(client.request(6, "tiny/other", json!({})).await["error"]["data"], json!({"tiny": true}));
     // A second client of the same run, such as a part of the agent, gets the same server.
     assert_eq!(client.initialize().await, hello);
     assert_eq!(starts(&log).len(), 1);
@@ -85,7 +86,7 @@ async fn a_server_is_started_once_and_is_as_it_is() {
 }
 
 #[tokio::test]
-async fn strangers_do_not_reach_a_foreign_server() {
+async fn unauthorized_clients_do_not_reach_an_mcp_server() {
     let (mut serving, client) = serve(offer().server("tiny", tiny("")));
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(client.clone().with("Authorization", "Bearer x").post(&ping).await.0, 401);
@@ -95,11 +96,11 @@ async fn strangers_do_not_reach_a_foreign_server() {
 }
 
 #[tokio::test]
-async fn two_answers_at_once_find_their_askers() {
+async fn concurrent_answers_reach_their_callers() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     let calls = (0..20).map(|n| {
         let client = client.clone();
-        // All with the same id, as two parts of an agent may have it.
+        // All have the same id, as two parts of an agent may.
         tokio::spawn(async move { client.call("shout", json!({"word": format!("w{n}")})).await })
     });
     for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
@@ -126,7 +127,7 @@ async fn a_cancelled_request_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn an_agent_that_hangs_up_cancels_at_the_server() {
+async fn closed_connection_cancels_at_the_server() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
@@ -138,7 +139,7 @@ async fn an_agent_that_hangs_up_cancels_at_the_server() {
 }
 
 #[tokio::test]
-async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
+async fn abandoned_calls_can_be_stopped() {
     let (serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "endless"}});
@@ -155,7 +156,7 @@ async fn calls_that_an_agent_gave_up_in_silence_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_unasked_reaches_those_who_listen() {
+async fn server_notifications_reach_listeners() {
     let (_serving, client) = serve(offer().server("tiny", tiny("")));
     client.initialize().await;
     let mut stream = tokio::net::TcpStream::connect(&client.address).await.unwrap();
@@ -179,7 +180,7 @@ async fn what_a_server_says_unasked_reaches_those_who_listen() {
 }
 
 #[tokio::test]
-async fn a_dead_server_is_told_of_and_has_no_tools() {
+async fn dead_server_is_reported_and_has_no_tools() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let missing =
@@ -190,7 +191,7 @@ async fn a_dead_server_is_told_of_and_has_no_tools() {
         let client = Client::of(&serving, name);
         assert_eq!(client.initialize().await["serverInfo"]["name"], name);
         assert_eq!(client.list().await, Vec::<String>::new());
-        assert_eq!(client.ask(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
+        assert_eq!(client.request(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
         let (is_error, text) = client.call("shout", json!({})).await;
         assert!(is_error && text.contains(&format!("MCP server `{name}` failed")), "{text}");
     }
@@ -203,14 +204,14 @@ async fn a_dead_server_is_told_of_and_has_no_tools() {
         why.starts_with("exited with code 3; last output: xxx") && why.ends_with("no licence key"),
         "{why}"
     );
-    assert!(why.len() < 2200, "only its last words: {}", why.len());
+    assert!(why.len() < 2200, "only the end of its output: {}", why.len());
     assert_eq!(error("missing"), "cannot start: program `no-such-program` does not exist");
     assert_eq!(client.list().await, Vec::<String>::new());
     assert_eq!(starts(&log).len(), 1);
 }
 
 #[tokio::test]
-async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
+async fn hanging_server_is_stopped_after_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let patience = Duration::from_secs(3);
@@ -228,7 +229,7 @@ async fn a_hanging_server_counts_as_dead_after_its_time_and_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_comes_is_an_empty_one() {
+async fn missing_tool_list_is_empty_after_a_timeout() {
     let offer = offer().startup_timeout(Duration::from_secs(6)).server("tiny", tiny("hanging-list"));
     let (mut serving, client) = serve(offer);
     assert_eq!(client.initialize().await["serverInfo"]["name"], "tiny");
@@ -239,7 +240,7 @@ async fn a_list_that_never_comes_is_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
+async fn server_that_dies_midway_is_reported_and_not_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("starts");
     let (mut serving, client) = serve(offer().server("tiny", logged("", &log)));
@@ -256,7 +257,7 @@ async fn a_server_that_dies_midway_is_told_of_and_not_started_again() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_ends_with_the_run() {
+async fn server_ends_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
     for (name, fault) in [("closed", ""), ("dropped", ""), ("closed", "hanging"), ("dropped", "hanging")] {
         let log = folder.path().join(format!("{name}-{fault}"));
@@ -266,7 +267,7 @@ async fn a_server_ends_with_the_run() {
         if name == "closed" {
             serving.close().await;
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            assert!(state.is_err(), "the server is gone when the close is done: {state:?}");
+            assert!(state.is_err(), "the server has exited when the close completes: {state:?}");
         } else {
             drop(serving);
         }
@@ -275,7 +276,7 @@ async fn a_server_ends_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
+async fn http_server_is_relayed_and_its_absence_reported() {
     let shout = Tool::new("shout", "", json!({"type": "object"}), |args: Value, _: ToolCall| async move {
         Ok(args["word"].as_str().unwrap_or_default().to_uppercase())
     });
@@ -292,8 +293,8 @@ async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
     assert!(is_error && text.contains("HTTP status 404"), "{text}");
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "HTTP status 404 Not Found"})]);
-    // One that refuses us from the start.
+    assert_eq!(told, [json!({"server": "tiny", "error": "it answered with status 404 Not Found"})]);
+    // A server that refuses us from the start.
     let McpServer::Url { url, .. } = server else { unreachable!() };
     let (mut serving, client) =
         serve(offer().server("tiny", McpServer::Url { url, headers: BTreeMap::new() }));
@@ -302,7 +303,7 @@ async fn a_server_on_the_web_is_relayed_and_its_absence_told() {
 }
 
 #[tokio::test]
-async fn an_answer_among_events_is_found_and_the_session_is_kept() {
+async fn answer_in_an_event_stream_is_found_and_the_session_kept() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?key=1", listener.local_addr().unwrap());
     let asked = tokio::spawn(async move {
@@ -348,7 +349,7 @@ async fn an_answer_among_events_is_found_and_the_session_is_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
+async fn unsupported_servers_are_left_to_the_agent_and_reported() {
     let far = McpServer::Url { url: "https://far.test/mcp".into(), headers: BTreeMap::new() };
     let mut serving = ToolHost::new().serve(offer().server("far", far.clone())).unwrap();
     assert_eq!(serving.servers()["far"], far);
@@ -359,7 +360,7 @@ async fn what_cannot_be_relayed_is_left_to_the_agent_and_told() {
 }
 
 #[tokio::test]
-async fn names_of_every_kind_have_a_path_and_ours_is_taken() {
+async fn any_server_name_has_a_path_and_our_name_is_reserved() {
     let odd = "my notes/ü_1";
     let serving = ToolHost::new().serve(offer().server(odd, tiny("dead"))).unwrap();
     let client = Client::of(&serving, odd);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_colours_share_a_line() {
+    fn change_marks_and_highlighting_share_a_line() {
         let mut given = ShownChange::between("let a = \"<\";\n", "let b = \"<\";\n");
         given.path = "x.rs".into();
         let mut out = Vec::new();

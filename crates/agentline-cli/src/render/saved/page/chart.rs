@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_answers_share_a_bar() {
+    fn chart_groups_many_turns_into_few_bars() {
         let tokens = Tokens { input: Some(2), output: Some(1), ..Tokens::default() };
         let turns: Vec<ChartTurn> = (0..500).map(|entry| ChartTurn { entry, tokens }).collect();
         let bars = bars(&turns);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stays_text() {
+    fn special_characters_are_escaped() {
         let (text, attribute) = both("<a b=\"c\" d='e'>&\0\u{202e}x\r\ny\tä→\u{85}");
         assert_eq!(
             text,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_gets_through_that_should_not() {
+    fn no_unsafe_character_is_emitted() {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
             let (_, written) = both(&c.to_string());
             let bad = |c: char| {

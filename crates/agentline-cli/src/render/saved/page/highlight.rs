@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn code_has_colours_and_stays_text() {
+    fn highlighted_code_keeps_its_text() {
         assert_eq!(
             shown("src/main.rs", "let a = \"<b>\"; // é <i>"),
             "<span class=k>let</span> a = <span class=s>&quot;&lt;b&gt;&quot;</span>; <span class=c>// é &lt;i&gt;</span>"
@@ -282,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn keywords_are_in_order() {
+    fn keyword_lists_are_sorted() {
         assert!(KEYWORDS.is_sorted());
     }
 
     #[test]
-    fn what_is_not_closed_ends_somewhere() {
+    fn unterminated_tokens_keep_the_text() {
         for text in ["\"", "'\\", "/*", "`é\\", "\"a\nb", "//"] {
             for language in ["js", "rs", "py", "sql", "json"] {
                 let plain = shown(language, text).replace("&quot;", "\"").replace("&#39;", "'");

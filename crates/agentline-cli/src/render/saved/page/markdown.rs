@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_its_shape() {
+    fn markdown_is_rendered_as_html() {
         assert_eq!(
             shown("# A\nb **c** *d* `<e>`\n\n- x\n  - y\n1. z\n\n```rs\nlet\n```\n> q"),
             "<h4>A</h4><p>b <strong>c</strong> <em>d</em> <code>&lt;e&gt;</code></p>\
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_item_holds_blocks() {
+    fn list_items_may_contain_blocks() {
         assert_eq!(
             shown("1. a\n\n   ```sh\n   x\n   ```\n2. b\n   - c"),
             "<ol start=1><li><p>a</p><pre class=code tabindex=0 data-lang=\"sh\"><code>x</code></pre></li>\
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_cannot_be_clicked() {
+    fn links_are_not_clickable() {
         assert_eq!(
             shown("[x](javascript:x) [y](javascript:alert(1))"),
             "<p><span class=link>x</span> <span class=url>javascript:x</span> \
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_text() {
+    fn unclosed_markup_is_plain_text() {
         for text in
             ["`", "**", "*", "[", "[a](", "```", "~~~x\n", "- ", "#", "|", ">", "***a", "[a](b c)", "\\"]
         {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_takes_long() {
+    fn adversarial_markdown_is_rendered_quickly() {
         for part in [
             "*", "`", "[", "**a ", "[](", "[a", "` `` ", "*a **b ", "- ", "> ", "|-", "#", "~~~\n", "[x](y",
             "* ", "[a]", "<", "<a ", "![", "1. ", "[a]: b\n",

@@ -26,7 +26,7 @@ mod tests {
     use super::titles;
 
     #[test]
-    fn the_last_name_counts_and_junk_does_not() {
+    fn last_title_wins_and_invalid_lines_are_ignored() {
         let text = concat!(
             "{\"id\":\"a\",\"thread_name\":\"first\",\"updated_at\":\"2026-11-15T00:00:00Z\"}\n",
             "junk\n{\"id\":\"b\",\"thread_name\":5}\n{\"id\":\"c\",\"thread_name\":\"gone\"}\n[]\n",

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_stands_for_itself_and_strings_stand_among_parts() {
+    fn content_may_be_a_part_or_a_list_with_strings() {
         let texts = |text: &str| {
             read(text).prompt().iter().map(|part| format!("{part:?}")).collect::<Vec<_>>().join(" ")
         };
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_stands_for_what_the_model_got_and_files_stay() {
+    fn display_content_replaces_expanded_content_and_keeps_files() {
         let message = read(
             r#"{"content":[{"text":"look at @a.png"},{"text":"--- a.png ---"},{"inlineData":{"mimeType":"image/png","data":"AA=="}}],
                 "displayContent":[{"text":"look at @a.png"}]}"#,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_told_twice_is_one() {
+    fn repeated_calls_are_merged() {
         let message = read(
             r#"{"content":[{"text":"**Plan** it","thought":true,"thoughtSignature":"s"},{"functionCall":{"name":"glob","args":{"pattern":"*"}}},{"text":"now"},{"functionCall":{"id":"2","name":"made_up"}}],
                 "toolCalls":[{"id":"1","name":"glob","args":{"pattern":"*"},"status":"success","result":"a"}]}"#,

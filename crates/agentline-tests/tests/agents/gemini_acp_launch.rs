@@ -1,0 +1,106 @@
+//! Tests a launch of the real Gemini CLI over ACP: rules in every mode, prompts, directories and the files that remain.
+
+use agentline::{Outcome, PermissionMode, RunRequest, Surface, Verdict};
+use agentline_mock::gemini::{GeminiStep, Script};
+use agentline_tests::{TestStage, needs_real_gemini};
+use serde_json::json;
+use std::fs;
+
+fn to_json(outcome: &Outcome) -> String {
+    serde_json::to_string_pretty(outcome).expect("an outcome is JSON")
+}
+
+fn acp_request(stage: &TestStage, prompt: &str, mode: PermissionMode) -> RunRequest {
+    stage.request(prompt).surface(Surface::Acp).permission_mode(mode)
+}
+
+fn write(path: &str) -> GeminiStep {
+    GeminiStep::call("write_file", json!({"file_path": path, "content": "x\n"}))
+}
+
+#[test]
+fn rules_apply_in_accept_edits_and_bypass_modes() {
+    needs_real_gemini!();
+    for mode in [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto] {
+        let stage =
+            TestStage::new(Script::new([write("yes.txt"), write("no.txt"), GeminiStep::text("done")]));
+        let outcome = stage.outcome(acp_request(&stage, "write", mode).deny("Write(no*)"));
+        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?} {}", to_json(&outcome));
+        assert!(
+            stage.read("yes.txt").is_some() && stage.read("no.txt").is_none(),
+            "{mode:?} {}",
+            to_json(&outcome)
+        );
+    }
+}
+
+#[test]
+fn accept_edits_permits_only_edits() {
+    needs_real_gemini!();
+    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
+    let web = GeminiStep::call("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"}));
+    let stage = TestStage::new(Script::new([write("a.txt"), shell, web, GeminiStep::text("done")]));
+    let outcome = stage.outcome(acp_request(&stage, "work", PermissionMode::AcceptEdits));
+    let denied: Vec<&str> = outcome.denied.iter().map(|d| d.native_tool.as_str()).collect();
+    assert_eq!(denied, ["run_shell_command", "web_fetch"], "{}", to_json(&outcome));
+    assert!(stage.read("a.txt").is_some() && stage.read("by-shell.txt").is_none());
+}
+
+#[test]
+fn plan_mode_changes_nothing_and_has_no_shell() {
+    needs_real_gemini!();
+    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
+    let stage = TestStage::new(Script::new([write("a.txt"), shell, GeminiStep::text("the plan")]));
+    let outcome = stage.outcome(acp_request(&stage, "plan", PermissionMode::Plan).ask("Bash").allow("Bash"));
+    assert_eq!(
+        (outcome.verdict, outcome.text.as_str()),
+        (Verdict::DoneWithDenials, "the plan"),
+        "{}",
+        to_json(&outcome)
+    );
+    assert!(stage.read("a.txt").is_none() && stage.read("by-shell.txt").is_none());
+}
+
+#[test]
+fn a_prompt_that_looks_like_a_command_reaches_the_model() {
+    needs_real_gemini!();
+    for prompt in ["/about", " \n$help me", "/etc/hosts @a.txt bob@example.com"] {
+        let stage = TestStage::new(Script::always(GeminiStep::text("answered")));
+        stage.file("a.txt", "not to be sent");
+        let outcome = stage.outcome(acp_request(&stage, prompt, PermissionMode::Default));
+        assert_eq!(outcome.text, "answered", "{}", to_json(&outcome));
+        let told = stage.model.requests_to_main().last().expect("a request").user_texts().concat();
+        assert!(told.ends_with(prompt) && !told.contains("not to be sent"), "{told}");
+    }
+}
+
+#[test]
+fn only_the_session_itself_remains() {
+    needs_real_gemini!();
+    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
+    let outcome = stage.outcome(acp_request(&stage, "hi", PermissionMode::Default));
+    let session = outcome.session_id.clone().unwrap();
+    let chats =
+        fs::read_dir(stage.home().join(".gemini/tmp")).unwrap().flatten().map(|e| e.path().join("chats"));
+    let files: Vec<String> = chats
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()))
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert!(files[0].contains(&session[..8]), "{files:?} {session}");
+}
+
+#[test]
+fn tools_may_use_included_directories_over_acp() {
+    needs_real_gemini!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("b.txt");
+    fs::write(&path, "from the included folder").unwrap();
+    let read = GeminiStep::call("read_file", json!({"file_path": path}));
+    let stage = TestStage::new(Script::new([read, GeminiStep::text("read")]));
+    let request = acp_request(&stage, "read it", PermissionMode::Default).include_dir(path.parent().unwrap());
+    let outcome = stage.outcome(request);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
+    let last = serde_json::to_string(&stage.model.requests_to_main().last().unwrap().body).unwrap();
+    assert!(last.contains("from the included folder"), "{last}");
+}

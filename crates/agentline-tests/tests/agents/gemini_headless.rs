@@ -1,0 +1,46 @@
+//! Tests the main workflow with the real Gemini CLI: a write, an edit, a failing read and a shell command, reported
+//! correctly.
+
+use agentline::{ChangeSource, Event, FileChangeKind, Surface, Verdict};
+use agentline_mock::gemini::demo_script;
+use agentline_tests::{TestStage, needs_real_gemini};
+
+#[test]
+fn stream_json_run_reports_events_files_and_usage() {
+    needs_real_gemini!();
+    let stage = TestStage::new(demo_script());
+    let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::StreamJson));
+    let shown = serde_json::to_string_pretty(&outcome).unwrap();
+    assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
+    assert!(!outcome.text.is_empty(), "{shown}");
+    let files: Vec<_> =
+        outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+    assert_eq!(
+        files,
+        [
+            ("SUMMARY.txt", FileChangeKind::Created, ChangeSource::Shell, true),
+            ("primes.py", FileChangeKind::Created, ChangeSource::Tool, true)
+        ],
+        "{shown}"
+    );
+    assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
+    assert_eq!(outcome.usage.requests, Some(5), "{shown}");
+    assert!(outcome.usage.tokens.thoughts.is_some_and(|t| t > 0), "{shown}");
+    assert!(outcome.cost_usd.is_some_and(|c| c > 0.0), "{shown}");
+    assert!(matches!(records[0].event, Event::Started(_)), "{:?}", records[0]);
+    assert!(records.iter().enumerate().all(|(i, r)| r.seq as usize == i + 1), "numbered without a gap");
+}
+
+#[test]
+fn json_run_reports_the_same_from_the_session_file() {
+    needs_real_gemini!();
+    let stage = TestStage::new(demo_script());
+    let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Json));
+    let shown = serde_json::to_string_pretty(&outcome).unwrap();
+    assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
+    assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
+    let by_tool = outcome.files.iter().find(|f| f.path == "primes.py").expect("the written file");
+    assert_eq!((by_tool.source, by_tool.tool.as_deref()), (ChangeSource::Tool, Some("Edit")), "{shown}");
+    let results = records.iter().filter(|r| matches!(r.event, Event::ToolResult { .. })).count();
+    assert_eq!(results, 4, "{records:?}");
+}
