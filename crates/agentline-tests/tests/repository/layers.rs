@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 /// What the core may be built from: crates without I/O.
-const CORE_DEPENDENCIES: &[&str] = &["brush-parser", "jiff", "memchr", "serde", "serde_json", "strsim", "toml"];
+const CORE_DEPENDENCIES: &[&str] =
+    &["brush-parser", "jiff", "memchr", "serde", "serde_json", "strsim", "toml"];
 /// What the core must not touch: it is told what happens and when.
 const OUTSIDE_WORLD: &[&str] = &[
     "tokio",
