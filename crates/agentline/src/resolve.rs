@@ -45,7 +45,7 @@ pub(crate) struct ResolvedRun {
 /// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-    let message = format!("stopped by the caller ({by}) before the run started");
+    let message = format!("cancelled by the caller ({by}) before the run started");
     Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 

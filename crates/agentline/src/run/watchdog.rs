@@ -104,7 +104,7 @@ impl WatchedRun {
         {
             let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
             let message =
-                format!("stopped by the caller ({by}); agentline was too busy to end the run cleanly");
+                format!("cancelled by the caller ({by}); agentline was too busy to end the run cleanly");
             return Some(Outcome::not_begun(
                 &self.who,
                 Verdict::Cancelled,
