@@ -1,4 +1,4 @@
-"""Drives coding-agent command-line tools and tells the truth about what happened.
+"""Drives coding-agent CLIs and reports what they did.
 
     from agentline import Agentline
 

@@ -293,7 +293,7 @@ async fn http_server_is_relayed_and_its_absence_reported() {
     assert!(is_error && text.contains("HTTP status 404"), "{text}");
     assert_eq!(client.list().await, Vec::<String>::new());
     let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "it answered with status 404 Not Found"})]);
+    assert_eq!(told, [json!({"server": "tiny", "error": "HTTP status 404 Not Found"})]);
     // A server that refuses us from the start.
     let McpServer::Url { url, .. } = server else { unreachable!() };
     let (mut serving, client) =
