@@ -134,7 +134,7 @@ impl Connection {
         self.talk.broken()
     }
 
-    /// Returns when to send [`What::Tick`] if no other input arrives first.
+    /// Returns when to send [`InputKind::Tick`] if no other input arrives first.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
         let mine = match self.life {

@@ -35,7 +35,7 @@ const SAMPLE: usize = 4096;
 const KEPT_BUFFER: usize = 1 << 20;
 
 impl LineSplitter {
-    /// Creates a splitter that emits lines longer than `cap` bytes as [`Piece::TooLong`].
+    /// Creates a splitter that emits lines longer than `cap` bytes as [`SplitItem::TooLong`].
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self { part: Vec::new(), length: 0, cap, at_start: true }

@@ -40,7 +40,7 @@ pub enum SessionChange {
         /// The complete entry in its current state.
         entry: Box<Entry>,
     },
-    /// The entries from this position on were removed. Their replacements follow as [`Change::Added`].
+    /// The entries from this position on were removed. Their replacements follow as [`SessionChange::Added`].
     Cut {
         /// The position of the first removed entry.
         at: usize,

@@ -253,7 +253,7 @@ impl Snapshot {
         (compared.changes, compared.is_complete)
     }
 
-    /// Formats a path like [`Change::path`], so that a path reported by a tool can be matched with a change.
+    /// Formats a path like [`SnapshotChange::path`], so that a path reported by a tool can be matched with a change.
     #[must_use]
     pub fn spell(&self, path: &Path) -> String {
         reported::ReportedPath::of(&self.root, path).spelled()

@@ -5,7 +5,7 @@ use crate::{Agentline, Error};
 use agentline_core::{Agent, ModelInfo, RunRequest};
 use serde::Serialize;
 
-/// The source of the model list in [`Capabilities`].
+/// The source of the model list in [`CliCapabilities`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

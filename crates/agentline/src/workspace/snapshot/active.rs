@@ -40,7 +40,7 @@ pub struct ActiveWorkspace {
 impl ActiveWorkspace {
     /// Registers a run in `workspace` for all runs that use the same `runtime_dir`, which is created if missing.
     ///
-    /// Call this before the first snapshot, and [`ActiveRun::overlapped`] after the last.
+    /// Call this before the first snapshot, and [`ActiveWorkspace::overlapped`] after the last.
     ///
     /// # Errors
     ///
