@@ -78,11 +78,11 @@ pub struct FilteredEnv {
 /// Splits the caller's variables by the allow-list, the agent's own names, and the names that the caller adds.
 ///
 /// ```
-/// use agentline_core::divide_environment;
+/// use agentline_core::filter_env;
 /// let caller = [("PATH", "/bin"), ("GEMINI_API_KEY", "k"), ("AWS_TOKEN", "t")];
 /// let caller = caller.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-/// let divided = divide_environment(&caller, &["GEMINI_*"], &[]);
-/// assert_eq!(divided.withheld, ["AWS_TOKEN"]);
+/// let filtered = filter_env(&caller, &["GEMINI_*"], &[]);
+/// assert_eq!(filtered.withheld, ["AWS_TOKEN"]);
 /// ```
 #[must_use]
 pub fn filter_env(caller: &BTreeMap<String, String>, agents_own: &[&str], added: &[String]) -> FilteredEnv {

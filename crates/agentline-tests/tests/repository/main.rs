@@ -1,6 +1,5 @@
-//! Tests rules about the source itself: layers, dependencies, and the speed of everything that scans input.
+//! Tests rules about the source itself: layers, the order of modules, and dependencies.
 
 mod dependencies;
 mod layers;
 mod modules;
-mod scanners;

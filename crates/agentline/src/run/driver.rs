@@ -5,7 +5,9 @@ use crate::{
     resolve::{integrity::Integrity, materialize},
     run::{
         abandoned_session::AbandonedSession,
-        active_run::{ActiveRun, CompletionTiming, ProcessGone, Submission, gone_by, lost_answer, refuse},
+        active_run::{
+            ActiveRun, CompletionTiming, ProcessGone, Submission, clear_away, gone_by, lost_answer, refuse,
+        },
         channel::Wakeup,
         live_process::{ProcessLoad, SpawnedProcess},
         tape_file::TapeFile,
@@ -234,14 +236,6 @@ pub(crate) async fn drive(live: SpawnedProcess) {
                 .push(Notice::new("tape", "the tape is incomplete, because it could not be written"));
         }
         active_run.link.finish(*outcome);
-    }
-}
-
-/// Removes files of the run that would harm the user's sessions.
-fn clear_away(active_run: &ActiveRun) {
-    for file in active_run.follower.leftovers() {
-        // The file may be gone already.
-        let _ = std::fs::remove_file(file);
     }
 }
 
