@@ -137,7 +137,7 @@ const NOBODY: RunId = RunId(0);
 wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 
 impl Acp {
-    /// Creates a dialogue with an agent that has these manners.
+    /// Creates a dialogue with an agent that has this profile.
     pub(crate) fn new(talk: &DialogueConfig, profile: Box<dyn AcpProfile>) -> Self {
         Self {
             talk: talk.clone(),

@@ -31,7 +31,7 @@ pub struct AgentRegistry {
 }
 
 impl AgentRegistry {
-    /// Creates a roster of the built-in agents and every configured agent that has a command. The names of built-in
+    /// Creates a registry of the built-in agents and every configured agent that has a command. The names of built-in
     /// agents cannot be redefined.
     #[must_use]
     pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
@@ -39,7 +39,7 @@ impl AgentRegistry {
         Self { added: unknown.filter_map(|(name, settings)| Custom::define(name, settings)).collect() }
     }
 
-    /// Returns the settings from which [`of`](Self::of) creates the same roster.
+    /// Returns the settings from which [`of`](Self::of) creates the same registry.
     #[must_use]
     pub fn settings(&self) -> BTreeMap<String, AgentSettings> {
         self.added.iter().map(|custom| custom.settings()).collect()

@@ -1,9 +1,9 @@
 //! The core of agentline: turns lines into events, requests and frames, without I/O, clock or runtime.
 //!
 //! ```text
-//! bytes ─▶ line ─▶ Input ─▶ Connection ─▶ Output ─▶ events, frames, questions, outcome
+//! bytes ─▶ line ─▶ Input ─▶ Connection ─▶ output ─▶ events, frames, requests, outcome
 //!                              │  ▲
-//!                    Dialogue ─┘  └─ Run: clocks, limits, ledger, usage, verdict
+//!                    Dialogue ─┘  └─ RunState: timeouts, limits, changes, usage, verdict
 //! ```
 //!
 //! A [`Connection`] is one agent process as a state machine. A [`Dialogue`] translates one surface of one agent; it is

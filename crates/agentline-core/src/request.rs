@@ -1,4 +1,4 @@
-//! A typed run request. `plan` checks later whether an agent supports it.
+//! A typed run request. `validate` checks later whether an agent supports it.
 
 use crate::{CachePolicy, McpServer, Notice, Surface, secret::debug_without_secrets};
 use serde::{Deserialize, Serialize};

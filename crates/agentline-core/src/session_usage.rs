@@ -152,7 +152,7 @@ pub fn session_usage(session: &SavedSession, prices: &PriceTable) -> SessionUsag
     fold.finish(&session.info)
 }
 
-/// Builds a ledger from entries one by one, so that a session need not be in memory as a whole.
+/// Sums up the usage of entries one by one, so that a session need not be in memory as a whole.
 ///
 /// Requests with the same id are counted once. The caller leaves out those that were counted in another session.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ pub struct SessionUsageReader<'a> {
 }
 
 impl<'a> SessionUsageReader<'a> {
-    /// Creates an empty ledger with days in UTC.
+    /// Creates an empty sum with days in UTC.
     #[must_use]
     pub fn new(prices: &'a PriceTable) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl<'a> SessionUsageReader<'a> {
         add_to(self.cells.entry(day).or_default(), model, &row);
     }
 
-    /// Returns the complete session_usage. The agent's cost of the whole session is used if prices are missing.
+    /// Returns the usage of the whole session. The agent's cost of the whole session is used if prices are missing.
     #[must_use]
     pub fn finish(self, info: &SessionInfo) -> SessionUsage {
         let mut session_usage = SessionUsage { turns: self.turns, ..SessionUsage::default() };

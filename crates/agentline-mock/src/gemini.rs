@@ -134,7 +134,7 @@ impl GeminiModel {
 
 impl fmt::Debug for GeminiModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedModel").field("address", &self.server.address).finish_non_exhaustive()
+        f.debug_struct("GeminiModel").field("address", &self.server.address).finish_non_exhaustive()
     }
 }
 

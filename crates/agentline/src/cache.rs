@@ -4,11 +4,10 @@
 //! | file | what it does |
 //! |---|---|
 //! | `key.rs` | computes what a run depends on, and whether it can be cached |
-//! | `keeper.rs` | records a run and stores it |
+//! | `recorder.rs` | records a run and stores it |
 //! | `entry.rs` | encodes and decodes the stored form of a run |
 //! | `store.rs` | manages the directory: shared between processes, bounded in size |
 //! | `restore.rs` | writes the files of a stored run |
-//! | `place.rs` | locates agentline's cache directory |
 
 mod entry;
 mod key;

@@ -131,7 +131,7 @@ impl SessionStore {
 impl fmt::Debug for SessionStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agents: Vec<&str> = self.agents.iter().map(|agent| agent.info().id).collect();
-        f.debug_struct("Store")
+        f.debug_struct("SessionStore")
             .field("agents", &agents)
             .field("home", &self.home)
             .field("index", &self.index)

@@ -135,7 +135,7 @@ impl ConfigKey {
 
 impl fmt::Debug for ConfigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ConfigKey").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ struct Begun {
 }
 
 impl LineRedactor {
-    /// Creates a redactor for the secrets of a veil.
+    /// Creates a redactor for the secrets of another redactor.
     #[must_use]
     pub fn new(redactor: Redactor) -> Self {
         Self { redactor, ..Self::default() }

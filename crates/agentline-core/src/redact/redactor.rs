@@ -29,7 +29,7 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Creates a veil for these values. Values shorter than [`SHORTEST_SECRET`] are ignored.
+    /// Creates a redactor for these values. Values shorter than [`SHORTEST_SECRET`] are ignored.
     #[must_use]
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().filter(|s| s.as_ref().chars().nth(SHORTEST_SECRET - 1).is_some());
@@ -37,7 +37,7 @@ impl Redactor {
         Self { patterns: Patterns::new(values.iter().map(String::as_str)), values: Arc::new(values) }
     }
 
-    /// Returns a veil that also redacts these values.
+    /// Returns a redactor that also redacts these values.
     #[must_use]
     pub fn and<S: AsRef<str>>(&self, more: &[S]) -> Self {
         Self::new(self.values.iter().map(String::as_str).chain(more.iter().map(AsRef::as_ref)))

@@ -195,7 +195,7 @@ pub struct SessionRedactor {
 }
 
 impl SessionRedactor {
-    /// Creates a redactor for the secrets of a veil.
+    /// Creates a redactor for the secrets of another redactor.
     #[must_use]
     pub fn new(redactor: Redactor) -> Self {
         Self { redactor, before: vec![Default::default()] }

@@ -73,7 +73,7 @@ pub use error::SpawnError;
 #[cfg(unix)]
 pub(crate) use killer::Killer;
 #[cfg(windows)]
-pub(crate) use os::{Census, Killer, Sweeper};
+pub(crate) use os::{Killer, ProcessSnapshot, Sweeper};
 #[cfg(unix)]
 pub(crate) use sweep::{ProcessSnapshot, Sweeper};
 

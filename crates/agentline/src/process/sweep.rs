@@ -41,13 +41,13 @@ impl Sweeper {
         Self { roots, mark, births, lists: Arc::default() }
     }
 
-    /// Takes a census of the current processes.
+    /// Takes a snapshot of the current processes.
     pub(crate) fn processes(&self) -> ProcessSnapshot {
         let now = self.births.as_ref().and_then(|births| births.now());
         now.map_or_else(|| ProcessSnapshot::Of(self.present()), ProcessSnapshot::At)
     }
 
-    /// Returns whether no process can have been added since the census, because none was born on the whole system. This
+    /// Returns whether no process can have been added since the snapshot, because none was born on the whole system. This
     /// check is cheaper than a search.
     pub(crate) fn is_clean(&self, before: &ProcessSnapshot) -> bool {
         match (before, &self.births) {
@@ -56,7 +56,7 @@ impl Sweeper {
         }
     }
 
-    /// Returns the processes that exist now and did not exist at the census.
+    /// Returns the processes that exist now and did not exist at the time of the snapshot.
     fn strays(&self, before: &ProcessSnapshot) -> Vec<i32> {
         let present = self.present().into_iter();
         match (before, &self.births) {
@@ -68,7 +68,7 @@ impl Sweeper {
         }
     }
 
-    /// Kills all processes that did not exist at the census and returns their number. Blocks.
+    /// Kills all processes that did not exist at the time of the snapshot and returns their number. Blocks.
     pub(crate) fn sweep(&self, before: &ProcessSnapshot) -> u32 {
         if self.is_clean(before) {
             return 0;

@@ -125,7 +125,7 @@ pub struct RequestHandler {
 }
 
 impl RequestHandler {
-    /// Creates an answerer with the policy of a request, for the workspace `cwd`.
+    /// Creates a request handler with the policy of a request, for the workspace `cwd`.
     ///
     /// # Errors
     /// Fails if a rule is invalid or the workspace cannot be opened.
@@ -133,7 +133,7 @@ impl RequestHandler {
         Self::with(request, cwd, AgentFiles::new(cwd, request.include_directories.iter().cloned()))
     }
 
-    /// Creates an answerer for a workspace path whose links are already resolved.
+    /// Creates a request handler for a workspace path whose links are already resolved.
     pub(crate) fn in_resolved(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         let included = request.include_directories.iter().cloned();
         Self::with(request, cwd, AgentFiles::of_resolved(cwd.to_owned(), included))

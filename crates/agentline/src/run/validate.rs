@@ -46,7 +46,7 @@ pub struct Validation {
 }
 
 impl Validator {
-    /// Creates a reviewer for this workspace that accepts every answer.
+    /// Creates a validator for this workspace that accepts every answer.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {

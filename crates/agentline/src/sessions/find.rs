@@ -103,7 +103,10 @@ impl FoundSession {
 
 impl fmt::Debug for FoundSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found").field("info", &self.info).field("parts", &self.parts).finish_non_exhaustive()
+        f.debug_struct("FoundSession")
+            .field("info", &self.info)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
     }
 }
 

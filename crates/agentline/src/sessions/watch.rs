@@ -64,7 +64,7 @@ pub struct SessionWatch {
 
 impl std::fmt::Debug for SessionWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("found", &self.found).finish_non_exhaustive()
+        f.debug_struct("SessionWatch").field("found", &self.found).finish_non_exhaustive()
     }
 }
 

@@ -117,7 +117,7 @@ impl ToolOffer {
 /// Omits the environment, which contains secrets.
 impl fmt::Debug for ToolOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offer")
+        f.debug_struct("ToolOffer")
             .field("structured", &self.structured)
             .field("servers", &self.servers)
             .finish_non_exhaustive()
@@ -187,7 +187,7 @@ impl AnswerTool {
 
 impl fmt::Debug for AnswerTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Structured")
+        f.debug_struct("AnswerTool")
             .field("name", &self.name)
             .field("schema", &self.schema)
             .finish_non_exhaustive()
@@ -216,7 +216,7 @@ pub struct RunningTools {
 /// Omits the token.
 impl fmt::Debug for RunningTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Serving")
+        f.debug_struct("RunningTools")
             .field("run", &self.run)
             .field("servers", &self.servers)
             .finish_non_exhaustive()

@@ -68,7 +68,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let socket = super::socket(here);
-    let active_run = start_run(&socket)?;
+    let lock = lock_socket(&socket)?;
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen on", &socket))?;
     fs::set_permissions(&socket, Permissions::from_mode(0o600))
         .map_err(Error::io("set the permissions of", &socket))?;
@@ -108,12 +108,12 @@ pub async fn serve(
     // The sender lives as long as the daemon, so the wait ends with the last run.
     let _ = daemon.work.subscribe().wait_for(|work| work.runs == 0).await;
     daemon.pool.close().await;
-    drop(active_run);
+    drop(lock);
     Ok(())
 }
 
 /// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
-fn start_run(socket: &Path) -> Result<File, Error> {
+fn lock_socket(socket: &Path) -> Result<File, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
     private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
     let found = fs::symlink_metadata(folder).map_err(Error::io("inspect", folder))?;
