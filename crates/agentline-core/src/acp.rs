@@ -84,7 +84,7 @@ enum Step {
 /// One run on this connection.
 #[derive(Debug)]
 struct Turn {
-    order: TurnSpec,
+    spec: TurnSpec,
     session: Option<String>,
     step: Step,
     /// The run is being cancelled.
@@ -105,16 +105,16 @@ struct Turn {
 }
 
 impl Turn {
-    fn report_unreported(&mut self, run: RunId, profile: &dyn AcpProfile, say: &mut Sink) {
+    fn report_unreported(&mut self, run: RunId, profile: &dyn AcpProfile, sink: &mut Sink) {
         for call in std::mem::take(&mut self.unreported) {
-            self.tools.unreported(run, call, profile, say);
+            self.tools.unreported(run, call, profile, sink);
         }
     }
 }
 
 /// The dialogue with one agent process.
 pub(crate) struct Acp {
-    talk: DialogueConfig,
+    config: DialogueConfig,
     profile: Box<dyn AcpProfile>,
     capabilities: Option<AgentCapabilities>,
     /// Why the agent is unusable, if it is.
@@ -127,8 +127,8 @@ pub(crate) struct Acp {
 
 /// Creates a dialogue with an agent that is only known to speak ACP.
 #[must_use]
-pub fn acp_dialogue(talk: &DialogueConfig) -> Box<dyn Dialogue> {
-    Box::new(Acp::new(talk, Box::new(PlainProfile)))
+pub fn acp_dialogue(config: &DialogueConfig) -> Box<dyn Dialogue> {
+    Box::new(Acp::new(config, Box::new(PlainProfile)))
 }
 
 /// The run id of requests that belong to no run.
@@ -138,9 +138,9 @@ wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 
 impl Acp {
     /// Creates a dialogue with an agent that has this profile.
-    pub(crate) fn new(talk: &DialogueConfig, profile: Box<dyn AcpProfile>) -> Self {
+    pub(crate) fn new(config: &DialogueConfig, profile: Box<dyn AcpProfile>) -> Self {
         Self {
-            talk: talk.clone(),
+            config: config.clone(),
             profile,
             capabilities: None,
             broken: None,
@@ -151,31 +151,31 @@ impl Acp {
         }
     }
 
-    fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, say: &mut Sink) {
+    fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, sink: &mut Sink) {
         let turn = self.turns.get(&run).map_or(0, |turn| turn.prompts);
         let id = u64::from(run.0) << 12 | call.number(turn);
         self.pending.insert(id, (run, call));
-        say.frame(rpc::request(id, method, params));
+        sink.frame(rpc::request(id, method, params));
     }
 
     /// Ends a run without an answer from the agent.
-    fn fail(&mut self, run: RunId, failure: Option<Failure>, say: &mut Sink) {
+    fn fail(&mut self, run: RunId, failure: Option<Failure>, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
-            say.end(run, TurnEnd::failed(failure));
+            sink.end(run, TurnEnd::failed(failure));
         }
     }
 
     /// Processes one line of stdout, which is nearly always one message.
-    fn stdout(&mut self, text: &str, say: &mut Sink) {
+    fn stdout(&mut self, text: &str, sink: &mut Sink) {
         // An unpaired surrogate would only fail later, when its text is read, and the text would be lost.
         if (text.contains("\\ud") || text.contains("\\uD"))
             && let Some(mended) = mend_surrogates(text)
         {
-            return self.stdout(&mended, say);
+            return self.stdout(&mended, sink);
         }
         if let Some(message) = rpc::read(text) {
-            return self.message(message, text, say);
+            return self.message(message, text, sink);
         }
         if text.trim().is_empty() {
             return;
@@ -183,45 +183,47 @@ impl Acp {
         for part in parts(text) {
             match part {
                 LinePart::Object(object) => match rpc::read(object) {
-                    Some(message) => self.message(message, object, say),
-                    None => say.event_all(Event::unreadable(object, object.len() as u64)),
+                    Some(message) => self.message(message, object, sink),
+                    None => sink.event_all(Event::unreadable(object, object.len() as u64)),
                 },
-                LinePart::Noise(noise) => say.event_all(Event::unreadable(noise, noise.len() as u64)),
+                LinePart::Noise(noise) => sink.event_all(Event::unreadable(noise, noise.len() as u64)),
             }
         }
     }
 
-    fn message(&mut self, message: RpcMessage<'_>, text: &str, say: &mut Sink) {
+    fn message(&mut self, message: RpcMessage<'_>, text: &str, sink: &mut Sink) {
         match message {
-            RpcMessage::Notice { method, params } if &*method == "session/update" => self.update(params, say),
+            RpcMessage::Notice { method, params } if &*method == "session/update" => {
+                self.update(params, sink)
+            }
             // A notification without a known session is not reported to any run, so that a run replays alone as it does
             // beside others. The connection still counts it as activity.
             RpcMessage::Notice { method, params } => {
                 self.profile.notification(&method);
                 if let Some(run) = self.addressee(params) {
-                    say.event(run, Event::agent(text));
+                    sink.event(run, Event::agent(text));
                 }
             }
-            RpcMessage::Request { id, method, params } => self.question(id, &method, params, say),
+            RpcMessage::Request { id, method, params } => self.question(id, &method, params, sink),
             RpcMessage::Reply { id, result } => {
                 // A response to an unknown request, such as an error about an unreadable line, is ignored.
                 let id = id.get().trim_matches('"').parse::<u64>().ok();
                 if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
-                    self.reply(run, call, result, say);
+                    self.reply(run, call, result, sink);
                 }
             }
         }
     }
 
-    fn reply(&mut self, run: RunId, call: Call, result: rpc::RpcResult<'_>, say: &mut Sink) {
+    fn reply(&mut self, run: RunId, call: Call, result: rpc::RpcResult<'_>, sink: &mut Sink) {
         match call {
-            Call::Initialize => self.initialized(result, say),
-            Call::Authenticate => self.authenticated(result, say),
-            Call::Open => self.opened(run, result, say),
-            Call::Probe => self.probed(run, say),
-            Call::Mode => self.mode_set(run, result.err(), say),
-            Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), say),
-            Call::Prompt => self.answered(run, result, say),
+            Call::Initialize => self.initialized(result, sink),
+            Call::Authenticate => self.authenticated(result, sink),
+            Call::Open => self.opened(run, result, sink),
+            Call::Probe => self.probed(run, sink),
+            Call::Mode => self.mode_set(run, result.err(), sink),
+            Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), sink),
+            Call::Prompt => self.answered(run, result, sink),
             // A session that cannot be closed ends with the process.
             Call::Close => {}
         }
@@ -234,18 +236,18 @@ impl Acp {
     }
 
     /// Closes a session that is no longer needed, if the agent supports it. Some agents keep a process per session.
-    fn close(&mut self, run: RunId, session: &str, say: &mut Sink) {
+    fn close(&mut self, run: RunId, session: &str, sink: &mut Sink) {
         let is_closed = self.capabilities.as_ref().is_some_and(|can| can.closes)
             && self.sessions.remove(session).is_some_and(|session| session.open);
         if is_closed {
-            self.call(run, Call::Close, "session/close", &json!({"sessionId": session}), say);
+            self.call(run, Call::Close, "session/close", &json!({"sessionId": session}), sink);
         }
     }
 
     /// Tells the agent to cancel the current turn.
-    fn stop_session(&mut self, run: RunId, say: &mut Sink) {
+    fn stop_session(&mut self, run: RunId, sink: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
-        say.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
+        sink.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
     }
 }
 
@@ -254,13 +256,13 @@ impl Dialogue for Acp {
         Concurrency::Sessions
     }
 
-    fn up(&mut self, say: &mut Sink) {
-        self.initialize(say);
+    fn started(&mut self, sink: &mut Sink) {
+        self.initialize(sink);
     }
 
-    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
+    fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink) {
         let turn = Turn {
-            order: order.clone(),
+            spec: spec.clone(),
             session: None,
             step: Step::Waiting,
             stopping: false,
@@ -276,67 +278,67 @@ impl Dialogue for Acp {
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {
-            self.fail(run, Some(failure), say);
+            self.fail(run, Some(failure), sink);
         } else if self.capabilities.as_ref().is_some_and(|c| c.ready) {
-            self.open(run, say);
+            self.open(run, sink);
         }
     }
 
-    fn again(&mut self, run: RunId, prompt: &str, say: &mut Sink) {
-        self.send_prompt(run, prompt, false, say);
+    fn reprompt(&mut self, run: RunId, prompt: &str, sink: &mut Sink) {
+        self.send_prompt(run, prompt, false, sink);
     }
 
-    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
+    fn line(&mut self, line: InputLine<'_>, sink: &mut Sink) {
         match line.stream {
-            Stream::Stdout => self.stdout(line.text, say),
-            Stream::Stderr => self.profile.stderr(line.text, say),
+            Stream::Stdout => self.stdout(line.text, sink),
+            Stream::Stderr => self.profile.stderr(line.text, sink),
             Stream::Side(run, SideChannel::SessionFile) => {
-                self.profile.session_line(run, line.text, say);
+                self.profile.session_line(run, line.text, sink);
                 if let Some(turn) = self.turns.get_mut(&run) {
                     turn.unreported.extend(self.profile.unreported(line.text));
                     // The session file is read at arbitrary times, and a call in the middle of an answer would split
                     // its text.
                     if turn.step == Step::Answered {
-                        turn.report_unreported(run, &*self.profile, say);
+                        turn.report_unreported(run, &*self.profile, sink);
                     }
                 }
             }
-            Stream::Side(run, SideChannel::ToolHost) => self.host_line(run, line.text, say),
+            Stream::Side(run, SideChannel::ToolHost) => self.host_line(run, line.text, sink),
         }
     }
 
-    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
         if let Some(question) = self.questions.remove(&ask) {
-            self.answer_question(question, answer, say);
+            self.answer_question(question, answer, sink);
         }
     }
 
-    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
+    fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {
         let Some(turn) = self.turns.get_mut(&run) else { return true };
         turn.stopping = true;
         turn.tools.stopping = true;
         if turn.step == Step::Going {
-            self.stop_session(run, say);
-            self.drop_questions(run, say);
+            self.stop_session(run, sink);
+            self.drop_questions(run, sink);
         } else {
             // Nothing was prompted, so the run can end at once.
-            self.fail(run, None, say);
+            self.fail(run, None, sink);
         }
         true
     }
 
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
-        self.profile.exit(exit, say);
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
+        self.profile.exit(exit, sink);
     }
 
-    fn settled(&mut self, run: RunId, say: &mut Sink) {
+    fn settled(&mut self, run: RunId, sink: &mut Sink) {
         self.profile.forget(run);
         let turn = self.turns.remove(&run);
         if let Some(turn) = &turn
-            && turn.order.ends_session
+            && turn.spec.ends_session
             && let Some(session) = &turn.session
         {
-            self.close(run, session, say);
+            self.close(run, session, sink);
         }
         let left = turn.map(|turn| turn.tools.open()).unwrap_or_default();
         self.questions.retain(|_, question| question.run != run);

@@ -55,7 +55,7 @@ pub trait Agent: Sync + Send {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>>;
 
     /// Returns why no session may be opened in a workspace that is not fully trusted: it contains a file that the agent
@@ -65,9 +65,9 @@ pub trait Agent: Sync + Send {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<Failure> {
-        let _ = (plan, context, look);
+        let _ = (plan, context, fs);
         None
     }
 
@@ -76,10 +76,10 @@ pub trait Agent: Sync + Send {
     ///
     /// # Errors
     /// Returns the same problems as the launch.
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem>;
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem>;
 
     /// Creates the translator for one live connection.
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue>;
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue>;
 
     /// Returns the rules of a prompt in an open session that cannot be enforced, because the agent receives such rules
     /// only when its process starts. `opened` is the request that opened the session.
@@ -128,8 +128,8 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns the folder in which the agent writes the session files of this workspace, if it is known.
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
-        let _ = (agent_home, cwd, look);
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
+        let _ = (agent_home, cwd, fs);
         None
     }
 
@@ -150,23 +150,23 @@ pub trait Agent: Sync + Send {
         &self,
         spot: &SessionFilePattern,
         existed_before: &[PathBuf],
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<PathBuf> {
-        let _ = (spot, existed_before, look);
+        let _ = (spot, existed_before, fs);
         Vec::new()
     }
 
     /// Returns the files of a session that the agent created at its start without a request, if they contain no
     /// messages.
-    fn abandoned(&self, spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
-        let _ = (spot, look);
+    fn abandoned(&self, spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
+        let _ = (spot, fs);
         Vec::new()
     }
 
     /// Returns the empty session files in a folder that a killed run left behind and that would harm the user's data.
     /// Each is paired with the other file that holds the same session.
-    fn empty_duplicates(&self, folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
-        let _ = (folder, look);
+    fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
+        let _ = (folder, fs);
         Vec::new()
     }
 
@@ -176,9 +176,9 @@ pub trait Agent: Sync + Send {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<String> {
-        let _ = (env, home, look);
+        let _ = (env, home, fs);
         Vec::new()
     }
 
@@ -187,9 +187,9 @@ pub trait Agent: Sync + Send {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
-        let _ = (env, home, look);
+        let _ = (env, home, fs);
         Vec::new()
     }
 
@@ -200,8 +200,8 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns the project that a file below a root belongs to, if its location shows it.
-    fn session_project(&self, root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
-        let _ = (root, path, look);
+    fn session_project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
+        let _ = (root, path, fs);
         None
     }
 
@@ -216,9 +216,9 @@ pub trait Agent: Sync + Send {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
-        let _ = (env, home, look);
+        let _ = (env, home, fs);
         BTreeMap::new()
     }
 
@@ -240,7 +240,7 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SignIn>;
 
     /// Returns problems in the user's own settings of this agent, such as a file that is not JSON.
@@ -249,9 +249,9 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<Problem> {
-        let _ = (cwd, env, home, look);
+        let _ = (cwd, env, home, fs);
         Vec::new()
     }
 
@@ -261,9 +261,9 @@ pub trait Agent: Sync + Send {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<bool> {
-        let _ = (cwd, env, home, look);
+        let _ = (cwd, env, home, fs);
         None
     }
 }

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn acp_launch_differs_only_in_the_prompt_text() {
-        let look = MemoryFs::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
+        let fs = MemoryFs::default().plain("/ws/task.md", "the task").plain("/u/elsewhere.md", "the task");
         let custom = AgentSettings { command: Some(vec!["other".into()]), ..AgentSettings::default() };
         let registry = AgentRegistry::of(&[("other".to_owned(), custom)].into());
         let program = Program { path: "/bin/x".into(), args: vec![], version: None };
@@ -163,9 +163,9 @@ mod tests {
             );
         for (agent, request) in registry.all().flat_map(|agent| requests.clone().map(move |r| (agent, r))) {
             let id = agent.info().id;
-            let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &look).unwrap();
+            let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &fs).unwrap();
             let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));
-            let words = agent.words(&plan, &context.cwd, &look).unwrap();
+            let words = agent.words(&plan, &context.cwd, &fs).unwrap();
             assert_eq!(words.text, with.stdin, "{id}");
             let mut without = launch(bare.clone());
             without.warnings.splice(0..0, words.warnings);

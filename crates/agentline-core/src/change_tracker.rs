@@ -198,16 +198,16 @@ mod tests {
 
     #[test]
     fn only_confirmed_claims_count_and_the_disk_is_authoritative() {
-        let mut ledger = ChangeTracker::default();
+        let mut changes = ChangeTracker::default();
         for id in ["ok", "failed", "stopped", "lied"] {
-            ledger.used(&write(id, &format!("/w/{id}.txt")));
+            changes.used(&write(id, &format!("/w/{id}.txt")));
         }
-        ledger.result("ok", ToolStatus::Ok);
-        ledger.result("failed", ToolStatus::Error);
-        ledger.result("stopped", ToolStatus::Ok);
-        ledger.result("lied", ToolStatus::Ok);
-        ledger.learn(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
-        let rows = ledger.settle(
+        changes.result("ok", ToolStatus::Ok);
+        changes.result("failed", ToolStatus::Error);
+        changes.result("stopped", ToolStatus::Ok);
+        changes.result("lied", ToolStatus::Ok);
+        changes.learn(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
+        let rows = changes.settle(
             "/w",
             Some(&disk(&[("ok.txt", FileChangeKind::Created), ("side.txt", FileChangeKind::Modified)])),
         );
@@ -224,32 +224,32 @@ mod tests {
 
     #[test]
     fn call_may_report_several_files_late() {
-        let mut ledger = ChangeTracker::default();
-        ledger.used(&ToolUse::new("early", "Edit", "patch", ToolKind::Edit));
+        let mut changes = ChangeTracker::default();
+        changes.used(&ToolUse::new("early", "Edit", "patch", ToolKind::Edit));
         let fact = |id: &str, paths: &[&str]| ToolFact {
             paths: paths.iter().map(|p| (*p).to_owned()).collect(),
             ..ToolFact::new(id)
         };
-        ledger.learn(&fact("early", &["/w/a", "/w/b", "/w/a"]));
-        ledger.result("early", ToolStatus::Ok);
-        ledger.learn(&fact("early", &["/w/b", "/w/c"]));
-        ledger.used(&write("failed", "/w/d"));
-        ledger.learn(&fact("failed", &["/w/e"]));
-        ledger.result("failed", ToolStatus::Error);
-        ledger.learn(&fact("failed", &["/w/f"]));
-        ledger.learn(&fact("unknown", &["/w/g"]));
-        assert_eq!(ledger.reported(), ["/w/a", "/w/b", "/w/c"]);
-        ledger.learn(&ToolFact { cancelled: true, ..ToolFact::new("early") });
-        assert!(ledger.reported().is_empty());
+        changes.learn(&fact("early", &["/w/a", "/w/b", "/w/a"]));
+        changes.result("early", ToolStatus::Ok);
+        changes.learn(&fact("early", &["/w/b", "/w/c"]));
+        changes.used(&write("failed", "/w/d"));
+        changes.learn(&fact("failed", &["/w/e"]));
+        changes.result("failed", ToolStatus::Error);
+        changes.learn(&fact("failed", &["/w/f"]));
+        changes.learn(&fact("unknown", &["/w/g"]));
+        assert_eq!(changes.reported(), ["/w/a", "/w/b", "/w/c"]);
+        changes.learn(&ToolFact { cancelled: true, ..ToolFact::new("early") });
+        assert!(changes.reported().is_empty());
     }
 
     #[test]
     fn unclaimed_changes_are_attributed_to_the_shell_unless_shared() {
-        let mut ledger = ChangeTracker::default();
-        ledger.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
+        let mut changes = ChangeTracker::default();
+        changes.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
         let mut disk = disk(&[("made.txt", FileChangeKind::Created)]);
-        assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Shell);
+        assert_eq!(changes.settle("/w", Some(&disk))[0].source, ChangeSource::Shell);
         disk.shared = true;
-        assert_eq!(ledger.settle("/w", Some(&disk))[0].source, ChangeSource::Unknown);
+        assert_eq!(changes.settle("/w", Some(&disk))[0].source, ChangeSource::Unknown);
     }
 }

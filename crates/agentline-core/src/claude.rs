@@ -265,9 +265,9 @@ mod tests {
     }
 
     fn outcome() -> Outcome {
-        let who = RunInfo { run_id: "11111111-2222-4333-8444-555555555555".into(), ..RunInfo::default() };
+        let info = RunInfo { run_id: "11111111-2222-4333-8444-555555555555".into(), ..RunInfo::default() };
         let mut outcome =
-            Outcome::not_begun(&who, Verdict::Failed, Failure::new(FailureKind::MaxTurns, "turn 3 is over"));
+            Outcome::not_begun(&info, Verdict::Failed, Failure::new(FailureKind::MaxTurns, "turn 3 is over"));
         outcome.session_id = Some("s1".into());
         outcome
     }

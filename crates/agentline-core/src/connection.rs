@@ -40,14 +40,14 @@ const REVIEW_ASK: u32 = 254;
 
 /// One agent process and the runs on it.
 pub struct Connection {
-    talk: Box<dyn Dialogue>,
-    say: Sink,
+    dialogue: Box<dyn Dialogue>,
+    sink: Sink,
     runs: BTreeMap<RunId, RunState>,
-    asks: HashMap<HostRequestId, (RunId, HostRequest)>,
+    requests: HashMap<HostRequestId, (RunId, HostRequest)>,
     /// The tokens used by each session, for agents that report session totals.
     totals: HashMap<String, Tokens>,
     life: ProcessState,
-    clocks: Timeouts,
+    timeouts: Timeouts,
     redactor: Redactor,
     /// Keys that matched a secret pattern only after several events were joined.
     learned: Vec<String>,
@@ -72,15 +72,15 @@ impl std::fmt::Debug for Connection {
 impl Connection {
     /// Creates a connection whose process is about to start.
     #[must_use]
-    pub fn new(talk: Box<dyn Dialogue>, clocks: Timeouts) -> Self {
+    pub fn new(dialogue: Box<dyn Dialogue>, timeouts: Timeouts) -> Self {
         Self {
-            talk,
-            say: Sink::default(),
+            dialogue,
+            sink: Sink::default(),
             runs: BTreeMap::new(),
-            asks: HashMap::new(),
+            requests: HashMap::new(),
             totals: HashMap::new(),
             life: ProcessState::Starting(0),
-            clocks,
+            timeouts,
             redactor: Redactor::default(),
             learned: Vec::new(),
             now: 0,
@@ -115,7 +115,7 @@ impl Connection {
     #[must_use]
     pub fn vacant(&self) -> bool {
         let open = !self.retiring && matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
-        open && match self.talk.room() {
+        open && match self.dialogue.room() {
             Concurrency::Once => self.served == 0,
             Concurrency::Turns => self.runs.is_empty(),
             Concurrency::Sessions => true,
@@ -131,7 +131,7 @@ impl Connection {
     /// Returns why no run can use this agent, if it has reported such a failure.
     #[must_use]
     pub fn broken(&self) -> Option<Failure> {
-        self.talk.broken()
+        self.dialogue.broken()
     }
 
     /// Returns when to send [`InputKind::Tick`] if no other input arrives first.
@@ -139,7 +139,7 @@ impl Connection {
     pub fn deadline(&self) -> Option<Millis> {
         let mine = match self.life {
             // A run has its own startup timeout; this one is for a process that has no run yet.
-            ProcessState::Starting(since) if self.runs.is_empty() => Some(since + self.clocks.startup),
+            ProcessState::Starting(since) if self.runs.is_empty() => Some(since + self.timeouts.startup),
             ProcessState::Closing(_, until) => Some(until),
             _ => None,
         };
@@ -148,11 +148,11 @@ impl Connection {
     }
 
     fn run_deadline(&self, run: &RunState) -> Option<(Millis, Timeout)> {
-        let up = matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
-        match (run.stage, self.talk.room()) {
+        let started = matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
+        match (run.stage, self.dialogue.room()) {
             // The exit status of a one-run process is part of its result: wait briefly for it, then close the process.
             (RunStage::Ended(since), Concurrency::Once) if self.life != ProcessState::Gone => {
-                up.then_some((since + run.order.clocks.linger, Timeout::Linger))
+                started.then_some((since + run.spec.timeouts.linger, Timeout::Linger))
             }
             (RunStage::Stopping(_), Concurrency::Once) if matches!(self.life, ProcessState::Closing(..)) => {
                 None
@@ -165,44 +165,44 @@ impl Connection {
     pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<ConnectionOutput>) {
         let at = self.now.max(input.at);
         self.now = at;
-        let mut here = CurrentLine { at, from: Origin::Agentline, line: None };
+        let mut current = CurrentLine { at, from: Origin::Agentline, line: None };
         match &input.what {
-            InputKind::Up => {
+            InputKind::Started => {
                 self.life = ProcessState::Starting(at);
-                self.talk.up(&mut self.say);
+                self.dialogue.started(&mut self.sink);
             }
             InputKind::Line { stream, text } => {
-                here = self.number(*stream, at);
-                self.talk
-                    .line(InputLine { no: here.line.unwrap_or(0), stream: *stream, text }, &mut self.say);
-                if self.say.runs.is_empty() {
+                current = self.number(*stream, at);
+                self.dialogue
+                    .line(InputLine { no: current.line.unwrap_or(0), stream: *stream, text }, &mut self.sink);
+                if self.sink.runs.is_empty() {
                     self.touch(*stream, at);
                 }
             }
             InputKind::TooLong { stream, text, length } => {
-                here = self.number(*stream, at);
+                current = self.number(*stream, at);
                 let event = Event::unreadable(text, *length);
                 match stream {
-                    Stream::Side(run, _) => self.say.event(*run, event),
-                    _ => self.say.event_all(event),
+                    Stream::Side(run, _) => self.sink.event(*run, event),
+                    _ => self.sink.event_all(event),
                 }
             }
-            InputKind::Pulse { stream } => self.touch(*stream, at),
-            InputKind::Prompt { run, order } => self.begin(*run, order, at),
-            InputKind::Answer { ask, answer } => self.answer(*ask, answer, here, out),
-            InputKind::Cancel { run, signal } => self.cancel(*run, *signal, here, out),
+            InputKind::Activity { stream } => self.touch(*stream, at),
+            InputKind::Prompt { run, spec } => self.begin(*run, spec, at),
+            InputKind::Answer { ask, answer } => self.answer(*ask, answer, current, out),
+            InputKind::Cancel { run, signal } => self.cancel(*run, *signal, current, out),
             InputKind::Notice { run, notice } => {
-                self.say.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
+                self.sink.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
-            InputKind::Mute => self.mute(at, out),
+            InputKind::StdoutClosed => self.mute(at, out),
             InputKind::Retire => self.retiring = true,
             InputKind::Tick => {}
             InputKind::Exit(exit) => self.exited(*exit),
         }
-        self.route(here, out);
+        self.route(current, out);
         self.show_after_silence(at, out);
-        self.watch(here, out);
-        self.reap(here, out);
+        self.watch(current, out);
+        self.reap(current, out);
         // Close an unused process now: after the last run, no deadline would trigger another call.
         self.leave_when_empty(at, out);
     }
@@ -229,16 +229,16 @@ impl Connection {
         }
     }
 
-    fn begin(&mut self, id: RunId, order: &TurnSpec, at: Millis) {
+    fn begin(&mut self, id: RunId, spec: &TurnSpec, at: Millis) {
         self.served += 1;
-        let mut run = RunState::new(id, order.clone(), at);
-        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &order.session
+        let mut run = RunState::new(id, spec.clone(), at);
+        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &spec.session
             && let Some(total) = self.totals.get(session)
         {
-            run.book.start_from(*total);
+            run.usage.start_from(*total);
         }
         self.runs.insert(id, run);
-        self.talk.prompt(id, order, &mut self.say);
+        self.dialogue.prompt(id, spec, &mut self.sink);
     }
 
     fn exited(&mut self, exit: ExitReason) {
@@ -247,37 +247,37 @@ impl Connection {
         }
         for run in self.runs.values_mut() {
             match exit {
-                ExitReason::Code(code) => run.seen.exit = Some(code),
-                ExitReason::Signal(signal) => run.seen.signal = Some(signal),
-                ExitReason::Lost => run.seen.is_lost = true,
+                ExitReason::Code(code) => run.facts.exit = Some(code),
+                ExitReason::Signal(signal) => run.facts.signal = Some(signal),
+                ExitReason::Lost => run.facts.is_lost = true,
             }
         }
-        self.talk.exit(exit, &mut self.say);
+        self.dialogue.exit(exit, &mut self.sink);
     }
 
     fn answer(
         &mut self,
         ask: HostRequestId,
         answer: &HostResponse,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         // A response to an obsolete request is not an error: the run ended first.
-        let Some((id, question)) = self.asks.remove(&ask) else { return };
+        let Some((id, question)) = self.requests.remove(&ask) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.answered(ask, here.at);
+        run.answered(ask, current.at);
         match question.clone() {
-            HostRequest::Settle { .. } => {
-                if let HostResponse::Settled(disk) = answer {
-                    run.seen.tampered.clone_from(&disk.tampered);
+            HostRequest::CollectChanges { .. } => {
+                if let HostResponse::ChangesCollected(disk) = answer {
+                    run.facts.tampered.clone_from(&disk.tampered);
                     run.disk = Some(disk.clone());
                 }
                 run.stage = RunStage::Over;
-                self.talk.settled(id, &mut self.say);
+                self.dialogue.settled(id, &mut self.sink);
             }
             HostRequest::Permission(asked) => {
                 let ruling = match answer {
-                    HostResponse::Ruled(ruling) => ruling.clone(),
+                    HostResponse::PermissionDecided(ruling) => ruling.clone(),
                     _ => PermissionDecision::deny("agentline", "not_a_ruling"),
                 };
                 let event = Event::Permission {
@@ -289,13 +289,13 @@ impl Connection {
                     reason: ruling.reason.clone(),
                     rule: ruling.rule.clone(),
                 };
-                self.emit(id, event, here, out);
-                self.talk.answer(ask, &HostResponse::Ruled(ruling), &mut self.say);
+                self.emit(id, event, current, out);
+                self.dialogue.answer(ask, &HostResponse::PermissionDecided(ruling), &mut self.sink);
             }
-            HostRequest::Review { .. } => self.reviewed(id, answer, here),
+            HostRequest::Review { .. } => self.reviewed(id, answer, current),
             HostRequest::ReadFile { path, .. } | HostRequest::WriteFile { path, .. } => {
-                let HostResponse::Ruled(ruling) = answer else {
-                    return self.talk.answer(ask, answer, &mut self.say);
+                let HostResponse::PermissionDecided(ruling) = answer else {
+                    return self.dialogue.answer(ask, answer, &mut self.sink);
                 };
                 // A refused file access is reported as a denial like any other.
                 let tool = if matches!(&question, HostRequest::WriteFile { .. }) { "Write" } else { "Read" };
@@ -310,72 +310,73 @@ impl Connection {
                     reason: ruling.reason.clone(),
                     rule: ruling.rule.clone(),
                 };
-                self.emit(id, event, here, out);
-                self.talk.answer(ask, &error, &mut self.say);
+                self.emit(id, event, current, out);
+                self.dialogue.answer(ask, &error, &mut self.sink);
             }
         }
     }
 
     /// Routes the reports of the dialogue to the runs and the outputs.
-    fn route(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
-        if std::mem::take(&mut self.say.ready) && matches!(self.life, ProcessState::Starting(_)) {
+    fn route(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        if std::mem::take(&mut self.sink.ready) && matches!(self.life, ProcessState::Starting(_)) {
             self.life = ProcessState::Ready;
             out.push(ConnectionOutput::Ready);
         }
-        let mut said = std::mem::take(&mut self.say.runs);
+        let mut said = std::mem::take(&mut self.sink.runs);
         for (to, what) in said.drain(..) {
             match to {
-                Some(run) => self.tell(run, what, here, out),
+                Some(run) => self.tell(run, what, current, out),
                 None => {
                     for run in self.runs.keys().copied().collect::<Vec<_>>() {
                         if let Some(copy) = what.for_another() {
-                            self.tell(run, copy, here, out);
+                            self.tell(run, copy, current, out);
                         }
                     }
                 }
             }
         }
         // Reuse the buffer to avoid an allocation per line.
-        if self.say.runs.is_empty() {
-            self.say.runs = said;
+        if self.sink.runs.is_empty() {
+            self.sink.runs = said;
         }
-        out.extend(self.say.frames.drain(..).map(ConnectionOutput::Frame));
-        if std::mem::take(&mut self.say.shut) && std::mem::take(&mut self.stdin_open) {
+        out.extend(self.sink.frames.drain(..).map(ConnectionOutput::Frame));
+        if std::mem::take(&mut self.sink.shut) && std::mem::take(&mut self.stdin_open) {
             out.push(ConnectionOutput::Close(ShutdownStep::CloseStdin));
         }
     }
 
-    fn tell(&mut self, id: RunId, what: SinkItem, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn tell(&mut self, id: RunId, what: SinkItem, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match what {
-            SinkItem::Event(event) => self.event(id, event, here, out),
+            SinkItem::Event(event) => self.event(id, event, current, out),
             SinkItem::Value(value) => {
-                run.seen.answer = true;
+                run.facts.answer = true;
                 run.value = Some(value);
             }
             SinkItem::Count(count) => {
-                run.touch(here.at);
+                run.touch(current.at);
                 let whole = count.span == CountScope::Session;
-                let before = run.book.total();
-                run.book.take(count);
-                if whole && let (Some(session), Some(total)) = (&run.session, run.book.session_total()) {
+                let before = run.usage.total();
+                run.usage.take(count);
+                if whole && let (Some(session), Some(total)) = (&run.session, run.usage.session_total()) {
                     self.totals.insert(session.clone(), total);
                 }
-                if run.book.total() != before {
-                    let usage = Box::new(run.book.usage());
-                    self.emit(id, Event::Usage(usage), here, out);
+                if run.usage.total() != before {
+                    let usage = Box::new(run.usage.usage());
+                    self.emit(id, Event::Usage(usage), current, out);
                 }
             }
             SinkItem::Hint(failure) => run.hint(failure),
-            SinkItem::Retry(failure) => run.retry(failure, here.at),
+            SinkItem::Retry(failure) => run.retry(failure, current.at),
             SinkItem::End(end) => {
                 // A success can be revoked, a failure cannot.
-                if run.seen.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
-                    run.seen.end = Some(end);
+                if run.facts.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
+                    run.facts.end = Some(end);
                     // Output after a stop matters only if the session is used again.
-                    run.hurried |= run.seen.stop.is_some() && (self.retiring || run.order.ends_session);
+                    run.skip_quiet_period |=
+                        run.facts.stop.is_some() && (self.retiring || run.spec.ends_session);
                     if matches!(run.stage, RunStage::Starting | RunStage::Going | RunStage::Stopping(_)) {
-                        run.stage = RunStage::Ended(here.at);
+                        run.stage = RunStage::Ended(current.at);
                     }
                 }
             }
@@ -383,31 +384,32 @@ impl Connection {
                 // This also applies to a turn that has already ended, because the agent did not do what was ordered.
                 let live = run.is_live();
                 if !matches!(run.stage, RunStage::Settling(_) | RunStage::Over) {
-                    run.seen.end = Some(crate::TurnEnd::failed(Some(failure)));
+                    run.facts.end = Some(crate::TurnEnd::failed(Some(failure)));
                 }
                 if live {
-                    self.halt(id, here, out);
+                    self.halt(id, current, out);
                 }
             }
             // A run that is stopping or finished asks the host nothing, but the agent still needs an answer.
             SinkItem::Ask(ask, _) if !run.is_live() => {
-                let no = HostResponse::Ruled(PermissionDecision::deny("agentline", "the run is over"));
-                self.talk.answer(ask, &no, &mut self.say);
+                let no =
+                    HostResponse::PermissionDecided(PermissionDecision::deny("agentline", "the run is over"));
+                self.dialogue.answer(ask, &no, &mut self.sink);
             }
             SinkItem::Ask(ask, question) => {
-                run.touch(here.at);
-                run.asked(ask, here.at);
-                self.asks.insert(ask, (id, question.clone()));
+                run.touch(current.at);
+                run.asked(ask, current.at);
+                self.requests.insert(ask, (id, question.clone()));
                 out.push(ConnectionOutput::Ask(id, ask, question));
             }
             SinkItem::Withdraw(ask) => {
-                if self.asks.remove(&ask).is_some() {
-                    run.answered(ask, here.at);
+                if self.requests.remove(&ask).is_some() {
+                    run.answered(ask, current.at);
                     out.push(ConnectionOutput::Withdraw(ask));
                 }
             }
             SinkItem::Follow(side, name) => {
-                if run.order.follow {
+                if run.spec.follow {
                     out.push(ConnectionOutput::Follow(id, side, name));
                 }
             }
@@ -420,10 +422,10 @@ impl Connection {
                 run.record_text(&shown);
             }
             SinkItem::ToolFact(fact) => run.learn(&fact),
-            SinkItem::Cost(usd) => run.charge(usd, here.at),
+            SinkItem::Cost(usd) => run.charge(usd, current.at),
             SinkItem::Model(model) => run.set_model(model),
             SinkItem::Silent => run.silent = true,
-            SinkItem::Alive => run.touch(here.at),
+            SinkItem::Alive => run.touch(current.at),
             SinkItem::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
         }
     }

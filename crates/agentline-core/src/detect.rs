@@ -97,8 +97,8 @@ pub struct DetectResult {
 
 /// Searches for an agent's program. An explicitly named program is used or causes an error; no other is tried.
 #[must_use]
-pub fn find(info: &AgentInfo, search: &Search<'_>, look: &dyn FileSystem) -> DetectResult {
-    let finder = Finder { info, search, look };
+pub fn find(info: &AgentInfo, search: &Search<'_>, fs: &dyn FileSystem) -> DetectResult {
+    let finder = Finder { info, search, fs };
     if let Some(named) = search.configured {
         return finder.named(Candidate::Configured, named, "program", "remove `program` and `agent_bin`");
     }
@@ -108,7 +108,7 @@ pub fn find(info: &AgentInfo, search: &Search<'_>, look: &dyn FileSystem) -> Det
         return finder.named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
     }
     let mut found = DetectResult::default();
-    for (place, path) in candidates::candidates(info, search, look) {
+    for (place, path) in candidates::candidates(info, search, fs) {
         finder.try_one(place, path, &mut found);
     }
     found
@@ -120,9 +120,9 @@ pub fn program_in(
     info: &AgentInfo,
     search: &Search<'_>,
     folder: &Path,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Option<Program> {
-    let finder = Finder { info, search, look };
+    let finder = Finder { info, search, fs };
     candidates::names_in(folder, info.program, search)
         .iter()
         .find_map(|path| finder.program(Candidate::Cache, path).ok().flatten())
@@ -130,23 +130,23 @@ pub fn program_in(
 
 /// Finds a tool such as `node` or `npm` on PATH or in one of the usual directories.
 #[must_use]
-pub fn find_tool(name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
+pub fn find_tool(name: &str, search: &Search<'_>, fs: &dyn FileSystem) -> Option<PathBuf> {
     let on_path = candidates::path_folders(search);
-    let usual = candidates::usual(search, look).into_iter().map(|(_, folder)| folder);
-    on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, look))
+    let usual = candidates::usual(search, fs).into_iter().map(|(_, folder)| folder);
+    on_path.into_iter().chain(usual).find_map(|folder| tool_in(&folder, name, search, fs))
 }
 
 /// Returns a tool in a directory if the operating system can start it.
 #[must_use]
-pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
+pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, fs: &dyn FileSystem) -> Option<PathBuf> {
     let startable = |p: &PathBuf| search.os != Os::Windows || has_extension(p, STARTED_BY_WINDOWS);
-    candidates::names_in(folder, name, search).into_iter().filter(startable).find(|p| look.runnable(p))
+    candidates::names_in(folder, name, search).into_iter().filter(startable).find(|p| fs.runnable(p))
 }
 
 struct Finder<'a> {
     info: &'a AgentInfo,
     search: &'a Search<'a>,
-    look: &'a dyn FileSystem,
+    fs: &'a dyn FileSystem,
 }
 
 impl Finder<'_> {
@@ -203,14 +203,14 @@ impl Finder<'_> {
 
     /// Returns how to start the file at `path`; `Ok(None)` if it does not exist.
     fn program(&self, place: Candidate, path: &Path) -> Result<Option<Program>, String> {
-        if !self.look.exists(path) {
+        if !self.fs.exists(path) {
             return Ok(None);
         }
-        let real = self.look.canonical(path).unwrap_or_else(|| path.to_path_buf());
+        let real = self.fs.canonical(path).unwrap_or_else(|| path.to_path_buf());
         let script = self.script(path, &real);
         let version = self.version(script.as_deref().unwrap_or(&real));
         let plain = |path: &Path| Program { path: path.to_path_buf(), args: Vec::new(), version };
-        let runnable = self.look.runnable(path);
+        let runnable = self.fs.runnable(path);
         if let Some(script) = script {
             let started_as_it_is = self.search.os != Os::Windows && runnable && !is_script(path);
             let node = self.node_for(place, path, started_as_it_is);
@@ -236,7 +236,7 @@ impl Finder<'_> {
 
     /// Returns whether the file is a placeholder that the package's install script should have replaced.
     fn is_stub(&self, real: &Path) -> bool {
-        let text = self.look.small(real, 4096).and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = self.fs.small(real, 4096).and_then(|bytes| String::from_utf8(bytes).ok());
         text.is_some_and(|text| !text.starts_with("#!") && text.contains("postinstall"))
     }
 
@@ -250,13 +250,13 @@ impl Finder<'_> {
             return None;
         }
         // A native executable can be very large; a shim is always small.
-        let text = String::from_utf8(self.look.small(real, 64 * 1024)?).ok()?;
+        let text = String::from_utf8(self.fs.small(real, 64 * 1024)?).ok()?;
         let inside = shim::script(&text)?;
         let folder = path.parent()?;
         let script = inside.iter().fold(folder.to_path_buf(), |at, part| {
             if part == ".." { at.parent().map(Path::to_path_buf).unwrap_or(at) } else { at.join(part) }
         });
-        self.look.canonical(&script)
+        self.fs.canonical(&script)
     }
 
     /// Returns the Node.js to start a script with, or `None` if the program finds one on PATH by itself.
@@ -265,12 +265,12 @@ impl Finder<'_> {
     fn node_for(&self, place: Candidate, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
         let as_typed = finds_its_own
             && matches!(place, Candidate::PathVariable | Candidate::Configured | Candidate::Path);
-        let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.look);
+        let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.fs);
         let beside = path.parent().filter(|_| !as_typed).and_then(in_folder);
         beside.or_else(|| {
             let on_path =
                 finds_its_own && candidates::path_folders(self.search).iter().any(|f| in_folder(f).is_some());
-            if on_path { None } else { find_tool("node", self.search, self.look) }
+            if on_path { None } else { find_tool("node", self.search, self.fs) }
         })
     }
 
@@ -283,7 +283,7 @@ impl Finder<'_> {
         });
         let above = file.ancestors().skip(1).map(|folder| folder.join("package.json"));
         managed.into_iter().chain(above).find_map(|path| {
-            let json: Value = serde_json::from_slice(&self.look.read(&path)?).ok()?;
+            let json: Value = serde_json::from_slice(&self.fs.read(&path)?).ok()?;
             (json.get("name")? == self.info.package)
                 .then(|| Version::parse(json.get("version")?.as_str()?))?
         })

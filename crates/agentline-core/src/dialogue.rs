@@ -40,40 +40,40 @@ pub trait Dialogue: Send {
     fn room(&self) -> Concurrency;
 
     /// Handles the start of the process.
-    fn up(&mut self, say: &mut Sink) {
-        let _ = say;
+    fn started(&mut self, sink: &mut Sink) {
+        let _ = sink;
     }
 
     /// Starts a run.
-    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink);
+    fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink);
 
     /// Re-prompts the agent within the same run, session and timeouts.
-    fn again(&mut self, run: RunId, prompt: &str, say: &mut Sink) {
-        let _ = (run, prompt, say);
+    fn reprompt(&mut self, run: RunId, prompt: &str, sink: &mut Sink) {
+        let _ = (run, prompt, sink);
     }
 
     /// Handles a line from stdout, stderr or a side file.
-    fn line(&mut self, line: InputLine<'_>, say: &mut Sink);
+    fn line(&mut self, line: InputLine<'_>, sink: &mut Sink);
 
     /// Handles an answer of the host.
-    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
-        let _ = (ask, answer, say);
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
+        let _ = (ask, answer, sink);
     }
 
     /// Asks the agent to stop; returns false if the surface does not support this.
-    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
-        let _ = (run, say);
+    fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {
+        let _ = (run, sink);
         false
     }
 
     /// Handles the exit of the process.
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
-        let _ = (exit, say);
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
+        let _ = (exit, sink);
     }
 
     /// Finishes a run whose side files have been read to their end; no more input follows.
-    fn settled(&mut self, run: RunId, say: &mut Sink) {
-        let _ = (run, say);
+    fn settled(&mut self, run: RunId, sink: &mut Sink) {
+        let _ = (run, sink);
     }
 
     /// Returns why no run can use this agent, if it has reported such a failure.

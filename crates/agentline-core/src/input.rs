@@ -21,7 +21,7 @@ pub struct Input<'a> {
 #[non_exhaustive]
 pub enum InputKind<'a> {
     /// The process has started.
-    Up,
+    Started,
     /// A complete line arrived.
     Line {
         /// The stream of the line.
@@ -39,18 +39,18 @@ pub enum InputKind<'a> {
         length: u64,
     },
     /// Bytes arrived, but no complete line yet.
-    Pulse {
+    Activity {
         /// The stream of the bytes.
         stream: Stream,
     },
     /// The agent closed its standard output but still runs, so it can report nothing more.
-    Mute,
+    StdoutClosed,
     /// A run starts.
     Prompt {
         /// The id of the run.
         run: RunId,
         /// The specification of the run.
-        order: Box<TurnSpec>,
+        spec: Box<TurnSpec>,
     },
     /// The host answered a request.
     Answer {
@@ -128,9 +128,11 @@ pub struct TurnSpec {
     /// The session to use.
     pub session: SessionTarget,
     /// The identity of the run, reported in events and outcome.
-    pub who: RunInfo,
+    #[serde(rename = "who")]
+    pub info: RunInfo,
     /// The timeouts.
-    pub clocks: Timeouts,
+    #[serde(rename = "clocks")]
+    pub timeouts: Timeouts,
     /// The limits.
     pub limits: Limits,
     /// Whether the workspace is compared at the end.
@@ -325,7 +327,8 @@ pub struct Timeouts {
     /// Until a process exits after it has reported its result.
     pub linger: Millis,
     /// One step of the shutdown ladder.
-    pub rung: Millis,
+    #[serde(rename = "rung")]
+    pub shutdown_step: Millis,
     /// How long an agent may keep retrying a request.
     pub patience: Millis,
     /// The whole run, including the time spent waiting for the host: the caller's deadline.
@@ -351,7 +354,7 @@ impl Default for Timeouts {
             answer: 3_600_000,
             quiet: 0,
             linger: 5_000,
-            rung: 2_000,
+            shutdown_step: 2_000,
             patience: 90_000,
             deadline: None,
             spent: 0,
@@ -390,7 +393,8 @@ pub enum HostRequest {
         value: Option<String>,
     },
     /// Finish a run: read its side files to their end, compare the workspace, then answer.
-    Settle {
+    #[serde(rename = "settle")]
+    CollectChanges {
         /// Paths that tools reported, to be checked even outside the workspace.
         reported: Vec<String>,
     },
@@ -442,7 +446,8 @@ pub struct Diff {
 #[non_exhaustive]
 pub enum HostResponse {
     /// The decision on a tool call or file access.
-    Ruled(PermissionDecision),
+    #[serde(rename = "ruled")]
+    PermissionDecided(PermissionDecision),
     /// The text of a file.
     Text(String),
     /// The operation succeeded.
@@ -459,7 +464,8 @@ pub enum HostResponse {
     /// The answer is rejected and the run fails.
     Reject(Failure),
     /// The changes on disk.
-    Settled(DiskReport),
+    #[serde(rename = "settled")]
+    ChangesCollected(DiskReport),
 }
 
 /// A permission decision, with its source and reason.

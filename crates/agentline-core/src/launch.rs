@@ -87,7 +87,7 @@ pub struct Launch {
     /// Warnings for the caller.
     pub warnings: Vec<Notice>,
     /// The configuration of the dialogue.
-    pub talk: DialogueConfig,
+    pub dialogue: DialogueConfig,
     /// The mode of the session, if the surface sets it per session.
     pub mode: Option<RequestedMode>,
     /// The model, if the surface sets it per session.

@@ -84,17 +84,17 @@ fn schema() -> &'static str {
 impl Outcome {
     /// Creates the outcome of a run that could not start.
     #[must_use]
-    pub fn not_begun(who: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
+    pub fn not_begun(info: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
         Self {
             schema: OUTCOME_SCHEMA,
-            run_id: who.run_id.clone(),
-            agent: who.agent.clone(),
-            agent_version: who.agent_version.clone(),
-            surface: who.surface,
-            model: who.model.clone(),
+            run_id: info.run_id.clone(),
+            agent: info.agent.clone(),
+            agent_version: info.agent_version.clone(),
+            surface: info.surface,
+            model: info.model.clone(),
             session_id: None,
-            cwd: who.cwd.clone(),
-            name: who.name.clone(),
+            cwd: info.cwd.clone(),
+            name: info.name.clone(),
             verdict,
             error: Some(RunError::new(failure, String::new())),
             text: String::new(),

@@ -75,8 +75,8 @@ mod tests {
     use crate::{Failure, RunInfo, Tokens, Usage};
 
     fn failed(kind: FailureKind, verdict: Verdict, message: &str) -> Outcome {
-        let who = RunInfo { agent: "gemini".into(), ..RunInfo::default() };
-        Outcome::not_begun(&who, verdict, Failure::new(kind, message))
+        let info = RunInfo { agent: "gemini".into(), ..RunInfo::default() };
+        Outcome::not_begun(&info, verdict, Failure::new(kind, message))
     }
 
     fn done() -> Outcome {

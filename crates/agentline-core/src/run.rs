@@ -1,6 +1,6 @@
 //! The state of one run: its facts, timeouts, limits, changed files and usage.
 
-mod clocks;
+mod timeouts;
 
 use crate::{
     Charge, CostSource, Denial, DiskReport, Event, FailureKind, Limit, Millis, Notice, OUTCOME_SCHEMA,
@@ -55,11 +55,11 @@ struct OpenTool {
 #[derive(Debug)]
 pub(crate) struct RunState {
     pub(crate) id: RunId,
-    pub(crate) order: TurnSpec,
+    pub(crate) spec: TurnSpec,
     pub(crate) stage: RunStage,
-    pub(crate) seen: RunFacts,
-    pub(crate) book: UsageTracker,
-    pub(crate) ledger: ChangeTracker,
+    pub(crate) facts: RunFacts,
+    pub(crate) usage: UsageTracker,
+    pub(crate) changes: ChangeTracker,
     pub(crate) held_text: StreamRedactor,
     pub(crate) held_thought: StreamRedactor,
     /// Held outputs and everything after them, in the order in which they are emitted.
@@ -68,16 +68,16 @@ pub(crate) struct RunState {
     pub(crate) held_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
-    pub(crate) asks: BTreeSet<crate::HostRequestId>,
+    pub(crate) requests: BTreeSet<crate::HostRequestId>,
     pub(crate) session: Option<String>,
     pub(crate) disk: Option<DiskReport>,
     pub(crate) value: Option<Box<serde_json::value::RawValue>>,
     /// Whether the agent reports nothing before its end.
     pub(crate) silent: bool,
     /// Whether the run ends without waiting for further output after its answer.
-    pub(crate) hurried: bool,
+    pub(crate) skip_quiet_period: bool,
     /// Whether the caller cancelled the run while the workspace was inspected.
-    pub(crate) in_haste: bool,
+    pub(crate) cancelled_while_settling: bool,
     begun: Millis,
     touched: Millis,
     /// The time spent waiting for the host, which does not count towards the agent's timeouts.
@@ -115,29 +115,29 @@ struct LastActivity {
 }
 
 impl RunState {
-    pub(crate) fn new(id: RunId, order: TurnSpec, at: Millis) -> Self {
-        let mut book = UsageTracker::default();
-        book.start_from(order.before);
+    pub(crate) fn new(id: RunId, spec: TurnSpec, at: Millis) -> Self {
+        let mut usage = UsageTracker::default();
+        usage.start_from(spec.before);
         Self {
             id,
             stage: RunStage::Starting,
             // Such a run only opens a session, so it needs no answer.
-            seen: RunFacts { answer: order.only_open, ..RunFacts::default() },
-            order,
-            book,
-            ledger: ChangeTracker::default(),
+            facts: RunFacts { answer: spec.only_open, ..RunFacts::default() },
+            spec,
+            usage,
+            changes: ChangeTracker::default(),
             held_text: StreamRedactor::default(),
             held_thought: StreamRedactor::default(),
             waiting: VecDeque::new(),
             held_since: None,
             recorded_text: StreamRedactor::default(),
-            asks: BTreeSet::new(),
+            requests: BTreeSet::new(),
             session: None,
             disk: None,
             value: None,
             silent: false,
-            hurried: false,
-            in_haste: false,
+            skip_quiet_period: false,
+            cancelled_while_settling: false,
             begun: at,
             touched: at,
             waited: 0,
@@ -175,12 +175,12 @@ impl RunState {
 
     /// Returns whether the agent ended its turn successfully and the host has yet to review the answer.
     pub(crate) fn wants_review(&self) -> bool {
-        self.order.review && self.seen.stop.is_none() && self.seen.end.as_ref().is_some_and(|end| end.ok)
+        self.spec.review && self.facts.stop.is_none() && self.facts.end.as_ref().is_some_and(|end| end.ok)
     }
 
     /// Continues the run after the host re-prompts the agent.
     pub(crate) fn go_on(&mut self, at: Millis) {
-        self.seen.end = None;
+        self.facts.end = None;
         self.turn_is_over = true;
         self.value = None;
         self.stage = RunStage::Going;
@@ -189,20 +189,20 @@ impl RunState {
 
     /// Ends the run with an answer that the host accepts.
     pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
-        self.order.review = false;
+        self.spec.review = false;
         self.stage = RunStage::Ended(at);
         if let Some(value) = value.and_then(|v| serde_json::value::RawValue::from_string(v.to_owned()).ok()) {
             self.value = Some(value);
-            self.seen.answer = true;
-            self.seen.fits_schema = Some(true);
+            self.facts.answer = true;
+            self.facts.fits_schema = Some(true);
         }
     }
 
     /// Ends the run with an answer that the host rejects.
     pub(crate) fn reject(&mut self, failure: crate::Failure, at: Millis) {
-        self.order.review = false;
+        self.spec.review = false;
         self.stage = RunStage::Ended(at);
-        self.seen.end = Some(crate::TurnEnd::failed(Some(failure)));
+        self.facts.end = Some(crate::TurnEnd::failed(Some(failure)));
     }
 
     /// Returns the text so far of the last turn with text.
@@ -228,7 +228,7 @@ impl RunState {
         let since = at.saturating_sub(self.begun);
         if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
             self.first.get_or_insert(since);
-            self.seen.spoke = true;
+            self.facts.spoke = true;
             if self.stage == RunStage::Starting {
                 self.stage = RunStage::Going;
             }
@@ -243,7 +243,7 @@ impl RunState {
             Event::ToolResult { tool_use_id, status, reason, content, .. } => {
                 self.progress("tool_result", at);
                 self.turn_is_over = true;
-                self.ledger.result(tool_use_id, *status);
+                self.changes.result(tool_use_id, *status);
                 let tool = self.open.remove(tool_use_id);
                 if *status == ToolStatus::Denied {
                     let why = reason.clone().or_else(|| content.clone()).unwrap_or_default();
@@ -278,7 +278,7 @@ impl RunState {
             Event::Content { .. } => {
                 self.begin_turn();
                 self.progress("content", at);
-                self.seen.answer = true;
+                self.facts.answer = true;
             }
             Event::Agent { .. }
             | Event::Plan { .. }
@@ -303,7 +303,7 @@ impl RunState {
         if !std::mem::replace(&mut self.turn_has_text, true) {
             self.text.clear();
         }
-        self.seen.answer |= !text.trim().is_empty();
+        self.facts.answer |= !text.trim().is_empty();
         self.text.push_str(text);
     }
 
@@ -314,7 +314,7 @@ impl RunState {
         self.tool_calls += 1;
         let open = OpenTool { name: tool.name.clone(), native: tool.native_name.clone() };
         self.open.insert(tool.id.clone(), open);
-        self.ledger.used(tool);
+        self.changes.used(tool);
     }
 
     /// Records progress: the idle timeout restarts, and a pending retry has succeeded.
@@ -323,7 +323,7 @@ impl RunState {
         self.last.what = what;
         self.last.at = at;
         if self.retry_since.take().is_some() {
-            self.seen.retrying = None;
+            self.facts.retrying = None;
         }
     }
 
@@ -345,24 +345,24 @@ impl RunState {
             _ => (reason, None),
         };
         self.denied.push(Denial { tool, native_tool, tool_use_id: id.to_owned(), reason, rule });
-        self.seen.denied = u32::try_from(self.denied.len()).unwrap_or(u32::MAX);
+        self.facts.denied = u32::try_from(self.denied.len()).unwrap_or(u32::MAX);
     }
 
     /// Records that the agent retries a failed request.
     pub(crate) fn retry(&mut self, failure: crate::Failure, at: Millis) {
         self.retry_since.get_or_insert(at);
-        self.seen.retrying = Some(failure);
+        self.facts.retrying = Some(failure);
     }
 
     pub(crate) fn hint(&mut self, failure: crate::Failure) {
-        self.seen.hint = Some(match self.seen.hint.take() {
+        self.facts.hint = Some(match self.facts.hint.take() {
             Some(hint) => hint.or_more_telling(failure),
             None => failure,
         });
     }
 
     pub(crate) fn learn(&mut self, fact: &ToolFact) {
-        self.ledger.learn(fact);
+        self.changes.learn(fact);
     }
 
     /// Adds a cost that the agent reported. Invalid amounts are ignored.
@@ -407,19 +407,19 @@ impl RunState {
     }
 
     pub(crate) fn asked(&mut self, id: crate::HostRequestId, at: Millis) {
-        self.asks.insert(id);
+        self.requests.insert(id);
         self.asked_at.get_or_insert(at);
     }
 
     /// Removes and returns the open requests, which no longer need an answer.
     pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::HostRequestId> {
         self.asked_at = None;
-        std::mem::take(&mut self.asks)
+        std::mem::take(&mut self.requests)
     }
 
     pub(crate) fn answered(&mut self, id: crate::HostRequestId, at: Millis) {
-        self.asks.remove(&id);
-        if self.asks.is_empty()
+        self.requests.remove(&id);
+        if self.requests.is_empty()
             && let Some(since) = self.asked_at.take()
         {
             self.waited += at.saturating_sub(since);
@@ -429,7 +429,7 @@ impl RunState {
 
     /// Returns the limit that is exceeded, with the allowed and the used amount.
     pub(crate) fn over_limit(&self) -> Option<StopReason> {
-        let limits = &self.order.limits;
+        let limits = &self.spec.limits;
         let stop = |limit, what: &str, used: String, most: String| {
             Some(StopReason::Limit(limit, format!("{what} limit of {most} reached: {used} used")))
         };
@@ -442,7 +442,7 @@ impl RunState {
         if limits.max_tokens.is_none() && limits.max_output_tokens.is_none() && limits.max_cost.is_none() {
             return None;
         }
-        let tokens = self.book.live();
+        let tokens = self.usage.live();
         if let Some(most) = limits.max_tokens.filter(|m| tokens.sum() > *m) {
             return stop(Limit::Tokens, "token", tokens.sum().to_string(), most.to_string());
         }
@@ -468,11 +468,11 @@ impl RunState {
     /// The user's own prices take precedence. Next is the cost that the agent reports, which includes its helper models
     /// and contract terms, and then the price table. An agent that reports a cost of zero does not override the table.
     fn bill(&self) -> Option<(Charge, CostSource)> {
-        let prices = &self.order.prices;
-        let model = self.model.as_ref().or(self.order.who.model.as_ref());
-        let listed = self.book.charge(prices, model.map(String::as_str));
+        let prices = &self.spec.prices;
+        let model = self.model.as_ref().or(self.spec.info.model.as_ref());
+        let listed = self.usage.charge(prices, model.map(String::as_str));
         let listed = listed.map(|charge| (charge, CostSource::Prices));
-        let mut models: Vec<String> = self.book.by_model().into_keys().collect();
+        let mut models: Vec<String> = self.usage.by_model().into_keys().collect();
         if models.is_empty() {
             models.extend(model.cloned());
         }
@@ -487,7 +487,7 @@ impl RunState {
 
     /// Returns warnings about usage and cost, once all numbers are available.
     pub(crate) fn doubts(&self) -> Vec<Notice> {
-        let found = self.book.disagreements();
+        let found = self.usage.disagreements();
         let mut doubts = Vec::new();
         if !found.is_empty() {
             doubts.push(Notice::new("usage_disagrees", found.join("; ")));
@@ -502,22 +502,22 @@ impl RunState {
 
     /// Builds the outcome of the run. Called once.
     pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
-        if self.seen.stop.is_none() {
+        if self.facts.stop.is_none() {
             // A limit that the last turn exceeds takes effect after it.
-            self.seen.stop = self.over_limit();
+            self.facts.stop = self.over_limit();
         }
-        let holds_no_value = self.order.extract_json && self.value.is_none() && !self.find_value();
-        if holds_no_value && self.seen.answer {
-            self.seen.fits_schema = Some(false);
+        let holds_no_value = self.spec.extract_json && self.value.is_none() && !self.find_value();
+        if holds_no_value && self.facts.answer {
+            self.facts.fits_schema = Some(false);
         }
-        let (verdict, mut failure) = verdict(&self.seen);
+        let (verdict, mut failure) = verdict(&self.facts);
         if let Some(failure) =
             failure.as_mut().filter(|f| holds_no_value && f.kind == FailureKind::InvalidOutput)
         {
             failure.message = "the answer contains no JSON value".into();
             failure.hint = Some("check `text`, and ask for JSON only".into());
         }
-        if let (Some(failure), Some(most)) = (&mut failure, self.order.limits.max_turns)
+        if let (Some(failure), Some(most)) = (&mut failure, self.spec.limits.max_turns)
             && failure.kind == crate::FailureKind::AgentTurns
             && self.turns >= most
         {
@@ -528,10 +528,10 @@ impl RunState {
             );
         }
         let tail = self.stderr.trim_end().to_owned();
-        let who = &self.order.who;
+        let info = &self.spec.info;
         let error =
             failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
-                f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, who.sign_in_hint.as_deref()));
+                f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, info.sign_in_hint.as_deref()));
                 // The missing result may have been in an unreadable line.
                 if self.unreadable > 0 && matches!(f.kind, FailureKind::Empty | FailureKind::NoResult) {
                     f.message.push_str(&format!("; unreadable lines: {}", self.unreadable));
@@ -540,33 +540,33 @@ impl RunState {
             });
         Outcome {
             schema: OUTCOME_SCHEMA,
-            run_id: who.run_id.clone(),
-            agent: who.agent.clone(),
-            agent_version: who.agent_version.clone(),
-            surface: who.surface,
-            model: self.model.clone().or_else(|| who.model.clone()),
+            run_id: info.run_id.clone(),
+            agent: info.agent.clone(),
+            agent_version: info.agent_version.clone(),
+            surface: info.surface,
+            model: self.model.clone().or_else(|| info.model.clone()),
             session_id: self.session.clone(),
-            cwd: who.cwd.clone(),
-            name: who.name.clone(),
+            cwd: info.cwd.clone(),
+            name: info.name.clone(),
             verdict,
             error,
             text: std::mem::take(&mut self.text),
             output: self.value.take(),
-            files: self.ledger.settle(&who.cwd, self.disk.as_ref()),
+            files: self.changes.settle(&info.cwd, self.disk.as_ref()),
             denied: std::mem::take(&mut self.denied),
-            usage: self.book.usage(),
+            usage: self.usage.usage(),
             cost_usd: self.cost(),
             cost_source: self.bill().map(|(_, source)| source),
             turns: self.turns,
             tool_calls: self.tool_calls,
-            stop_reason: self.seen.end.as_ref().and_then(|e| e.stop.clone()),
+            stop_reason: self.facts.end.as_ref().and_then(|e| e.stop.clone()),
             duration_ms: at.saturating_sub(self.begun),
             first_event_ms: self.first,
             warnings: std::mem::take(&mut self.warnings),
             unreadable_lines: self.unreadable,
-            agent_exit_code: self.seen.exit,
+            agent_exit_code: self.facts.exit,
             stderr_tail: tail,
-            tape: who.tape.clone(),
+            tape: info.tape.clone(),
             cache: None,
         }
     }
@@ -586,7 +586,7 @@ impl RunState {
         let (told, meant) = (self.text.trim(), recorded.trim());
         let repeated = told.len() > meant.len() && told.ends_with(meant);
         if self.text.trim().is_empty() || repeated {
-            self.seen.answer = true;
+            self.facts.answer = true;
             self.text = recorded;
         }
         repeated

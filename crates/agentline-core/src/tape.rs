@@ -29,8 +29,8 @@ pub struct TapeHeader {
     /// The surface.
     pub surface: Option<Surface>,
     /// The configuration of the dialogue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub talk: Option<DialogueConfig>,
+    #[serde(rename = "talk", skip_serializing_if = "Option::is_none")]
+    pub dialogue: Option<DialogueConfig>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The workspace.
@@ -55,8 +55,8 @@ struct Entry<'a> {
     length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<RunId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    order: Option<Box<TurnSpec>>,
+    #[serde(rename = "order", skip_serializing_if = "Option::is_none")]
+    spec: Option<Box<TurnSpec>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ask: Option<HostRequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,16 +92,16 @@ impl TapeHeader {
     }
 
     /// Creates the state machine that replays the tape.
-    fn machine(&self, clocks: Timeouts) -> Result<Connection, Problem> {
+    fn machine(&self, timeouts: Timeouts) -> Result<Connection, Problem> {
         let before = || DialogueConfig::new(self.surface.unwrap_or_default(), self.agent_version);
-        let talk = self.talk.clone().unwrap_or_else(before);
+        let dialogue = self.dialogue.clone().unwrap_or_else(before);
         let dialogue = match agents::find(&self.agent) {
-            Ok(agent) => agent.dialogue(&talk),
+            Ok(agent) => agent.dialogue(&dialogue),
             // An agent from the configuration has no dialogue of its own.
-            Err(_) if talk.surface == Surface::Acp => acp_dialogue(&talk),
+            Err(_) if dialogue.surface == Surface::Acp => acp_dialogue(&dialogue),
             Err(unknown) => return Err(unknown),
         };
-        Ok(Connection::new(dialogue, clocks))
+        Ok(Connection::new(dialogue, timeouts))
     }
 
     /// Formats the header as a line.
@@ -116,7 +116,7 @@ impl TapeHeader {
 pub fn tape_line(input: &Input<'_>) -> String {
     let mut entry = Entry { at: input.at, ..Entry::default() };
     match &input.what {
-        InputKind::Up => entry.ch = "up".into(),
+        InputKind::Started => entry.ch = "up".into(),
         InputKind::Line { stream, text } => {
             (entry.ch, entry.run) = channel(*stream);
             entry.text = Some(Cow::Borrowed(text));
@@ -126,13 +126,13 @@ pub fn tape_line(input: &Input<'_>) -> String {
             entry.text = Some(Cow::Borrowed(text));
             entry.length = Some(*length);
         }
-        InputKind::Pulse { stream } => (entry.ch, entry.run) = channel(*stream),
-        InputKind::Prompt { run, order } => {
+        InputKind::Activity { stream } => (entry.ch, entry.run) = channel(*stream),
+        InputKind::Prompt { run, spec } => {
             entry.ch = "prompt".into();
             entry.run = Some(*run);
-            entry.order = Some(order.clone());
+            entry.spec = Some(spec.clone());
         }
-        InputKind::Answer { ask, answer: HostResponse::Settled(disk) } => {
+        InputKind::Answer { ask, answer: HostResponse::ChangesCollected(disk) } => {
             entry.ch = "disk".into();
             entry.ask = Some(*ask);
             entry.disk = Some(disk.clone());
@@ -152,7 +152,7 @@ pub fn tape_line(input: &Input<'_>) -> String {
             entry.run = Some(*run);
             entry.notice = Some(notice.clone());
         }
-        InputKind::Mute => entry.ch = "mute".into(),
+        InputKind::StdoutClosed => entry.ch = "mute".into(),
         InputKind::Retire => entry.ch = "retire".into(),
         InputKind::Tick => entry.ch = "clock".into(),
         InputKind::Exit(exit) => {
@@ -209,11 +209,11 @@ impl Tape {
     ///
     /// Returns a problem if the agent of the tape is not known.
     pub fn play(&self, mut each: impl FnMut(ConnectionOutput)) -> Result<(), Problem> {
-        let clocks = self.inputs.iter().find_map(|input| match &input.what {
-            InputKind::Prompt { order, .. } => Some(order.clocks),
+        let timeouts = self.inputs.iter().find_map(|input| match &input.what {
+            InputKind::Prompt { spec, .. } => Some(spec.timeouts),
             _ => None,
         });
-        let mut connection = self.header.machine(clocks.unwrap_or_default())?;
+        let mut connection = self.header.machine(timeouts.unwrap_or_default())?;
         let mut out = Vec::new();
         for input in &self.inputs {
             connection.take(input, &mut out);
@@ -299,13 +299,13 @@ impl TapePlayer {
             self.cancelled_by.get_or_insert(signal);
         }
         let Some(connection) = &mut self.connection else {
-            let clocks = match &input.what {
-                InputKind::Prompt { order, .. } => Some(order.clocks),
+            let timeouts = match &input.what {
+                InputKind::Prompt { spec, .. } => Some(spec.timeouts),
                 _ if self.early.len() >= MOST_EARLY => Some(Timeouts::default()),
                 _ => None,
             };
             self.early.push(input);
-            return clocks.map_or_else(|| Ok(Vec::new()), |clocks| self.begin(clocks));
+            return timeouts.map_or_else(|| Ok(Vec::new()), |timeouts| self.begin(timeouts));
         };
         let mut out = Vec::new();
         connection.take(&input, &mut out);
@@ -334,8 +334,8 @@ impl TapePlayer {
         Ok(records)
     }
 
-    fn begin(&mut self, clocks: Timeouts) -> Result<Vec<Record>, Problem> {
-        let mut connection = self.header.machine(clocks)?;
+    fn begin(&mut self, timeouts: Timeouts) -> Result<Vec<Record>, Problem> {
+        let mut connection = self.header.machine(timeouts)?;
         let mut out = Vec::new();
         for input in std::mem::take(&mut self.early) {
             connection.take(&input, &mut out);
@@ -401,15 +401,17 @@ impl Entry<'_> {
             (Some(stream), _) => match (text, self.length) {
                 (Some(text), Some(length)) => InputKind::TooLong { stream, text, length },
                 (Some(text), None) => InputKind::Line { stream, text },
-                (None, _) => InputKind::Pulse { stream },
+                (None, _) => InputKind::Activity { stream },
             },
-            (None, "up") => InputKind::Up,
-            (None, "prompt") => InputKind::Prompt { run: self.run?, order: self.order? },
-            (None, "disk") => InputKind::Answer { ask: self.ask?, answer: HostResponse::Settled(self.disk?) },
+            (None, "up") => InputKind::Started,
+            (None, "prompt") => InputKind::Prompt { run: self.run?, spec: self.spec? },
+            (None, "disk") => {
+                InputKind::Answer { ask: self.ask?, answer: HostResponse::ChangesCollected(self.disk?) }
+            }
             (None, "answer") => InputKind::Answer { ask: self.ask?, answer: self.answer? },
             (None, "cancel") => InputKind::Cancel { run: self.run?, signal: self.signal? },
             (None, "notice") => InputKind::Notice { run: self.run?, notice: self.notice? },
-            (None, "mute") => InputKind::Mute,
+            (None, "mute") => InputKind::StdoutClosed,
             (None, "retire") => InputKind::Retire,
             (None, "clock") => InputKind::Tick,
             (None, "exit") => InputKind::Exit(self.exit?),
@@ -427,22 +429,22 @@ mod tests {
     fn every_input_round_trips() {
         let run = RunId(1);
         let whats = [
-            InputKind::Up,
+            InputKind::Started,
             InputKind::Line { stream: Stream::Stdout, text: "{\"a\":\"\u{fffd}\\n\"}".into() },
             InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
-            InputKind::Pulse { stream: Stream::Side(run, SideChannel::SessionFile) },
-            InputKind::Prompt {
-                run,
-                order: Box::new(TurnSpec { prompt: "p".into(), ..TurnSpec::default() }),
+            InputKind::Activity { stream: Stream::Side(run, SideChannel::SessionFile) },
+            InputKind::Prompt { run, spec: Box::new(TurnSpec { prompt: "p".into(), ..TurnSpec::default() }) },
+            InputKind::Answer {
+                ask: HostRequestId(3),
+                answer: HostResponse::PermissionDecided(crate::PermissionDecision::deny("rule", "no")),
             },
             InputKind::Answer {
                 ask: HostRequestId(3),
-                answer: HostResponse::Ruled(crate::PermissionDecision::deny("rule", "no")),
+                answer: HostResponse::ChangesCollected(DiskReport::default()),
             },
-            InputKind::Answer { ask: HostRequestId(3), answer: HostResponse::Settled(DiskReport::default()) },
             InputKind::Cancel { run, signal: 2 },
             InputKind::Notice { run, notice: Notice::new("a", "b") },
-            InputKind::Mute,
+            InputKind::StdoutClosed,
             InputKind::Retire,
             InputKind::Tick,
             InputKind::Exit(ExitReason::Signal(9)),

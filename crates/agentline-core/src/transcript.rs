@@ -190,9 +190,9 @@ mod tests {
         for (i, event) in (1..).zip(events) {
             transcript.take(&Record::new(i, u64::from(i), Origin::Stdout, Some(u64::from(i)), event));
         }
-        let who = crate::RunInfo::default();
+        let info = crate::RunInfo::default();
         let failure = crate::Failure::new(crate::FailureKind::NoResult, "");
-        let outcome = Box::new(crate::Outcome::not_begun(&who, crate::Verdict::Failed, failure));
+        let outcome = Box::new(crate::Outcome::not_begun(&info, crate::Verdict::Failed, failure));
         transcript.take(&Record::last((6, 0), outcome));
         let messages = serde_json::to_value(transcript.messages()).unwrap();
         let said = |i: usize| {

@@ -141,8 +141,8 @@ pub struct RunFacts {
 
 /// Decides the verdict of a run. No other code does.
 #[must_use]
-pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
-    match &seen.stop {
+pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
+    match &facts.stop {
         Some(StopReason::Cancel(signal)) => {
             let by = if *signal == 15 { "SIGTERM" } else { "SIGINT" };
             return (
@@ -160,23 +160,23 @@ pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
             };
             return (Verdict::LimitReached, Some(Failure::new(kind, why.clone())));
         }
-        Some(StopReason::Clock(clock, why)) => return on_clock(seen, *clock, why),
+        Some(StopReason::Clock(clock, why)) => return on_clock(facts, *clock, why),
         None => {}
     }
-    if let Some(change) = &seen.tampered {
+    if let Some(change) = &facts.tampered {
         return (Verdict::Failed, Some(Failure::tampered(change)));
     }
-    if let Some(end) = &seen.end
+    if let Some(end) = &facts.end
         && end.ok
     {
         let verdict = match () {
-            () if seen.fits_schema == Some(false) => Verdict::InvalidOutput,
-            () if !seen.answer => Verdict::Empty,
-            () if seen.denied > 0 => Verdict::DoneWithDenials,
+            () if facts.fits_schema == Some(false) => Verdict::InvalidOutput,
+            () if !facts.answer => Verdict::Empty,
+            () if facts.denied > 0 => Verdict::DoneWithDenials,
             () => Verdict::Done,
         };
         let failure = match verdict {
-            Verdict::Empty if seen.denied > 0 => Some(
+            Verdict::Empty if facts.denied > 0 => Some(
                 Failure::new(
                     FailureKind::Empty,
                     "the agent finished without an answer after a tool was denied",
@@ -191,13 +191,13 @@ pub fn verdict(seen: &RunFacts) -> (Verdict, Option<Failure>) {
         };
         return (verdict, failure);
     }
-    let failure = most_telling(seen);
+    let failure = most_telling(facts);
     (verdict_of(failure.kind), Some(failure))
 }
 
 /// Decides the verdict after a timeout. If the service was refusing requests, that is the reason, not the silence.
-fn on_clock(seen: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Failure>) {
-    if let Some(retrying) = &seen.retrying
+fn on_clock(facts: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Failure>) {
+    if let Some(retrying) = &facts.retrying
         && (clock == Timeout::Patience || retrying.kind == FailureKind::RateLimited)
     {
         let failure = Failure { message: format!("{}; {why}", retrying.message), ..retrying.clone() };
@@ -210,7 +210,7 @@ fn on_clock(seen: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Fail
     };
     // A failure before the silence may be more specific: an agent that reports a missing sign-in and then hangs is not
     // signed in.
-    match &seen.hint {
+    match &facts.hint {
         Some(hint) if matches!(hint.kind, FailureKind::NotAuthenticated | FailureKind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))
         }
@@ -219,24 +219,24 @@ fn on_clock(seen: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Fail
 }
 
 /// Returns the failure of a run: the more specific of the agent's own report and the failures seen before.
-fn most_telling(seen: &RunFacts) -> Failure {
-    let own = seen.end.as_ref().and_then(|end| end.failure.clone());
+fn most_telling(facts: &RunFacts) -> Failure {
+    let own = facts.end.as_ref().and_then(|end| end.failure.clone());
     // A failure that the agent was retrying counts only if the agent reported no failure of its own.
-    let hint = match (seen.hint.clone(), seen.retrying.clone().filter(|_| own.is_none())) {
+    let hint = match (facts.hint.clone(), facts.retrying.clone().filter(|_| own.is_none())) {
         (Some(hint), Some(retrying)) => Some(hint.or_more_telling(retrying)),
         (hint, retrying) => hint.or(retrying),
     };
     match (own, hint) {
         (Some(own), Some(hint)) => own.or_more_telling(hint),
         (Some(one), None) | (None, Some(one)) => one,
-        (None, None) if seen.end.is_some() => {
+        (None, None) if facts.end.is_some() => {
             Failure::new(FailureKind::ApiError, "the agent reported a failure without a reason")
         }
-        (None, None) if seen.is_lost => Failure::new(
+        (None, None) if facts.is_lost => Failure::new(
             FailureKind::Crashed,
             "lost the agent: its supervisor was killed, which also killed the agent",
         ),
-        (None, None) => match (seen.signal, seen.exit) {
+        (None, None) => match (facts.signal, facts.exit) {
             (Some(signal), _) => {
                 Failure::new(FailureKind::Crashed, format!("the agent was killed by signal {signal}"))
             }

@@ -30,8 +30,8 @@ fn million_text_chunks_use_no_more_memory_than_the_answer() {
     let agent = agents::find("gemini").expect("the agent is listed");
     let mut conn =
         Connection::new(agent.dialogue(&agentline_core::DialogueConfig::default()), Timeouts::default());
-    take(&mut conn, InputKind::Up);
-    take(&mut conn, InputKind::Prompt { run: RUN, order: Box::new(TurnSpec::default()) });
+    take(&mut conn, InputKind::Started);
+    take(&mut conn, InputKind::Prompt { run: RUN, spec: Box::new(TurnSpec::default()) });
     let line = |text: &'static str| InputKind::Line { stream: Stream::Stdout, text: text.into() };
     let tool = r#"{"type":"tool_use","tool_name":"list_directory","tool_id":"t","parameters":{}}"#;
     let result = r#"{"type":"tool_result","tool_id":"t","status":"success"}"#;

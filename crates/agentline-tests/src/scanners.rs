@@ -222,17 +222,17 @@ fn junk(text: &str) {
 /// Feeds lines of the agent to a connection.
 fn play(lines: impl IntoIterator<Item = String>) {
     let Ok(agent) = agents::find("gemini") else { return };
-    let talk = agent.dialogue(&agentline::DialogueConfig::default());
+    let dialogue = agent.dialogue(&agentline::DialogueConfig::default());
     let mut connection =
-        Connection::new(talk, agentline::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
+        Connection::new(dialogue, agentline::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
     let mut out: Vec<ConnectionOutput> = Vec::new();
     let mut feed = |what: InputKind<'_>| {
         connection.take(&Input { at: 1, what }, &mut out);
         black_box(out.len());
         out.clear();
     };
-    feed(InputKind::Up);
-    feed(InputKind::Prompt { run: RunId(1), order: Box::new(TurnSpec::default()) });
+    feed(InputKind::Started);
+    feed(InputKind::Prompt { run: RunId(1), spec: Box::new(TurnSpec::default()) });
     for text in lines {
         feed(InputKind::Line { stream: Stream::Stdout, text: text.into() });
     }

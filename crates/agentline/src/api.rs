@@ -68,18 +68,18 @@ impl Agentline {
             Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
             Some(Err(StartFailure::Error(error))) => return Err(error),
         };
-        ready.prepared_run.order.clocks.spent =
+        ready.prepared_run.spec.timeouts.spent =
             Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         let wait = match ready.must_wait() {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        let (who, agent) = (ready.prepared_run.order.who.clone(), ready.start.agent);
+        let (info, agent) = (ready.prepared_run.spec.info.clone(), ready.start.agent);
         if wait.is_zero() {
-            return Ok(match ProcessHandle::start(&self.inner, ready.start, &who.run_id, begun) {
+            return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, begun) {
                 // The handle is dropped after this call, so no other run can share the process.
                 Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
-                Err(error) => Run::over(not_started(&who, agent, &error)),
+                Err(error) => Run::over(not_started(&info, agent, &error)),
             });
         }
         // Return the run before the wait is over, so that the caller can cancel it.
@@ -87,7 +87,7 @@ impl Agentline {
         let (driven, held) = link(Wakeup::clone(&wakeup));
         let redactor = Redactor::new(&ready.start.launch.secrets);
         let launched = Launched::of(&ready.start.launch, &redactor);
-        let run = Run::new(who.run_id.clone(), held, launched).redacted(redactor);
+        let run = Run::new(info.run_id.clone(), held, launched).redacted(redactor);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let stopped = tokio::select! {
@@ -96,11 +96,11 @@ impl Agentline {
             };
             if let Some(signal) = stopped {
                 drop(ready);
-                return driven.finish(stopped_before(&who, signal));
+                return driven.finish(stopped_before(&info, signal));
             }
-            match ProcessHandle::start_by(wakeup, &inner, ready.start, &who.run_id, begun) {
+            match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
                 Ok(live) => live.take(ready.prepared_run.board(driven, CompletionTiming::WhenGone)),
-                Err(error) => driven.finish(not_started(&who, agent, &error)),
+                Err(error) => driven.finish(not_started(&info, agent, &error)),
             }
         });
         Ok(run)

@@ -152,12 +152,12 @@ fn told(inner: &Inner, question: &CacheKey, entry: &CacheEntry) -> io::Result<Op
     }
     for record in &mut records {
         if let Event::Started(started) = &mut record.event {
-            started.run_id.clone_from(&question.who.run_id);
-            started.name.clone_from(&question.who.name);
+            started.run_id.clone_from(&question.info.run_id);
+            started.name.clone_from(&question.info.name);
         }
     }
-    outcome.run_id.clone_from(&question.who.run_id);
-    outcome.name.clone_from(&question.who.name);
+    outcome.run_id.clone_from(&question.info.run_id);
+    outcome.name.clone_from(&question.info.name);
     outcome.cache = Some(CacheStatus::hit(&question.key, entry.meta.stored_at));
     let run = Run::told_again(records, outcome, question.launched.clone(), entry.meta.began_at_ms);
     Ok(Some(run.redacted(question.redactor.clone())))

@@ -228,7 +228,7 @@ impl Pool {
         let wakeup = Wakeup::default();
         let (driven, held) = link(Wakeup::clone(&wakeup));
         let wanted = &begun.wanted;
-        let run_id = wanted.asked.who.run_id.clone();
+        let run_id = wanted.asked.info.run_id.clone();
         let (redactor, launched) = (wanted.fit.redactor.clone(), wanted.fit.launched.clone());
         let carrier = run_task::RunTask {
             agentline: agentline.clone(),

@@ -37,16 +37,16 @@ pub(crate) struct ResolvedRun {
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
-    pub(crate) who: RunInfo,
+    pub(crate) info: RunInfo,
     /// The workspace, if it is a temporary one that is created for the run and removed with it.
     pub(crate) temporary: Option<Arc<PrivateDir>>,
 }
 
 /// Returns the outcome of a run that was cancelled before its agent started.
-pub(crate) fn stopped_before(who: &RunInfo, signal: i32) -> Outcome {
+pub(crate) fn stopped_before(info: &RunInfo, signal: i32) -> Outcome {
     let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
     let message = format!("cancelled by the caller ({by}) before the run started");
-    Outcome::not_begun(who, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
+    Outcome::not_begun(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
 /// Why a run could not be prepared.
@@ -59,8 +59,8 @@ pub(crate) enum StartFailure {
 }
 
 impl StartFailure {
-    fn over(who: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
-        Self::Over(Box::new(Outcome::not_begun(who, verdict, failure)))
+    fn over(info: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
+        Self::Over(Box::new(Outcome::not_begun(info, verdict, failure)))
     }
 }
 
@@ -105,31 +105,31 @@ impl Inner {
             // A program inside the workspace is used only with full trust.
             detection = Arc::new(detect_elsewhere(agent, self.here.clone(), refused));
         }
-        let mut who = self.who(agent, &plan, &cwd);
-        who.agent_version = detection.version.map(|v| v.to_string());
+        let mut info = self.info(agent, &plan, &cwd);
+        info.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
-            return Err(StartFailure::over(&who, Verdict::TimedOut, late));
+            return Err(StartFailure::over(&info, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
             let failure = not_installed(agent, &detection.problems);
-            return Err(StartFailure::over(&who, Verdict::NotInstalled, failure));
+            return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));
         if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
-            return Err(StartFailure::over(&who, Verdict::Failed, refused));
+            return Err(StartFailure::over(&info, Verdict::Failed, refused));
         }
-        Ok(ResolvedRun { agent, plan, program, cwd, who, temporary })
+        Ok(ResolvedRun { agent, plan, program, cwd, info, temporary })
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
-    pub(crate) fn not_prepared(&self, who: &RunInfo, error: &Error) -> Outcome {
+    pub(crate) fn not_prepared(&self, info: &RunInfo, error: &Error) -> Outcome {
         let (temp_dir, home) = (self.temp_dir(), &self.here.home);
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
         let hint = format!("free space in `{}`, or set {name} to a writable directory", folder.display());
         Outcome::not_begun(
-            who,
+            info,
             Verdict::Failed,
             Failure::new(FailureKind::Spawn, error.to_string()).hint(hint),
         )
@@ -146,11 +146,11 @@ impl Inner {
         asked: &ResolvedRun,
         private: &Path,
         session: &str,
-        look: &CachingFs,
+        fs: &CachingFs,
     ) -> Result<Launch, Vec<Problem>> {
         let mut context = self.context(&asked.program, &asked.cwd, private);
         session.clone_into(&mut context.session_id);
-        asked.agent.launch(&asked.plan, &context, look)
+        asked.agent.launch(&asked.plan, &context, fs)
     }
 
     fn context(&self, program: &Program, cwd: &Path, private: &Path) -> LaunchContext {
@@ -189,17 +189,17 @@ impl Inner {
         self.here.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
     }
 
-    fn who(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {
-        let mut who = RunInfo::default();
-        who.run_id = uuid::Uuid::new_v4().to_string();
-        who.agent = agent.info().id.to_owned();
-        who.surface = Some(plan.surface);
-        who.model.clone_from(&plan.request.model);
-        who.cwd = cwd.to_string_lossy().into_owned();
-        who.name.clone_from(&plan.request.name);
-        who.sign_in_hint = Some(agent.info().sign_in_hint.to_owned());
-        who.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
-        who
+    fn info(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {
+        let mut info = RunInfo::default();
+        info.run_id = uuid::Uuid::new_v4().to_string();
+        info.agent = agent.info().id.to_owned();
+        info.surface = Some(plan.surface);
+        info.model.clone_from(&plan.request.model);
+        info.cwd = cwd.to_string_lossy().into_owned();
+        info.name.clone_from(&plan.request.name);
+        info.sign_in_hint = Some(agent.info().sign_in_hint.to_owned());
+        info.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
+        info
     }
 }
 
@@ -225,16 +225,17 @@ pub(crate) fn preparation_time(request: &RunRequest) -> Duration {
 
 /// Returns the outcome of a run whose time was over before its agent started.
 pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
-    let mut who = RunInfo::default();
-    who.run_id = uuid::Uuid::new_v4().to_string();
-    who.agent.clone_from(&request.agent);
-    who.model.clone_from(&request.model);
-    who.name.clone_from(&request.name);
-    who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
+    let mut info = RunInfo::default();
+    info.run_id = uuid::Uuid::new_v4().to_string();
+    info.agent.clone_from(&request.agent);
+    info.model.clone_from(&request.model);
+    info.name.clone_from(&request.name);
+    info.cwd =
+        request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
     let message = "timed out while preparing the run: a file or the workspace could not be read in time";
     let failure = Failure::new(FailureKind::TimeoutRun, message)
         .hint("raise `--timeout`, and check that named pipes have a writer and that the disk responds");
-    Outcome::not_begun(&who, Verdict::TimedOut, failure)
+    Outcome::not_begun(&info, Verdict::TimedOut, failure)
 }
 
 /// Returns a failure if the deadline has already passed.
@@ -254,7 +255,7 @@ fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
     Failure::new(FailureKind::NotInstalled, message).hint(hint)
 }
 
-pub(crate) fn not_started(who: &RunInfo, agent: &dyn Agent, error: &SpawnError) -> Outcome {
+pub(crate) fn not_started(info: &RunInfo, agent: &dyn Agent, error: &SpawnError) -> Outcome {
     let missing = matches!(error, SpawnError::NotFound { .. });
     let (kind, verdict) = if missing {
         (FailureKind::NotInstalled, Verdict::NotInstalled)
@@ -268,5 +269,5 @@ pub(crate) fn not_started(who: &RunInfo, agent: &dyn Agent, error: &SpawnError) 
         _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
     let failure = Failure::new(kind, error.to_string()).hint(hint);
-    Outcome::not_begun(who, verdict, failure)
+    Outcome::not_begun(info, verdict, failure)
 }

@@ -193,9 +193,9 @@ impl Run {
     /// Creates a run that its caller cancelled with this signal during preparation.
     #[must_use]
     pub fn cancelled_early(signal: i32) -> Self {
-        let mut who = agentline_core::RunInfo::default();
-        who.run_id = uuid::Uuid::new_v4().to_string();
-        Self::over(crate::resolve::stopped_before(&who, signal))
+        let mut info = agentline_core::RunInfo::default();
+        info.run_id = uuid::Uuid::new_v4().to_string();
+        Self::over(crate::resolve::stopped_before(&info, signal))
     }
 
     /// Returns the id of this run, as in its events and outcome.
@@ -284,11 +284,11 @@ impl Stream for Run {
 
 /// Returns the outcome of a run whose task panicked or whose runtime shut down, which also killed its process.
 fn vanished(run_id: &str) -> Outcome {
-    let mut who = agentline_core::RunInfo::default();
-    run_id.clone_into(&mut who.run_id);
+    let mut info = agentline_core::RunInfo::default();
+    run_id.clone_into(&mut info.run_id);
     let failure = agentline_core::Failure::new(
         agentline_core::FailureKind::Crashed,
         "internal error: the run's task panicked or its runtime shut down",
     );
-    Outcome::not_begun(&who, Verdict::Failed, failure)
+    Outcome::not_begun(&info, Verdict::Failed, failure)
 }

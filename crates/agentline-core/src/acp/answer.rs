@@ -29,26 +29,26 @@ pub(super) struct PromptUsage {
 }
 
 impl Acp {
-    pub(super) fn answered(&mut self, run: RunId, result: RpcResult<'_>, say: &mut Sink) {
+    pub(super) fn answered(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Going) else { return };
         turn.step = Step::Answered;
-        turn.tools.turn_over(run, &*self.profile, say);
-        turn.report_unreported(run, &*self.profile, say);
+        turn.tools.turn_over(run, &*self.profile, sink);
+        turn.report_unreported(run, &*self.profile, sink);
         let (answer, failure) = match result {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
             Err(error) => (Answered::default(), Some(self.profile.failure(&error))),
         };
         let tools = turn.tools.any();
-        turn.spent.add(run, &answer, tools, &*self.profile, say);
+        turn.spent.add(run, &answer, tools, &*self.profile, sink);
         if let Some(failure) = failure {
-            return say.end(run, TurnEnd::failed(Some(failure)));
+            return sink.end(run, TurnEnd::failed(Some(failure)));
         }
         let stop = answer.stop.own();
         let failure = match self.profile.stop(&stop) {
             Some(failure) => failure,
             None => failure_of(&stop, turn),
         };
-        say.end(run, TurnEnd { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
+        sink.end(run, TurnEnd { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
     }
 }
 
@@ -86,7 +86,7 @@ impl PromptUsage {
         answer: &Answered<'_>,
         tools: bool,
         profile: &dyn AcpProfile,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) {
         let told = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
         let told = told.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
@@ -94,7 +94,7 @@ impl PromptUsage {
         if profile.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
             let text =
                 "the agent reports only the tokens of its last request, so the usage of this run is unknown";
-            say.event(run, Event::warning("usage_unknown", text));
+            sink.event(run, Event::warning("usage_unknown", text));
         }
         if self.unknown {
             return;
@@ -106,13 +106,13 @@ impl PromptUsage {
             for used in models {
                 let sum = self.models.entry(used.model.to_string()).or_default();
                 *sum = sum.plus(tokens(&used.count));
-                say.count(
+                sink.count(
                     run,
                     TokenCount::new(UsageSource::Stream, CountScope::Model(used.model.to_string()), *sum),
                 );
             }
         }
-        say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
+        sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
     }
 }
 

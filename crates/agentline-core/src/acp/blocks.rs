@@ -108,8 +108,8 @@ pub(crate) struct PromptCapabilities {
 }
 
 /// Returns a message about the first attachment that the agent does not accept.
-pub(crate) fn not_taken(order: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
-    order.attachments.iter().find_map(|file| {
+pub(crate) fn not_taken(spec: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
+    spec.attachments.iter().find_map(|file| {
         let (taken, what) = match kind(file) {
             "image" => (takes.image, "images"),
             "audio" => (takes.audio, "audio"),

@@ -41,20 +41,20 @@ pub(super) struct AgentCapabilities {
 }
 
 impl Acp {
-    pub(super) fn initialize(&mut self, say: &mut Sink) {
+    pub(super) fn initialize(&mut self, sink: &mut Sink) {
         let params = json!({
             "protocolVersion": PROTOCOL,
             // Claim only what the host really does: the agent stops doing itself what the client claims to do.
             "clientCapabilities": {
-                "fs": {"readTextFile": self.talk.read_files, "writeTextFile": self.talk.write_files},
+                "fs": {"readTextFile": self.config.read_files, "writeTextFile": self.config.write_files},
                 "terminal": false,
             },
             "clientInfo": {"name": "agentline", "title": "agentline", "version": env!("CARGO_PKG_VERSION")},
         });
-        self.call(NOBODY, Call::Initialize, "initialize", &params, say);
+        self.call(NOBODY, Call::Initialize, "initialize", &params, sink);
     }
 
-    pub(super) fn initialized(&mut self, result: RpcResult<'_>, say: &mut Sink) {
+    pub(super) fn initialized(&mut self, result: RpcResult<'_>, sink: &mut Sink) {
         let result = match result {
             Ok(result) => serde_json::from_str::<Initialized<'_>>(result.get()).unwrap_or_default(),
             Err(error) => {
@@ -64,7 +64,7 @@ impl Acp {
                     FailureKind::ApiError => Failure { kind: FailureKind::Input, ..failure },
                     _ => failure,
                 };
-                return self.give_up(failure, say);
+                return self.give_up(failure, sink);
             }
         };
         // An agent that does not support the requested version answers with one that it supports. No other version is
@@ -74,7 +74,7 @@ impl Acp {
                 "the agent uses version {other} of the Agent Client Protocol, but agentline supports only version {PROTOCOL}"
             );
             let hint = "install a version of the agent that supports it, or pass another `--surface`";
-            return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), say);
+            return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), sink);
         }
         let version = result.info.version.map(Str::own);
         self.profile.meet(&result.info.name, version.as_deref().and_then(Version::parse));
@@ -93,17 +93,17 @@ impl Acp {
             ready: false,
         });
         // Sign in only on request, because agents store the choice in the user's own settings.
-        match self.talk.authenticate.clone() {
+        match self.config.authenticate.clone() {
             Some(method) => {
-                self.call(NOBODY, Call::Authenticate, "authenticate", &json!({"methodId": method}), say);
+                self.call(NOBODY, Call::Authenticate, "authenticate", &json!({"methodId": method}), sink);
             }
-            None => self.be_ready(say),
+            None => self.be_ready(sink),
         }
     }
 
-    pub(super) fn authenticated(&mut self, result: RpcResult<'_>, say: &mut Sink) {
+    pub(super) fn authenticated(&mut self, result: RpcResult<'_>, sink: &mut Sink) {
         match result {
-            Ok(_) => self.be_ready(say),
+            Ok(_) => self.be_ready(sink),
             Err(error) => {
                 let known = self.capabilities.as_ref().map(|c| c.sign_in.join(", ")).unwrap_or_default();
                 let failure = self.profile.failure(&error);
@@ -117,28 +117,28 @@ impl Acp {
                 } else {
                     failure.hint(format!("use one of the agent's sign-in methods: {known}"))
                 };
-                self.give_up(failure, say);
+                self.give_up(failure, sink);
             }
         }
     }
 
-    fn be_ready(&mut self, say: &mut Sink) {
+    fn be_ready(&mut self, sink: &mut Sink) {
         if let Some(capabilities) = &mut self.capabilities {
             capabilities.ready = true;
         }
-        say.ready();
+        sink.ready();
         for run in self.waiting() {
-            self.open(run, say);
+            self.open(run, sink);
         }
     }
 
     /// Marks the agent as unusable and fails all waiting runs.
-    fn give_up(&mut self, failure: Failure, say: &mut Sink) {
+    fn give_up(&mut self, failure: Failure, sink: &mut Sink) {
         self.broken = Some(failure.clone());
         for run in self.waiting() {
-            self.fail(run, Some(failure.clone()), say);
+            self.fail(run, Some(failure.clone()), sink);
         }
-        say.shut();
+        sink.shut();
     }
 
     fn waiting(&self) -> Vec<RunId> {

@@ -15,29 +15,29 @@ wire! { struct HostLine<'a> {
 } }
 
 impl Acp {
-    pub(super) fn host_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    pub(super) fn host_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let line = serde_json::from_str::<HostLine<'_>>(text).unwrap_or_default();
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        say.alive(run);
+        sink.alive(run);
         if let Some(value) = line.value.0 {
-            say.value(run, value);
+            sink.value(run, value);
         }
         if !line.server.is_empty()
             && let Some(error) = line.error
         {
             let text = format!("the MCP server `{}` is unavailable: {}", &*line.server, &*error);
-            say.event(run, Event::warning("mcp_server", text));
+            sink.event(run, Event::warning("mcp_server", text));
         }
         let waits = turn.step == Step::Listing;
         if let Some(listed) = line.listed {
             turn.listed.extend(listed.0.into_iter().map(Str::own));
             if waits {
-                self.wait_for_tools(run, say);
+                self.wait_for_tools(run, sink);
             }
         } else if let Some(why) = line.unlisted.or(line.refused) {
             turn.unlisted = Some(words(why));
             if waits {
-                self.wait_for_tools(run, say);
+                self.wait_for_tools(run, sink);
             }
         }
     }

@@ -18,33 +18,33 @@ const QUIET_PROBES: u8 = 2;
 
 impl Acp {
     /// Opens the session that a run requests.
-    pub(super) fn open(&mut self, run: RunId, say: &mut Sink) {
+    pub(super) fn open(&mut self, run: RunId, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Opening;
-        if let Some(failure) = self.profile.refuse(&turn.order) {
-            return self.fail(run, Some(failure), say);
+        if let Some(failure) = self.profile.refuse(&turn.spec) {
+            return self.fail(run, Some(failure), sink);
         }
-        let order = &turn.order;
+        let spec = &turn.spec;
         let can = self.capabilities.clone().unwrap_or_default();
-        if let Some(what) = blocks::not_taken(order, can.takes) {
-            return self.fail(run, Some(Failure::new(FailureKind::Input, what)), say);
+        if let Some(what) = blocks::not_taken(spec, can.takes) {
+            return self.fail(run, Some(Failure::new(FailureKind::Input, what)), sink);
         }
-        let servers = match servers(&order.servers, can.http_servers) {
+        let servers = match servers(&spec.servers, can.http_servers) {
             Ok(servers) => servers,
-            Err(failure) => return self.fail(run, Some(failure), say),
+            Err(failure) => return self.fail(run, Some(failure), sink),
         };
-        let cwd = order.session_cwd.as_ref().unwrap_or(&order.who.cwd).clone();
-        let meta = order.meta.as_deref().and_then(|meta| serde_json::from_str::<Value>(meta).ok());
-        match order.session.clone() {
+        let cwd = spec.session_cwd.as_ref().unwrap_or(&spec.info.cwd).clone();
+        let meta = spec.meta.as_deref().and_then(|meta| serde_json::from_str::<Value>(meta).ok());
+        match spec.session.clone() {
             SessionTarget::New | SessionTarget::Named(_) => {
                 let mut params = json!({"cwd": cwd, "mcpServers": servers});
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
-                self.call(run, Call::Open, "session/new", &params, say);
+                self.call(run, Call::Open, "session/new", &params, sink);
             }
-            SessionTarget::Open(id) => self.go_on_in(run, &id, say),
+            SessionTarget::Open(id) => self.go_on_in(run, &id, sink),
             // Loading a session that is already open would replay its history to the run in it.
             SessionTarget::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
-                self.go_on_in(run, &id, say)
+                self.go_on_in(run, &id, sink)
             }
             SessionTarget::Load(id) if can.loads => {
                 let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
@@ -52,35 +52,35 @@ impl Acp {
                 // History also arrives before the response, so the session must already belong to the run.
                 turn.session = Some(id.clone());
                 self.sessions.entry(id).or_default().run = Some(run);
-                self.call(run, Call::Open, "session/load", &params, say);
+                self.call(run, Call::Open, "session/load", &params, sink);
             }
             SessionTarget::Load(_) => {
                 let failure =
                     Failure::new(FailureKind::Input, "the agent cannot load a stored session over ACP");
-                self.fail(run, Some(failure), say);
+                self.fail(run, Some(failure), sink);
             }
         }
     }
 
     /// Continues in a session that is open on this connection.
-    fn go_on_in(&mut self, run: RunId, id: &str, say: &mut Sink) {
+    fn go_on_in(&mut self, run: RunId, id: &str, sink: &mut Sink) {
         let Some(session) = self.sessions.get(id).filter(|session| session.open) else {
             let text = format!("the session {id} is not open on this connection");
-            return self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), sink);
         };
         if self.is_taken(id, run) {
             // A second prompt in the same session would cancel the first.
             let text = format!("another run is active in the session {id}");
-            return self.fail(run, Some(Failure::new(FailureKind::Input, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::Input, text)), sink);
         }
-        let wanted = self.turns.get(&run).map(|turn| turn.order.servers.clone()).unwrap_or_default();
+        let wanted = self.turns.get(&run).map(|turn| turn.spec.servers.clone()).unwrap_or_default();
         let others = !wanted.is_empty() && wanted != session.servers;
-        self.enter(run, id.to_owned(), say);
+        self.enter(run, id.to_owned(), sink);
         if others {
             let text = "an open session keeps its MCP servers; the MCP servers of this run are ignored";
-            say.event(run, Event::warning("mcp_server", text));
+            sink.event(run, Event::warning("mcp_server", text));
         }
-        self.set_mode(run, say);
+        self.set_mode(run, sink);
     }
 
     /// Returns whether another run is active in a session.
@@ -90,7 +90,7 @@ impl Acp {
     }
 
     /// Handles the response to `session/new` or `session/load`.
-    pub(super) fn opened(&mut self, run: RunId, result: RpcResult<'_>, say: &mut Sink) {
+    pub(super) fn opened(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
         let Some(turn) = self.turns.get(&run).filter(|turn| turn.step == Step::Opening) else {
             // The run no longer needs the session, but it is open. Register it, so that its updates are not attributed
             // to another run, and close it.
@@ -98,14 +98,14 @@ impl Acp {
                 && let Some(id) = session::id_of(result.get())
             {
                 self.sessions.entry(id.clone()).or_default().opened(result.get());
-                self.close(run, &id, say);
+                self.close(run, &id, sink);
             }
             return;
         };
         let result = match result {
             Ok(result) => result.get(),
             Err(error) => {
-                let loading = matches!(turn.order.session, SessionTarget::Load(_));
+                let loading = matches!(turn.spec.session, SessionTarget::Load(_));
                 let failure = self.profile.failure(&error);
                 // A session that fails to load counts as not found, whatever the agent calls it. A session that fails
                 // to open is no API error, because no request has reached a model.
@@ -119,39 +119,39 @@ impl Acp {
                 if let Some(id) = turn.session.clone() {
                     self.sessions.remove(&id);
                 }
-                return self.fail(run, Some(failure), say);
+                return self.fail(run, Some(failure), sink);
             }
         };
         let loaded = turn.session.clone();
         let Some(id) = loaded.clone().or_else(|| session::id_of(result)) else {
             let text = "the agent opened a session without returning its id";
-            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);
         };
-        let servers = turn.order.servers.clone();
+        let servers = turn.spec.servers.clone();
         if loaded.is_none() && self.is_taken(&id, run) {
             // Updates of the two sessions could not be told apart.
             let text = format!("the agent returned the id of an active session for a new session: {id}");
-            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), say);
+            return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);
         }
         let session = self.sessions.entry(id.clone()).or_default();
         session.opened(result);
         session.servers = servers;
         // The earlier cost of a stored session is unknown.
         session.cost = loaded.is_none().then_some(0.0);
-        self.enter(run, id, say);
+        self.enter(run, id, sink);
         match loaded {
-            Some(_) if self.profile.quirks().history_after_load => self.probe(run, 0, say),
-            Some(_) => self.history_over(run, say),
-            None => self.set_mode(run, say),
+            Some(_) if self.profile.quirks().history_after_load => self.probe(run, 0, sink),
+            Some(_) => self.history_over(run, sink),
+            None => self.set_mode(run, sink),
         }
     }
 
     /// Assigns the session to the run.
-    fn enter(&mut self, run: RunId, id: String, say: &mut Sink) {
+    fn enter(&mut self, run: RunId, id: String, sink: &mut Sink) {
         // Report the requested model, because it is set only later.
         let wished =
-            self.turns.get(&run).and_then(|turn| turn.order.model.as_ref()).map(|wish| wish.id.clone());
-        let only_opens = self.turns.get(&run).is_some_and(|turn| turn.order.only_open);
+            self.turns.get(&run).and_then(|turn| turn.spec.model.as_ref()).map(|wish| wish.id.clone());
+        let only_opens = self.turns.get(&run).is_some_and(|turn| turn.spec.only_open);
         let session = self.sessions.entry(id.clone()).or_default();
         session.run = Some(run);
         let started = Started {
@@ -161,14 +161,14 @@ impl Acp {
             models: if only_opens { session.models.named() } else { Vec::new() },
             ..Started::default()
         };
-        say.event(run, Event::Started(Box::new(started)));
+        sink.event(run, Event::Started(Box::new(started)));
         if self.profile.quirks().session_file {
-            say.follow(run, SideChannel::SessionFile, &id);
+            sink.follow(run, SideChannel::SessionFile, &id);
         }
         let stray = std::mem::take(&mut session.stray);
         if stray > 0 {
             let text = format!("{stray} updates arrived in this session after the previous run ended");
-            say.event(run, Event::warning("late_update", text));
+            sink.event(run, Event::warning("late_update", text));
         }
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.session = Some(id);
@@ -180,59 +180,59 @@ impl Acp {
     /// An agent that answers `session/load` before it has replayed the history does not report the end of the history,
     /// and the core has no clock. But the agent handles messages in order. If no history arrives before the responses
     /// to two consecutive probes, the history is complete.
-    fn probe(&mut self, run: RunId, quiet: u8, say: &mut Sink) {
+    fn probe(&mut self, run: RunId, quiet: u8, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         turn.step = Step::Draining { quiet, told: false };
         let Some(id) = turn.session.clone() else { return };
         let mode =
             self.sessions.get(&id).and_then(|s| s.modes.current.clone()).unwrap_or_else(|| "default".into());
         // The session is already in this mode, so the request changes nothing.
-        self.call(run, Call::Probe, "session/set_mode", &json!({"sessionId": id, "modeId": mode}), say);
+        self.call(run, Call::Probe, "session/set_mode", &json!({"sessionId": id, "modeId": mode}), sink);
     }
 
-    pub(super) fn probed(&mut self, run: RunId, say: &mut Sink) {
+    pub(super) fn probed(&mut self, run: RunId, sink: &mut Sink) {
         let Some(Step::Draining { quiet, told }) = self.turns.get(&run).map(|turn| turn.step) else { return };
-        say.alive(run);
+        sink.alive(run);
         let quiet = if told { 0 } else { quiet + 1 };
         if quiet < QUIET_PROBES {
-            return self.probe(run, quiet, say);
+            return self.probe(run, quiet, sink);
         }
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.step = Step::Opening;
         }
-        self.history_over(run, say);
+        self.history_over(run, sink);
     }
 
     /// Ends the history of a loaded session. The history is not emitted again; only its number of updates is reported.
-    fn history_over(&mut self, run: RunId, say: &mut Sink) {
+    fn history_over(&mut self, run: RunId, sink: &mut Sink) {
         let replayed = self.turns.get_mut(&run).map_or(0, |turn| std::mem::take(&mut turn.replayed));
         if let Ok(info) = to_raw_value(&json!({"replayedUpdates": replayed})) {
-            say.event(run, Event::SessionInfo { info });
+            sink.event(run, Event::SessionInfo { info });
         }
-        self.set_mode(run, say);
+        self.set_mode(run, sink);
     }
 
     /// Sets the requested mode.
-    fn set_mode(&mut self, run: RunId, say: &mut Sink) {
-        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.mode.clone()) else {
-            return self.set_model(run, say);
+    fn set_mode(&mut self, run: RunId, sink: &mut Sink) {
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.spec.mode.clone()) else {
+            return self.set_model(run, sink);
         };
         if session.modes.current.as_ref() == Some(&wish.id) {
-            return self.set_model(run, say);
+            return self.set_model(run, sink);
         }
         let (method, params) = match &session.modes.option {
             Some(option) if !session.modes.by_method => set_option(&id, option, &wish.id),
             _ => ("session/set_mode", json!({"sessionId": id, "modeId": wish.id})),
         };
-        self.call(run, Call::Mode, method, &params, say);
+        self.call(run, Call::Mode, method, &params, sink);
     }
 
-    pub(super) fn mode_set(&mut self, run: RunId, error: Option<JsonRpcError<'_>>, say: &mut Sink) {
-        say.alive(run);
+    pub(super) fn mode_set(&mut self, run: RunId, error: Option<JsonRpcError<'_>>, sink: &mut Sink) {
+        sink.alive(run);
         if !self.is_opening(run) {
             return;
         }
-        let Some(wish) = self.turns.get(&run).and_then(|turn| turn.order.mode.clone()) else { return };
+        let Some(wish) = self.turns.get(&run).and_then(|turn| turn.spec.mode.clone()) else { return };
         match error.map(|error| self.profile.failure(&error)) {
             None => {
                 if let Some(session) = self.session_of(run) {
@@ -247,18 +247,18 @@ impl Acp {
                     let failure = Failure::new(FailureKind::Policy, text).hint(
                         "use a mode that the agent has, or start a new agent process in the required mode",
                     );
-                    return self.fail(run, Some(failure), say);
+                    return self.fail(run, Some(failure), sink);
                 }
-                say.event(run, Event::warning("mode_not_set", text));
+                sink.event(run, Event::warning("mode_not_set", text));
             }
         }
-        self.set_model(run, say);
+        self.set_model(run, sink);
     }
 
     /// Sets the requested model.
-    fn set_model(&mut self, run: RunId, say: &mut Sink) {
-        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else {
-            return self.wait_for_tools(run, say);
+    fn set_model(&mut self, run: RunId, sink: &mut Sink) {
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.spec.model.clone()) else {
+            return self.wait_for_tools(run, sink);
         };
         let models = &session.models;
         // An agent without a list of models accepts any name and reports errors itself.
@@ -271,11 +271,11 @@ impl Acp {
             if wish.strict {
                 let failure = Failure::new(FailureKind::UnknownModel, text)
                     .hint(format!("{meant}pass a model from the list, or omit `--model`"));
-                return self.fail(run, Some(failure), say);
+                return self.fail(run, Some(failure), sink);
             }
-            say.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
+            sink.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
             // A run that only opens a session for others does not show the warning to a caller.
-            if !self.turns.get(&run).is_some_and(|turn| turn.order.only_open)
+            if !self.turns.get(&run).is_some_and(|turn| turn.spec.only_open)
                 && let Some(session) = self.session_of(run)
             {
                 session.unlisted = Some(wish.id.clone());
@@ -284,13 +284,13 @@ impl Acp {
         let Some(session) = self.sessions.get(&id) else { return };
         let models = &session.models;
         if models.current.as_ref() == Some(&wish.id) {
-            return self.wait_for_tools(run, say);
+            return self.wait_for_tools(run, sink);
         }
         let (call, (method, params)) = match (&models.option, models.by_method) {
             (Some(option), false) => (Call::ModelByOption, set_option(&id, option, &wish.id)),
             _ => (Call::Model, ("session/set_model", json!({"sessionId": id, "modelId": wish.id}))),
         };
-        self.call(run, call, method, &params, say);
+        self.call(run, call, method, &params, sink);
     }
 
     pub(super) fn model_set(
@@ -298,16 +298,16 @@ impl Acp {
         run: RunId,
         call: Call,
         error: Option<JsonRpcError<'_>>,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) {
-        say.alive(run);
+        sink.alive(run);
         if !self.is_opening(run) {
             return;
         }
-        let Some((id, session, wish)) = self.wish(run, |turn| turn.order.model.clone()) else { return };
+        let Some((id, session, wish)) = self.wish(run, |turn| turn.spec.model.clone()) else { return };
         match error {
             None => {
-                say.model(run, wish.id.clone());
+                sink.model(run, wish.id.clone());
                 if let Some(session) = self.session_of(run) {
                     session.models.current = Some(wish.id);
                 }
@@ -318,56 +318,56 @@ impl Acp {
                     && error.code == METHOD_NOT_FOUND
                 {
                     let (method, params) = set_option(&id, option, &wish.id);
-                    return self.call(run, Call::ModelByOption, method, &params, say);
+                    return self.call(run, Call::ModelByOption, method, &params, sink);
                 }
                 let why = self.profile.failure(&error).message;
                 let text = format!("the agent rejected the model `{}`: {why}", wish.id);
                 if wish.strict {
-                    return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), say);
+                    return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), sink);
                 }
-                say.event(run, Event::warning("model_not_set", text));
+                sink.event(run, Event::warning("model_not_set", text));
             }
         }
-        self.wait_for_tools(run, say);
+        self.wait_for_tools(run, sink);
     }
 
     /// Waits until the agent has listed the hosted tools. Otherwise an agent that did not find them would work without
     /// them.
-    pub(super) fn wait_for_tools(&mut self, run: RunId, say: &mut Sink) {
+    pub(super) fn wait_for_tools(&mut self, run: RunId, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        if turn.order.hosted.iter().any(|name| !turn.listed.contains(name)) {
+        if turn.spec.hosted.iter().any(|name| !turn.listed.contains(name)) {
             turn.step = Step::Listing;
             if let Some(why) = turn.unlisted.take() {
                 let text = format!("the agent did not list the tools of this run: {why}");
-                self.fail(run, Some(Failure::new(FailureKind::Mcp, text)), say);
+                self.fail(run, Some(Failure::new(FailureKind::Mcp, text)), sink);
             }
             return;
         }
-        if turn.order.only_open {
+        if turn.spec.only_open {
             turn.step = Step::Answered;
-            return say.end(run, TurnEnd::ok());
+            return sink.end(run, TurnEnd::ok());
         }
-        let prompt = turn.order.prompt.clone();
-        self.send_prompt(run, &prompt, true, say);
+        let prompt = turn.spec.prompt.clone();
+        self.send_prompt(run, &prompt, true, sink);
     }
 
     /// Sends a prompt to the agent.
-    pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, say: &mut Sink) {
+    pub(super) fn send_prompt(&mut self, run: RunId, prompt: &str, first: bool, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         let Some(id) = turn.session.clone() else { return };
         let late = std::mem::take(&mut turn.replayed);
-        if late > 0 && matches!(turn.order.session, SessionTarget::Open(_)) {
+        if late > 0 && matches!(turn.spec.session, SessionTarget::Open(_)) {
             // These updates belong to an earlier run, not to the answer to this prompt.
             let text = format!("{late} updates that arrived before the prompt were ignored");
-            say.event(run, Event::warning("late_update", text));
+            sink.event(run, Event::warning("late_update", text));
         }
         turn.step = Step::Going;
         turn.prompts += 1;
         turn.spoke = false;
-        let attachments = if first { &*turn.order.attachments } else { &[] };
+        let attachments = if first { &*turn.spec.attachments } else { &[] };
         let blocks = blocks::prompt(prompt, attachments, self.profile.quirks().resources_drop_media);
         let params = json!({"sessionId": id, "prompt": blocks});
-        self.call(run, Call::Prompt, "session/prompt", &params, say);
+        self.call(run, Call::Prompt, "session/prompt", &params, sink);
     }
 
     fn is_opening(&self, run: RunId) -> bool {

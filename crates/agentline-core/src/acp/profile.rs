@@ -89,26 +89,26 @@ pub(crate) trait AcpProfile: Send {
     }
 
     /// Returns why a run must not start.
-    fn refuse(&self, order: &TurnSpec) -> Option<Failure> {
-        let _ = order;
+    fn refuse(&self, spec: &TurnSpec) -> Option<Failure> {
+        let _ = spec;
         None
     }
 
     /// Processes a line of stderr.
-    fn stderr(&mut self, text: &str, say: &mut Sink) {
+    fn stderr(&mut self, text: &str, sink: &mut Sink) {
         if !text.trim().is_empty() {
-            say.stderr(text);
+            sink.stderr(text);
         }
     }
 
     /// Processes the exit of the process.
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
-        let _ = (exit, say);
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
+        let _ = (exit, sink);
     }
 
     /// Processes a line of a run's session file.
-    fn session_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
-        let _ = (run, text, say);
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        let _ = (run, text, sink);
     }
 
     /// Returns the calls in this line of the session file that the agent does not report over ACP.
@@ -180,8 +180,8 @@ pub(crate) trait AcpProfile: Send {
     }
 
     /// Inspects an update before it is handled, for example to report what the agent puts in `_meta`.
-    fn look(&self, run: RunId, update: &str, say: &mut Sink) {
-        let _ = (run, update, say);
+    fn fs(&self, run: RunId, update: &str, sink: &mut Sink) {
+        let _ = (run, update, sink);
     }
 }
 

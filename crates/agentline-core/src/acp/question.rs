@@ -39,18 +39,18 @@ const NO: &[&str] = &["reject_once", "reject_always"];
 
 impl Acp {
     /// Handles a request of the agent. Every request is answered, because the agent would wait forever otherwise.
-    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, say: &mut Sink) {
+    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, sink: &mut Sink) {
         let offered = match method {
             "session/request_permission" => true,
-            "fs/read_text_file" => self.talk.read_files,
-            "fs/write_text_file" => self.talk.write_files,
+            "fs/read_text_file" => self.config.read_files,
+            "fs/write_text_file" => self.config.write_files,
             _ => false,
         };
         if !offered {
             if let Some(run) = self.addressee(params) {
-                say.alive(run);
+                sink.alive(run);
             }
-            return say.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
+            return sink.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
         }
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let named = Some(asked.session.to_string()).filter(|id| !id.is_empty());
@@ -59,29 +59,29 @@ impl Acp {
         let is_going =
             |run: &RunId| self.turns.get(run).is_some_and(|turn| turn.step == Step::Going && !turn.stopping);
         let Some(run) = run.filter(is_going) else {
-            return say.frame(match method {
+            return sink.frame(match method {
                 "session/request_permission" => rpc::reply(id, &cancelled()),
                 _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is active in this session"),
             });
         };
         let (ask, about) = match method {
-            "session/request_permission" => self.permission(run, asked, say),
+            "session/request_permission" => self.permission(run, asked, sink),
             "fs/read_text_file" => (
                 HostRequest::ReadFile { path: asked.path.own(), line: asked.line.0, limit: asked.limit.0 },
                 About::Read,
             ),
             _ => (HostRequest::WriteFile { path: asked.path.own(), text: asked.content.own() }, About::Write),
         };
-        let ask = say.ask(run, ask);
+        let ask = sink.ask(run, ask);
         self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), about });
     }
 
-    fn permission(&mut self, run: RunId, asked: Params<'_>, say: &mut Sink) -> (HostRequest, About) {
+    fn permission(&mut self, run: RunId, asked: Params<'_>, sink: &mut Sink) -> (HostRequest, About) {
         let options = asked.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
         let mut ask = PermissionRequest::default();
         if let Some(turn) = self.turns.get_mut(&run) {
             let judged = asked.call.raw_input.map(ToOwned::to_owned);
-            let call = turn.tools.asked(run, asked.call, &*self.profile, say);
+            let call = turn.tools.asked(run, asked.call, &*self.profile, sink);
             let tool = self.profile.tool(call);
             ask.tool_use_id.clone_from(&call.id);
             ask.command = command(call).or_else(|| {
@@ -108,7 +108,7 @@ impl Acp {
         &mut self,
         question: PendingRequest,
         answer: &HostResponse,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) {
         let PendingRequest { run, id, about } = question;
         let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Going);
@@ -116,7 +116,7 @@ impl Acp {
         let frame = match (about, answer) {
             // The call is closed as cancelled when the run ends.
             (About::Tool { .. }, _) if stopping => rpc::reply(&id, &cancelled()),
-            (About::Tool { tool, options }, HostResponse::Ruled(ruling)) => {
+            (About::Tool { tool, options }, HostResponse::PermissionDecided(ruling)) => {
                 let kinds = if ruling.allow { YES } else { NO };
                 let pick = |kind: &&str| options.iter().find(|(_, of)| of == kind);
                 let picked = kinds.iter().find_map(pick);
@@ -126,9 +126,9 @@ impl Acp {
                         Some(rule) => format!("{reason}: {rule}"),
                         None => reason,
                     };
-                    self.refused(run, &tool, why, quirks.silent_refusal, say);
+                    self.refused(run, &tool, why, quirks.silent_refusal, sink);
                 } else if let Some(turn) = self.turns.get_mut(&run) {
-                    turn.tools.allowed(run, &tool, &*self.profile, say);
+                    turn.tools.allowed(run, &tool, &*self.profile, sink);
                 }
                 match picked {
                     Some((option, _)) => {
@@ -149,21 +149,21 @@ impl Acp {
             (About::Read | About::Write, HostResponse::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
             (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
         };
-        say.frame(frame);
+        sink.frame(frame);
     }
 
-    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, say: &mut Sink) {
+    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run) {
-            turn.tools.refused(run, tool, why, at_once, say);
+            turn.tools.refused(run, tool, why, at_once, sink);
         }
     }
 
     /// Answers all open requests of a run that is being cancelled.
-    pub(super) fn drop_questions(&mut self, run: RunId, say: &mut Sink) {
+    pub(super) fn drop_questions(&mut self, run: RunId, sink: &mut Sink) {
         let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
         for ask in open {
             if let Some(question) = self.questions.remove(&ask) {
-                say.frame(match question.about {
+                sink.frame(match question.about {
                     About::Tool { .. } => rpc::reply(&question.id, &cancelled()),
                     _ => rpc::refuse(&question.id, INTERNAL_ERROR, "the run was stopped"),
                 });

@@ -143,7 +143,7 @@ impl AcpToolCalls {
         begins: bool,
         wire: ToolWire<'_>,
         profile: &dyn AcpProfile,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) -> bool {
         let status = wire.status.as_ref().map(|s| s.to_string()).unwrap_or_default();
         let over = matches!(&*status, "completed" | "failed");
@@ -159,11 +159,11 @@ impl AcpToolCalls {
             self.calls.entry(id.clone()).or_insert_with(|| AcpToolCall { id, ..AcpToolCall::default() });
         call.take(wire, profile);
         if over || !call.pending || profile.input_is_whole(call) {
-            announce(run, call, profile, say);
+            announce(run, call, profile, sink);
         }
-        claim(run, call, say);
+        claim(run, call, sink);
         if over {
-            close(run, call, &status, self.stopping, profile, say);
+            close(run, call, &status, self.stopping, profile, sink);
         }
         true
     }
@@ -174,7 +174,7 @@ impl AcpToolCalls {
         run: RunId,
         wire: ToolWire<'_>,
         profile: &dyn AcpProfile,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) -> &AcpToolCall {
         let id = self.id_of(&wire, false);
         let call = self.calls.entry(id.clone()).or_default();
@@ -185,7 +185,7 @@ impl AcpToolCalls {
         // The arguments in the request may differ from the announced ones. The announced ones are kept.
         let told_input = call.raw_input.take().filter(|_| call.told);
         call.take(wire, profile);
-        announce(run, call, profile, say);
+        announce(run, call, profile, sink);
         if told_input.is_some() {
             call.raw_input = told_input;
         }
@@ -193,24 +193,24 @@ impl AcpToolCalls {
     }
 
     /// Marks a call as refused by the host. `at_once` closes it immediately, for agents that send no further update.
-    pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, say: &mut Sink) {
+    pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, sink: &mut Sink) {
         self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
             call.shut();
-            say.event(run, Event::refused(id, why, None));
+            sink.event(run, Event::refused(id, why, None));
         } else {
             call.refused = Some(why);
         }
     }
 
     /// Marks a call as allowed by the host, and closes it if it is only a question.
-    pub(crate) fn allowed(&mut self, run: RunId, id: &str, profile: &dyn AcpProfile, say: &mut Sink) {
+    pub(crate) fn allowed(&mut self, run: RunId, id: &str, profile: &dyn AcpProfile, sink: &mut Sink) {
         if let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed)
             && profile.is_only_a_question(call)
         {
             call.shut();
-            say.event(run, Event::tool_result(id, ToolStatus::Ok, None));
+            sink.event(run, Event::tool_result(id, ToolStatus::Ok, None));
         }
     }
 
@@ -220,12 +220,12 @@ impl AcpToolCalls {
     }
 
     /// Ends the turn: announces calls that are still unannounced and closes refused ones that are still open.
-    pub(crate) fn turn_over(&mut self, run: RunId, profile: &dyn AcpProfile, say: &mut Sink) {
+    pub(crate) fn turn_over(&mut self, run: RunId, profile: &dyn AcpProfile, sink: &mut Sink) {
         for call in self.calls.values_mut().filter(|call| !call.closed) {
-            announce(run, call, profile, say);
+            announce(run, call, profile, sink);
             if let Some(why) = call.refused.take() {
                 call.shut();
-                say.event(run, Event::refused(call.id.clone(), why, None));
+                sink.event(run, Event::refused(call.id.clone(), why, None));
             }
         }
     }
@@ -241,7 +241,7 @@ impl AcpToolCalls {
         run: RunId,
         call: UnreportedCall,
         profile: &dyn AcpProfile,
-        say: &mut Sink,
+        sink: &mut Sink,
     ) {
         let UnreportedCall { id, name, message } = call;
         if id.is_empty() || self.calls.contains_key(&id) {
@@ -249,8 +249,8 @@ impl AcpToolCalls {
         }
         let call = AcpToolCall { id: id.clone(), name: Some(name), text: message, ..AcpToolCall::default() };
         let call = self.calls.entry(id).or_insert(call);
-        announce(run, call, profile, say);
-        close(run, call, "failed", self.stopping, profile, say);
+        announce(run, call, profile, sink);
+        close(run, call, "failed", self.stopping, profile, sink);
     }
 
     /// Returns whether any call was announced.
@@ -282,25 +282,25 @@ fn synthetic(n: u32) -> String {
     format!("_tc_{n}")
 }
 
-fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, say: &mut Sink) {
+fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, sink: &mut Sink) {
     if std::mem::replace(&mut call.told, true) {
         return;
     }
     let tool = profile.tool(call);
     call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
     call.claimed = tool.path.iter().cloned().collect();
-    say.event(run, Event::ToolUse(Box::new(tool)));
-    claim(run, call, say);
+    sink.event(run, Event::ToolUse(Box::new(tool)));
+    claim(run, call, sink);
 }
 
 /// Reports files that a call changes and that were not reported yet.
-fn claim(run: RunId, call: &mut AcpToolCall, say: &mut Sink) {
+fn claim(run: RunId, call: &mut AcpToolCall, sink: &mut Sink) {
     let diffs = call.diffs.iter().map(|diff| &diff.path);
     let news: Vec<String> =
         diffs.filter(|path| !path.is_empty() && !call.claimed.contains(path)).cloned().collect();
     if call.writes && !news.is_empty() {
         call.claimed.extend(news.iter().cloned());
-        say.tool_fact(run, ToolFact { paths: news, ..ToolFact::new(call.id.clone()) });
+        sink.tool_fact(run, ToolFact { paths: news, ..ToolFact::new(call.id.clone()) });
     }
 }
 
@@ -310,14 +310,14 @@ fn close(
     status: &str,
     stopping: bool,
     profile: &dyn AcpProfile,
-    say: &mut Sink,
+    sink: &mut Sink,
 ) {
     let output = profile.output(call);
     let failed = status == "failed";
     let ended = profile.ended(call, failed, output.as_deref().unwrap_or_default());
     let (id, refused) = (call.id.clone(), call.refused.take());
     call.shut();
-    say.event(
+    sink.event(
         run,
         match (refused, ended) {
             (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {

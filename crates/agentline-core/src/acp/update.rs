@@ -37,7 +37,7 @@ const ABOUT_THE_SESSION: &[&str] = &[
 ];
 
 impl Acp {
-    pub(super) fn update(&mut self, params: &RawValue, say: &mut Sink) {
+    pub(super) fn update(&mut self, params: &RawValue, sink: &mut Sink) {
         let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let raw = asked.update.map_or("null", RawValue::get);
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Acp {
                     let before = session.cost.replace(total);
                     if let (Some(run), Some(before)) = (session.run, before) {
                         // A lower total means that the agent has reset it.
-                        say.cost(run, if total < before { total } else { total - before });
+                        sink.cost(run, if total < before { total } else { total - before });
                     }
                 }
             }
@@ -66,7 +66,7 @@ impl Acp {
                 {
                     // The mode has not changed.
                     if session.modes.current.as_ref() == Some(&mode) {
-                        return session.run.into_iter().for_each(|run| say.alive(run));
+                        return session.run.into_iter().for_each(|run| sink.alive(run));
                     }
                     session.modes.current = Some(mode);
                     about_session = true;
@@ -88,24 +88,24 @@ impl Acp {
                 if let Step::Draining { told, .. } = &mut turn.step {
                     *told = true;
                 }
-                return say.alive(run);
+                return sink.alive(run);
             }
             // The result of a cancelled command may arrive long after its run ended.
             _ if of_another => {
-                say.event(run, Event::agent(raw));
-                return say.alive(run);
+                sink.event(run, Event::agent(raw));
+                return sink.alive(run);
             }
-            Step::Answered if !about_session && turn.order.clocks.quiet == 0 && !turn.told_late => {
+            Step::Answered if !about_session && turn.spec.timeouts.quiet == 0 && !turn.told_late => {
                 turn.told_late = true;
                 let text = "the agent sent updates after the turn had ended";
-                say.event(run, Event::warning("late_update", text));
+                sink.event(run, Event::warning("late_update", text));
             }
             _ => {}
         }
-        self.profile.look(run, raw, say);
+        self.profile.fs(run, raw, sink);
         match said {
-            Some(said) => self.chunk(run, said, &update.kind, raw, say),
-            None => self.tell(run, &update, raw, say),
+            Some(said) => self.chunk(run, said, &update.kind, raw, sink),
+            None => self.tell(run, &update, raw, sink),
         }
     }
 
@@ -115,37 +115,37 @@ impl Acp {
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }
 
-    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, say: &mut Sink) {
+    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, sink: &mut Sink) {
         let as_it_is = || Event::agent(raw);
         match &*update.kind {
             kind @ ("tool_call" | "tool_call_update") => {
                 let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
                 let Some(turn) = self.turns.get_mut(&run) else { return };
-                if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, say) {
-                    say.event(run, as_it_is());
+                if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, sink) {
+                    sink.event(run, as_it_is());
                 }
-                say.alive(run);
+                sink.alive(run);
             }
-            "plan" => say.event(run, Event::Plan { entries: owned(update.entries) }),
+            "plan" => sink.event(run, Event::Plan { entries: owned(update.entries) }),
             "available_commands_update" => {
-                say.event(run, Event::Commands { commands: owned(update.commands) })
+                sink.event(run, Event::Commands { commands: owned(update.commands) })
             }
             "current_mode_update" => {
                 let mode = update.mode.as_ref().map(|m| m.to_string()).unwrap_or_default();
-                say.event(run, Event::Mode { mode });
+                sink.event(run, Event::Mode { mode });
             }
-            "config_option_update" => say.event(run, Event::ConfigOption { options: owned(update.options) }),
+            "config_option_update" => sink.event(run, Event::ConfigOption { options: owned(update.options) }),
             "session_info_update" => {
                 let info =
                     RawValue::from_string(raw.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
-                say.event(run, Event::SessionInfo { info });
+                sink.event(run, Event::SessionInfo { info });
             }
             // The echo of the prompt, context usage, and updates of later protocol versions.
-            _ => say.event(run, as_it_is()),
+            _ => sink.event(run, as_it_is()),
         }
     }
 
-    fn chunk(&mut self, run: RunId, said: Vec<ContentPiece<'_>>, kind: &str, raw: &str, say: &mut Sink) {
+    fn chunk(&mut self, run: RunId, said: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
         let mut spoke = false;
         for piece in said {
@@ -153,14 +153,14 @@ impl Acp {
                 ContentPiece::Text(text) => text,
                 ContentPiece::Other(block) => {
                     if let Ok(block) = RawValue::from_string(block.to_owned()) {
-                        say.event(run, Event::Content { block });
+                        sink.event(run, Event::Content { block });
                     }
                     continue;
                 }
             };
             let what =
                 if thought { self.profile.thought_chunk(&text) } else { self.profile.message_chunk(&text) };
-            say.event(
+            sink.event(
                 run,
                 match (what, thought) {
                     (Chunk::Mode(mode), _) => Event::Mode { mode },
@@ -176,7 +176,7 @@ impl Acp {
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.spoke |= spoke;
         }
-        say.alive(run);
+        sink.alive(run);
     }
 }
 

@@ -138,15 +138,15 @@ pub(super) fn unenforced_in_session(
 pub(super) fn launch(
     plan: &Plan,
     context: &LaunchContext,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
     own: AdapterLaunch<'_>,
 ) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
     let title = own.info.title;
     let mut problems = Vec::new();
     let text =
-        text(plan, !own.takes_system, &context.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
-    let servers = servers(request, &context.cwd, look).map_err(|p| problems.push(p)).unwrap_or_default();
+        text(plan, !own.takes_system, &context.cwd, fs).map_err(|p| problems.push(p)).unwrap_or_default();
+    let servers = servers(request, &context.cwd, fs).map_err(|p| problems.push(p)).unwrap_or_default();
     if request.api_key.is_some() && own.key_variable.is_none() {
         problems.push(
             Problem::new(
@@ -184,10 +184,10 @@ pub(super) fn launch(
     }
     launch.agent_home.clone_from(&context.home);
     launch.session_id.clone_from(&request.resume);
-    launch.talk = DialogueConfig::new(plan.surface, context.program.version);
-    launch.talk.read_files = request.allow_file_reads;
-    launch.talk.write_files = request.allow_file_writes;
-    launch.talk.authenticate.clone_from(&request.authenticate);
+    launch.dialogue = DialogueConfig::new(plan.surface, context.program.version);
+    launch.dialogue.read_files = request.allow_file_reads;
+    launch.dialogue.write_files = request.allow_file_writes;
+    launch.dialogue.authenticate.clone_from(&request.authenticate);
     launch.mode = request.mode_id.as_ref().map(|id| RequestedMode::new(id, false)).or(own.mode);
     launch.model = request
         .model
@@ -241,10 +241,10 @@ const LONGEST_SETTINGS: usize = 1 << 20;
 
 /// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have comments,
 /// so it is not parsed. A key can only be spelled literally or with escapes.
-pub(super) fn may_mention(path: &Path, words: &[&str], look: &dyn FileSystem) -> bool {
+pub(super) fn may_mention(path: &Path, words: &[&str], fs: &dyn FileSystem) -> bool {
     let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
-    let text = || look.small(path, LONGEST_SETTINGS);
-    look.exists(path)
+    let text = || fs.small(path, LONGEST_SETTINGS);
+    fs.exists(path)
         && text().is_none_or(|bytes| has(&bytes, "\\u") || words.iter().any(|word| has(&bytes, word)))
 }
 
@@ -260,13 +260,13 @@ pub(super) fn words(
     plan: &Plan,
     with_system: bool,
     cwd: &Path,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Result<PromptText, Problem> {
-    text(plan, with_system, cwd, look).map(PromptText::new)
+    text(plan, with_system, cwd, fs).map(PromptText::new)
 }
 
 /// Returns the complete prompt text.
-fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
+fn text(plan: &Plan, with_system: bool, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
     if let Some(system) = request.system_prompt.as_ref().filter(|_| with_system) {
@@ -280,11 +280,11 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn FileSystem) -> Re
             Problem::new("prompt_file", format!("`{}` {what}", file.display()))
                 .hint("pass an existing text file")
         };
-        let content = look.text(&file).ok_or_else(|| wrong("cannot be read as text"))?;
+        let content = fs.text(&file).ok_or_else(|| wrong("cannot be read as text"))?;
         if content.trim().is_empty() || content.contains('\0') {
             return Err(wrong("is empty or contains a NUL byte"));
         }
-        let real = look.canonical(&file).unwrap_or_else(|| file.clone());
+        let real = fs.canonical(&file).unwrap_or_else(|| file.clone());
         let told = format!("Process the prompt in {}", file.display());
         parts.push(if real.starts_with(cwd) { told } else { content }.into());
     }
@@ -295,7 +295,7 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, look: &dyn FileSystem) -> Re
 fn servers(
     request: &RunRequest,
     cwd: &Path,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Result<BTreeMap<String, McpServer>, Problem> {
     let mut all = BTreeMap::new();
     if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
@@ -303,7 +303,7 @@ fn servers(
             Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
                 .hint("pass a JSON file with an `mcpServers` object")
         };
-        let text = look.text(&path).ok_or_else(|| wrong("cannot be read".into()))?;
+        let text = fs.text(&path).ok_or_else(|| wrong("cannot be read".into()))?;
         let value: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
         let found = value.get("mcpServers").and_then(Value::as_object);
         for (name, server) in found.ok_or_else(|| wrong("has no `mcpServers` object".into()))? {
@@ -358,8 +358,8 @@ pub(super) fn variables(env: &BTreeMap<String, String>, names: &[&str]) -> Vec<S
 }
 
 /// Returns a sign-in method that is a file.
-pub(super) fn found(path: PathBuf, look: &dyn FileSystem, note: &str) -> SignIn {
-    SignIn::new(path.to_string_lossy(), look.exists(&path)).note(note)
+pub(super) fn found(path: PathBuf, fs: &dyn FileSystem, note: &str) -> SignIn {
+    SignIn::new(path.to_string_lossy(), fs.exists(&path)).note(note)
 }
 
 /// Marks the first available method as the one that is used.

@@ -23,7 +23,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct Claude;
 
-static CARD: AgentInfo = AgentInfo::new(
+static INFO: AgentInfo = AgentInfo::new(
     "claude",
     &["claude-code", "claude_acp"],
     "Claude Code",
@@ -58,11 +58,11 @@ const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-tit
 
 impl Agent for Claude {
     fn info(&self) -> &'static AgentInfo {
-        &CARD
+        &INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &CARD);
+        let mut problems = adapter::check(request, surface, &INFO);
         // The adapter can replace the system prompt.
         problems.retain(|problem| problem.key != "system_mode");
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
@@ -96,10 +96,10 @@ impl Agent for Claude {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = AdapterLaunch::new(&CARD);
+        let mut own = AdapterLaunch::new(&INFO);
         own.set("DISABLE_AUTOUPDATER", "1");
         own.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         own.key_variable = Some("ANTHROPIC_API_KEY");
@@ -136,7 +136,7 @@ impl Agent for Claude {
         }
         own.takes_folders = true;
         own.meta = Some(meta);
-        adapter::launch(plan, context, look, own)
+        adapter::launch(plan, context, fs, own)
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
@@ -152,23 +152,23 @@ impl Agent for Claude {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<Failure> {
         let trusted = plan.request.trust == Trust::Full;
-        let settings = workspace::session_end_hooks(context, look).filter(|_| !trusted)?;
-        Some(adapter::refuses_settings(CARD.title, &settings))
+        let settings = workspace::session_end_hooks(context, fs).filter(|_| !trusted)?;
+        Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, false, cwd, look)
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::words(plan, false, cwd, fs)
     }
 
     fn features(&self) -> Features {
         Features::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
     }
 
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(profile::ClaudeProfile)))
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(config, Box::new(profile::ClaudeProfile)))
     }
 
     fn session_roots(
@@ -218,7 +218,7 @@ impl Agent for Claude {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
         let names = [
@@ -229,7 +229,7 @@ impl Agent for Claude {
             "CLAUDE_CODE_OAUTH_TOKEN",
         ];
         let mut ways = adapter::variables(env, &names);
-        ways.push(found(folder.join(".credentials.json"), look, "written when you sign in with `claude`"));
+        ways.push(found(folder.join(".credentials.json"), fs, "written when you sign in with `claude`"));
         if cfg!(target_os = "macos") {
             ways.push(
                 SignIn::new("keychain", false).note("not checked; it may contain a sign-in of `claude`"),

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, path::Path};
 #[derive(Clone, Copy, Debug)]
 pub struct Codex;
 
-static CARD: AgentInfo = AgentInfo::new(
+static INFO: AgentInfo = AgentInfo::new(
     "codex",
     &["codex-cli", "codex_acp"],
     "Codex",
@@ -45,11 +45,11 @@ const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_con
 
 impl Agent for Codex {
     fn info(&self) -> &'static AgentInfo {
-        &CARD
+        &INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &CARD);
+        let mut problems = adapter::check(request, surface, &INFO);
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(request, rule)));
         problems
     }
@@ -79,9 +79,9 @@ impl Agent for Codex {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut own = AdapterLaunch::new(&CARD);
+        let mut own = AdapterLaunch::new(&INFO);
         own.key_variable = Some("OPENAI_API_KEY");
         own.mode = Some(match plan.request.permission_mode {
             PermissionMode::Bypass => RequestedMode::new("agent-full-access", false),
@@ -93,43 +93,43 @@ impl Agent for Codex {
         if plan.request.trust != Trust::Full {
             own.session_cwd = workspace::undeclared(plan, context);
         }
-        adapter::launch(plan, context, look, own)
+        adapter::launch(plan, context, fs, own)
     }
 
     fn refuses_workspace(
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<Failure> {
-        let settings = workspace::loaded_settings(plan, context, look);
+        let settings = workspace::loaded_settings(plan, context, fs);
         let settings = settings.filter(|_| plan.request.trust != Trust::Full)?;
-        Some(adapter::refuses_settings(CARD.title, &settings))
+        Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, look)
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::words(plan, true, cwd, fs)
     }
 
     fn features(&self) -> Features {
         Features::full(&[])
     }
 
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(profile::CodexProfile)))
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(config, Box::new(profile::CodexProfile)))
     }
 
     fn session_roots(
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         // Sessions are in subfolders by year, month and day.
         let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
         let archive = folder.join("archived_sessions");
-        if look.exists(&archive) {
+        if fs.exists(&archive) {
             roots.push(SessionRoot::files(archive, 3));
         }
         roots
@@ -155,10 +155,10 @@ impl Agent for Codex {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
         let file = adapter::home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
-        let text = look.read(&file).unwrap_or_default();
+        let text = fs.read(&file).unwrap_or_default();
         sessions::titles(&String::from_utf8_lossy(&text))
     }
 
@@ -180,14 +180,14 @@ impl Agent for Codex {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);
-        ways.push(found(folder.join("auth.json"), look, "written by `codex login`"));
+        ways.push(found(folder.join("auth.json"), fs, "written by `codex login`"));
         let config = folder.join("config.toml");
-        if look.text(&config).is_some_and(|text| text.contains("model_provider")) {
-            ways.push(found(config, look, "custom model provider"));
+        if fs.text(&config).is_some_and(|text| text.contains("model_provider")) {
+            ways.push(found(config, fs, "custom model provider"));
         }
         adapter::first_wins(ways)
     }

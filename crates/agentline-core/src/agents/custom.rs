@@ -93,20 +93,20 @@ impl Agent for Custom {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
         let mut own = AdapterLaunch::new(self.info);
         own.args.clone_from(&self.args);
         own.only_when_asked = true;
-        adapter::launch(plan, context, look, own)
+        adapter::launch(plan, context, fs, own)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, look)
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::words(plan, true, cwd, fs)
     }
 
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(acp::Acp::new(talk, Box::new(acp::profile::PlainProfile)))
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(acp::Acp::new(config, Box::new(acp::profile::PlainProfile)))
     }
 
     fn sign_in(&self, _: &Path, _: &BTreeMap<String, String>, _: &Path, _: &dyn FileSystem) -> Vec<SignIn> {

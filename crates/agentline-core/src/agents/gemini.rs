@@ -40,7 +40,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct Gemini;
 
-static CARD: AgentInfo = AgentInfo::new(
+static INFO: AgentInfo = AgentInfo::new(
     "gemini",
     &["gemini-cli", "google:gemini-cli", "gemini_acp"],
     "Gemini CLI",
@@ -65,7 +65,7 @@ const PRESET: &str = include_str!("gemini/gemini_acp.toml");
 
 impl Agent for Gemini {
     fn info(&self) -> &'static AgentInfo {
-        &CARD
+        &INFO
     }
 
     fn preset(&self, name: &str) -> Option<&'static str> {
@@ -116,13 +116,13 @@ impl Agent for Gemini {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
-        launch::launch(plan, context, look)
+        launch::launch(plan, context, fs)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-        launch::words(plan, cwd, look)
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        launch::words(plan, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -133,10 +133,10 @@ impl Agent for Gemini {
         ])
     }
 
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
-        match talk.surface {
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+        match config.surface {
             Surface::Json => Box::new(json::GeminiJson::new()),
-            Surface::Acp => Box::new(acp::dialogue(talk)),
+            Surface::Acp => Box::new(acp::dialogue(config)),
             Surface::StreamJson => Box::new(stream::GeminiStream::new()),
         }
     }
@@ -162,8 +162,8 @@ impl Agent for Gemini {
         &tools::TOOLS
     }
 
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
-        store::chats(agent_home, cwd, look)
+    fn session_folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
+        store::chats(agent_home, cwd, fs)
     }
 
     fn session_file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
@@ -178,26 +178,26 @@ impl Agent for Gemini {
         &self,
         spot: &SessionFilePattern,
         existed_before: &[PathBuf],
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<PathBuf> {
-        store::twins(spot, existed_before, look)
+        store::twins(spot, existed_before, fs)
     }
 
-    fn abandoned(&self, spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
-        store::unsaid(spot, look)
+    fn abandoned(&self, spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
+        store::unsaid(spot, fs)
     }
 
-    fn empty_duplicates(&self, folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
-        store::empty_duplicates(folder, look)
+    fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
+        store::empty_duplicates(folder, fs)
     }
 
     fn stored_secrets(
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<String> {
-        environment::stored_secrets(env, home, look)
+        environment::stored_secrets(env, home, fs)
     }
 
     fn session_roots(
@@ -213,8 +213,8 @@ impl Agent for Gemini {
         store::named(path)
     }
 
-    fn session_project(&self, root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
-        store::project(root, path, look)
+    fn session_project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
+        store::project(root, path, fs)
     }
 
     fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
@@ -231,9 +231,9 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SignIn> {
-        sign_in::sign_in(&user::UserConfig::new(cwd, env, home, look))
+        sign_in::sign_in(&user::UserConfig::new(cwd, env, home, fs))
     }
 
     fn settings_problems(
@@ -241,9 +241,9 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<Problem> {
-        user::UserConfig::new(cwd, env, home, look).problems()
+        user::UserConfig::new(cwd, env, home, fs).problems()
     }
 
     fn trusts(
@@ -251,8 +251,8 @@ impl Agent for Gemini {
         cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<bool> {
-        user::UserConfig::new(cwd, env, home, look).trusts()
+        user::UserConfig::new(cwd, env, home, fs).trusts()
     }
 }

@@ -25,7 +25,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct OpenCode;
 
-static CARD: AgentInfo = AgentInfo::new(
+static INFO: AgentInfo = AgentInfo::new(
     "opencode",
     &["opencode-ai", "opencode_acp"],
     "OpenCode",
@@ -74,11 +74,11 @@ const PERMISSIONS: &[(&[&str], &str)] = &[
 
 impl Agent for OpenCode {
     fn info(&self) -> &'static AgentInfo {
-        &CARD
+        &INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &CARD);
+        let mut problems = adapter::check(request, surface, &INFO);
         problems.extend(permissions(request).err().unwrap_or_default());
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
         problems
@@ -106,10 +106,10 @@ impl Agent for OpenCode {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = AdapterLaunch::new(&CARD);
+        let mut own = AdapterLaunch::new(&INFO);
         own.args = vec!["acp".to_owned()];
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
@@ -118,7 +118,7 @@ impl Agent for OpenCode {
         }
         let plans = request.permission_mode == PermissionMode::Plan;
         own.mode = Some(RequestedMode::new(if plans { "plan" } else { "build" }, plans));
-        let mut launch = adapter::launch(plan, context, look, own)?;
+        let mut launch = adapter::launch(plan, context, fs, own)?;
         if request.trust != Trust::Full {
             let given = launch.env.get(workspace::CONTENT).map(String::as_str);
             let content = workspace::content_for_untrusted(given).map_err(|problem| vec![problem])?;
@@ -139,23 +139,23 @@ impl Agent for OpenCode {
         &self,
         plan: &Plan,
         context: &LaunchContext,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Option<Failure> {
         let trusted = plan.request.trust == Trust::Full;
-        let source = workspace::plugin_source(&context.cwd, &context.home, look).filter(|_| !trusted)?;
-        Some(adapter::refuses_settings(CARD.title, &source))
+        let source = workspace::plugin_source(&context.cwd, &context.home, fs).filter(|_| !trusted)?;
+        Some(adapter::refuses_settings(INFO.title, &source))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, look)
+    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::words(plan, true, cwd, fs)
     }
 
     fn features(&self) -> Features {
         Features::full(&[])
     }
 
-    fn dialogue(&self, talk: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(talk, Box::new(profile::OpenCodeProfile)))
+    fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+        Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile)))
     }
 
     fn sign_in(
@@ -163,7 +163,7 @@ impl Agent for OpenCode {
         _cwd: &Path,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SignIn> {
         let folder = |name: &str, plain: &str| {
             env.get(name)
@@ -173,19 +173,19 @@ impl Agent for OpenCode {
         };
         let mut ways = vec![found(
             folder("XDG_DATA_HOME", ".local/share").join("auth.json"),
-            look,
+            fs,
             "written by `opencode auth login`",
         )];
         let config = folder("XDG_CONFIG_HOME", ".config");
         for name in ["opencode.json", "opencode.jsonc"] {
             let path = env.get("OPENCODE_CONFIG").map_or_else(|| config.join(name), PathBuf::from);
-            if look.text(&path).is_some_and(|text| text.contains("\"provider\"")) {
-                ways.push(found(path, look, "custom model provider"));
+            if fs.text(&path).is_some_and(|text| text.contains("\"provider\"")) {
+                ways.push(found(path, fs, "custom model provider"));
             }
         }
         let keys = env.keys().filter(|name| {
             name.ends_with("_API_KEY")
-                && CARD.variables.iter().any(|v| {
+                && INFO.variables.iter().any(|v| {
                     v.strip_suffix('*').map_or(*v == name.as_str(), |prefix| name.starts_with(prefix))
                 })
         });
@@ -201,7 +201,7 @@ impl Agent for OpenCode {
         &self,
         env: &BTreeMap<String, String>,
         home: &Path,
-        look: &dyn FileSystem,
+        fs: &dyn FileSystem,
     ) -> Vec<SessionRoot> {
         let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
         if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
@@ -210,7 +210,7 @@ impl Agent for OpenCode {
             return named.into_iter().collect();
         }
         // Preview releases have separate databases.
-        let mut names = look.list(&data).unwrap_or_default();
+        let mut names = fs.list(&data).unwrap_or_default();
         names.retain(|name| name.starts_with("opencode") && name.ends_with(".db"));
         names.sort_by_key(|name| (name != "opencode.db", name.clone()));
         if names.is_empty() {

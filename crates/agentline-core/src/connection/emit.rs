@@ -13,7 +13,7 @@ impl Connection {
         &mut self,
         id: RunId,
         mut event: Event,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -22,26 +22,26 @@ impl Connection {
             // Text may contain part of a secret whose rest has not arrived yet.
             Event::Text { text } | Event::Thinking { text } => {
                 let text = std::mem::take(text);
-                return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, here, out);
+                return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, current, out);
             }
             _ => {}
         }
         // Redact first, so that a call has the same id in every lookup.
         self.redactor.event(&mut event);
         match &mut event {
-            Event::Started(_) if run.has_started() => event = again("started", &id.0.to_string()),
+            Event::Started(_) if run.has_started() => event = reprompt("started", &id.0.to_string()),
             Event::Started(started) => {
-                let who = &run.order.who;
-                started.run_id.clone_from(&who.run_id);
-                started.agent.clone_from(&who.agent);
-                started.cwd.clone_from(&who.cwd);
-                started.name.clone_from(&who.name);
-                started.surface = who.surface;
+                let info = &run.spec.info;
+                started.run_id.clone_from(&info.run_id);
+                started.agent.clone_from(&info.agent);
+                started.cwd.clone_from(&info.cwd);
+                started.name.clone_from(&info.name);
+                started.surface = info.surface;
                 if started.agent_version.is_none() {
-                    started.agent_version.clone_from(&who.agent_version);
+                    started.agent_version.clone_from(&info.agent_version);
                 }
                 if started.model.is_none() {
-                    started.model.clone_from(&who.model);
+                    started.model.clone_from(&info.model);
                 }
                 let version = started.agent_version.clone();
                 if let Some(model) = &started.model {
@@ -50,16 +50,16 @@ impl Connection {
                 if let Some(session) = &started.session_id {
                     run.session = Some(session.clone());
                     if let Some(total) = self.totals.get(session) {
-                        run.book.start_from(*total);
+                        run.usage.start_from(*total);
                     }
                 }
                 // The version that the agent reports takes precedence over the detected one.
-                run.order.who.agent_version = version;
+                run.spec.info.agent_version = version;
             }
-            Event::ToolUse(tool) if run.is_open(&tool.id) => event = again("tool_use", &tool.id),
+            Event::ToolUse(tool) if run.is_open(&tool.id) => event = reprompt("tool_use", &tool.id),
             // Only the first result closes a tool call; later ones are passed on but not counted.
             Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
-                event = again("tool_result", tool_use_id)
+                event = reprompt("tool_result", tool_use_id)
             }
             _ => {}
         }
@@ -67,14 +67,14 @@ impl Connection {
             // These events do not end the text that is held back.
             Event::Warning { .. } | Event::Unreadable { .. } | Event::Usage(_) | Event::Agent { .. } => {
                 if !run.waiting.is_empty() {
-                    let arrival = (here.at, here.from, here.line);
+                    let arrival = (current.at, current.from, current.line);
                     return run.waiting.push_back(Waiting::Event(Box::new(event), arrival));
                 }
             }
             _ => self.interrupt_text(id, out),
         }
         // The facts from the order may contain a secret too.
-        self.emit(id, event, here, out);
+        self.emit(id, event, current, out);
     }
 
     /// Handles a piece of text or thought, and emits the part that cannot be the start of a secret.
@@ -83,19 +83,19 @@ impl Connection {
         id: RunId,
         is_thought: bool,
         text: String,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.touch(here.at);
+        run.touch(current.at);
         run.begin_turn();
-        let arrival = (here.at, here.from, here.line);
+        let arrival = (current.at, current.from, current.line);
         run.waiting.push_back(Waiting::Piece { is_thought, arrival, shown: None });
         let held = if is_thought { &mut run.held_thought } else { &mut run.held_text };
         let shown = held.push(self.redactor.patterns(), text);
         self.learned.extend(held.take_learned());
         fill(&mut run.waiting, is_thought, shown);
-        run.held_since = Some(here.at);
+        run.held_since = Some(current.at);
         self.put_waiting(id, out);
     }
 
@@ -153,14 +153,14 @@ impl Connection {
             && run.waiting.front().is_some_and(is_ready)
             && let Some(waiting) = run.waiting.pop_front()
         {
-            let here = |(at, from, line)| CurrentLine { at, from, line };
+            let current = |(at, from, line)| CurrentLine { at, from, line };
             match waiting {
-                Waiting::Event(event, arrival) => self.put(id, *event, here(arrival), out),
+                Waiting::Event(event, arrival) => self.put(id, *event, current(arrival), out),
                 Waiting::Piece { is_thought, arrival, shown } => {
                     let text = shown.unwrap_or_default();
                     if !text.is_empty() {
                         let event = if is_thought { Event::Thinking { text } } else { Event::Text { text } };
-                        self.put(id, event, here(arrival), out);
+                        self.put(id, event, current(arrival), out);
                     }
                 }
             }
@@ -172,24 +172,24 @@ impl Connection {
         &mut self,
         id: RunId,
         mut event: Event,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         self.redactor.event(&mut event);
-        self.put(id, event, here, out);
+        self.put(id, event, current, out);
     }
 
-    fn put(&mut self, id: RunId, event: Event, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn put(&mut self, id: RunId, event: Event, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let (seq, since) = run.note(&event, here.at);
+        let (seq, since) = run.note(&event, current.at);
         if matches!(event, Event::Unreadable { .. }) {
-            run.note_unreadable(here.from, here.line);
+            run.note_unreadable(current.from, current.line);
             // Unreadable lines count as activity, except on stderr.
-            if here.from != Origin::Stderr {
-                run.touch(here.at);
+            if current.from != Origin::Stderr {
+                run.touch(current.at);
             }
         }
-        out.push(ConnectionOutput::Event(id, Record::new(seq, since, here.from, here.line, event)));
+        out.push(ConnectionOutput::Event(id, Record::new(seq, since, current.from, current.line, event)));
     }
 }
 
@@ -216,7 +216,7 @@ fn divide(waiting: &mut VecDeque<Waiting>, thoughts: bool, piece: usize) {
     }
 }
 
-fn again(what: &str, id: &str) -> Event {
+fn reprompt(what: &str, id: &str) -> Event {
     Event::agent(&format!(
         "{{\"again\":\"{what}\",\"id\":{}}}",
         serde_json::to_string(id).unwrap_or_default()

@@ -14,18 +14,18 @@ impl Connection {
         &mut self,
         id: RunId,
         signal: i32,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
-            RunStage::Ended(_) if self.talk.room() == Concurrency::Once => self.close(here.at, out),
+            RunStage::Ended(_) if self.dialogue.room() == Concurrency::Once => self.close(current.at, out),
             // The answer is complete, but it is no longer reviewed.
-            RunStage::Ended(_) if run.wants_review() => run.seen.stop = Some(StopReason::Cancel(signal)),
-            RunStage::Ended(_) => run.hurried = true,
+            RunStage::Ended(_) if run.wants_review() => run.facts.stop = Some(StopReason::Cancel(signal)),
+            RunStage::Ended(_) => run.skip_quiet_period = true,
             // The result is known; only the comparison of the disk is cut short.
-            RunStage::Settling(_) => run.in_haste = true,
-            _ => self.stop(id, StopReason::Cancel(signal), here, out),
+            RunStage::Settling(_) => run.cancelled_while_settling = true,
+            _ => self.stop(id, StopReason::Cancel(signal), current, out),
         }
     }
 
@@ -34,39 +34,39 @@ impl Connection {
         &mut self,
         id: RunId,
         why: StopReason,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.stage == RunStage::Reviewing {
             // The agent is idle, so only the pending review is withdrawn.
-            run.seen.stop = Some(why);
-            run.stage = RunStage::Ended(here.at);
-            run.hurried = true;
+            run.facts.stop = Some(why);
+            run.stage = RunStage::Ended(current.at);
+            run.skip_quiet_period = true;
             self.withdraw_all(id, out);
             return;
         }
         if !run.is_live() {
             return;
         }
-        run.seen.stop = Some(why);
-        self.halt(id, here, out);
+        run.facts.stop = Some(why);
+        self.halt(id, current, out);
     }
 
     /// Ends the run now; the reason is already recorded.
-    pub(super) fn halt(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn halt(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.stage = RunStage::Stopping(here.at + run.order.clocks.rung);
+        run.stage = RunStage::Stopping(current.at + run.spec.timeouts.shutdown_step);
         self.withdraw_all(id, out);
-        let in_band = self.life != ProcessState::Gone && self.talk.cancel(id, &mut self.say);
+        let in_band = self.life != ProcessState::Gone && self.dialogue.cancel(id, &mut self.sink);
         if !in_band {
-            self.close_for(id, here.at, out);
+            self.close_for(id, current.at, out);
         }
     }
 
     fn withdraw_all(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         for ask in self.runs.get_mut(&id).map(RunState::no_more_asks).unwrap_or_default() {
-            self.asks.remove(&ask);
+            self.requests.remove(&ask);
             out.push(ConnectionOutput::Withdraw(ask));
         }
     }
@@ -94,46 +94,46 @@ impl Connection {
         self.retiring = true;
         if matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready) {
             let first = if self.stdin_open { ShutdownStep::CloseStdin } else { ShutdownStep::Interrupt };
-            self.climb(first, at, out);
+            self.shut_down(first, at, out);
         }
     }
 
-    fn climb(&mut self, rung: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        self.life = ProcessState::Closing(rung, at + self.clocks.rung);
-        if rung == ShutdownStep::CloseStdin {
+    fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        self.life = ProcessState::Closing(shutdown_step, at + self.timeouts.shutdown_step);
+        if shutdown_step == ShutdownStep::CloseStdin {
             self.stdin_open = false;
         }
-        out.push(ConnectionOutput::Close(rung));
+        out.push(ConnectionOutput::Close(shutdown_step));
     }
 
     /// Checks limits and timeouts. An input that arrives in time is handled before the timeout is checked.
-    pub(super) fn watch(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
-        self.watch_process(here.at, out);
+    pub(super) fn watch(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        self.watch_process(current.at, out);
         let due: Vec<(RunId, Option<StopReason>, Option<Timeout>)> = self
             .runs
             .values()
             .filter_map(|run| {
                 let limit = if run.is_live() { run.over_limit() } else { None };
-                let clock = self.run_deadline(run).filter(|(when, _)| here.at >= *when).map(|d| d.1);
+                let clock = self.run_deadline(run).filter(|(when, _)| current.at >= *when).map(|d| d.1);
                 (limit.is_some() || clock.is_some()).then_some((run.id, limit, clock))
             })
             .collect();
         for (id, limit, clock) in due {
             match (limit, clock) {
-                (Some(limit), _) => self.stop(id, limit, here, out),
-                (None, Some(clock)) => self.clock_ran_out(id, clock, here, out),
+                (Some(limit), _) => self.stop(id, limit, current, out),
+                (None, Some(clock)) => self.clock_ran_out(id, clock, current, out),
                 (None, None) => {}
             }
         }
-        self.route(here, out);
+        self.route(current, out);
     }
 
     fn watch_process(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         match self.life {
-            ProcessState::Closing(rung, until) if at >= until => match rung {
-                ShutdownStep::CloseStdin => self.climb(ShutdownStep::Interrupt, at, out),
-                ShutdownStep::Interrupt => self.climb(ShutdownStep::Terminate, at, out),
-                ShutdownStep::Terminate => self.climb(ShutdownStep::Kill, at, out),
+            ProcessState::Closing(shutdown_step, until) if at >= until => match shutdown_step {
+                ShutdownStep::CloseStdin => self.shut_down(ShutdownStep::Interrupt, at, out),
+                ShutdownStep::Interrupt => self.shut_down(ShutdownStep::Terminate, at, out),
+                ShutdownStep::Terminate => self.shut_down(ShutdownStep::Kill, at, out),
                 // No exit was reported after the kill, so treat the process as lost.
                 ShutdownStep::Kill => self.exited(ExitReason::Lost),
             },
@@ -143,7 +143,8 @@ impl Connection {
 
     /// Closes the process if it has no runs and is either retiring or has exceeded its startup timeout.
     pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        let overdue = matches!(self.life, ProcessState::Starting(since) if at >= since + self.clocks.startup);
+        let overdue =
+            matches!(self.life, ProcessState::Starting(since) if at >= since + self.timeouts.startup);
         if self.runs.is_empty() && (self.retiring || overdue) {
             self.close(at, out);
         }
@@ -153,7 +154,7 @@ impl Connection {
         &mut self,
         id: RunId,
         clock: Timeout,
-        here: CurrentLine,
+        current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -163,43 +164,46 @@ impl Connection {
                 let disk = crate::DiskReport { unknown: true, ..crate::DiskReport::default() };
                 run.disk = Some(disk);
                 self.withdraw_all(id, out);
-                self.talk.settled(id, &mut self.say);
+                self.dialogue.settled(id, &mut self.sink);
             }
             // No answer in time counts as a denial, so the agent does not hang.
             Timeout::Answer => {
-                for ask in run.asks.clone() {
+                for ask in run.requests.clone() {
                     out.push(ConnectionOutput::Withdraw(ask));
-                    let no = HostResponse::Ruled(PermissionDecision::deny("clock", "no answer in time"));
-                    self.answer(ask, &no, here, out);
+                    let no = HostResponse::PermissionDecided(PermissionDecision::deny(
+                        "clock",
+                        "no answer in time",
+                    ));
+                    self.answer(ask, &no, current, out);
                 }
             }
             // The agent ignores the cancellation: give up this run on a shared process, otherwise start the shutdown
             // ladder.
             Timeout::Cancel => {
-                if self.talk.room() != Concurrency::Once {
-                    run.stage = RunStage::Ended(here.at);
-                    run.hurried = true;
+                if self.dialogue.room() != Concurrency::Once {
+                    run.stage = RunStage::Ended(current.at);
+                    run.skip_quiet_period = true;
                 }
-                self.close_for(id, here.at, out);
+                self.close_for(id, current.at, out);
             }
-            Timeout::Linger => self.close(here.at, out),
+            Timeout::Linger => self.close(current.at, out),
             Timeout::Quiet => {}
             clock => {
-                let why = run.clock_text(clock, here.at);
-                self.stop(id, StopReason::Clock(clock, why), here, out);
+                let why = run.clock_text(clock, current.at);
+                self.stop(id, StopReason::Clock(clock, why), current, out);
             }
         }
     }
 
     /// Ends runs that are over: reviews the answer, collects changes, and emits the outcome.
-    pub(super) fn reap(&mut self, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn reap(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let gone = self.life == ProcessState::Gone;
-        let once = self.talk.room() == Concurrency::Once;
+        let once = self.dialogue.room() == Concurrency::Once;
         for id in self.runs.keys().copied().collect::<Vec<_>>() {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             let ended = match run.stage {
                 RunStage::Ended(_) if once => gone,
-                RunStage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| here.at >= when),
+                RunStage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| current.at >= when),
                 RunStage::Reviewing | RunStage::Settling(_) | RunStage::Over => false,
                 _ => gone,
             };
@@ -207,11 +211,11 @@ impl Connection {
                 if run.wants_review() {
                     self.review(id, out);
                 } else {
-                    self.settle(id, here, out);
+                    self.settle(id, current, out);
                 }
             }
             if self.runs.get(&id).is_some_and(|run| run.stage == RunStage::Over) {
-                self.finish(id, here, out);
+                self.finish(id, current, out);
             }
         }
     }
@@ -226,95 +230,95 @@ impl Connection {
             value: run.value.as_ref().map(|v| v.get().to_owned()),
         };
         run.stage = RunStage::Reviewing;
-        run.asks.insert(ask);
-        self.asks.insert(ask, (id, question.clone()));
+        run.requests.insert(ask);
+        self.requests.insert(ask, (id, question.clone()));
         out.push(ConnectionOutput::Ask(id, ask, question));
     }
 
     /// Handles the host's review of the answer.
-    pub(super) fn reviewed(&mut self, id: RunId, answer: &HostResponse, here: CurrentLine) {
+    pub(super) fn reviewed(&mut self, id: RunId, answer: &HostResponse, current: CurrentLine) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == RunStage::Reviewing) else { return };
         match answer {
             HostResponse::Again(_) if self.life == ProcessState::Gone => {
                 let gone =
                     Failure::new(FailureKind::Crashed, "the agent exited before it could be re-prompted");
-                run.reject(gone, here.at);
+                run.reject(gone, current.at);
             }
             HostResponse::Again(prompt) => {
-                run.go_on(here.at);
-                self.talk.again(id, prompt, &mut self.say);
+                run.go_on(current.at);
+                self.dialogue.reprompt(id, prompt, &mut self.sink);
             }
-            HostResponse::Accept { value } => run.accept(value.as_deref(), here.at),
-            HostResponse::Reject(failure) => run.reject(failure.clone(), here.at),
-            _ => run.accept(None, here.at),
+            HostResponse::Accept { value } => run.accept(value.as_deref(), current.at),
+            HostResponse::Reject(failure) => run.reject(failure.clone(), current.at),
+            _ => run.accept(None, current.at),
         }
     }
 
     /// Asks the shell to read side files to their end and to compare the workspace.
-    fn settle(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn settle(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         self.finish_text(id, out);
         self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if !run.order.settle {
+        if !run.spec.settle {
             run.stage = RunStage::Over;
-            self.talk.settled(id, &mut self.say);
+            self.dialogue.settled(id, &mut self.sink);
             return;
         }
         let ask = HostRequestId(id.0 << 8 | SETTLE_ASK);
-        let question = HostRequest::Settle { reported: run.ledger.reported() };
-        run.stage = RunStage::Settling(here.at);
-        run.asks.insert(ask);
-        self.asks.insert(ask, (id, question.clone()));
+        let question = HostRequest::CollectChanges { reported: run.changes.reported() };
+        run.stage = RunStage::Settling(current.at);
+        run.requests.insert(ask);
+        self.requests.insert(ask, (id, question.clone()));
         out.push(ConnectionOutput::Ask(id, ask, question));
     }
 
     /// Emits the last outputs of a run.
-    fn finish(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
-        let here = CurrentLine { from: Origin::Agentline, line: None, ..here };
-        self.route(here, out);
+    fn finish(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        let current = CurrentLine { from: Origin::Agentline, line: None, ..current };
+        self.route(current, out);
         self.finish_text(id, out);
         // Every started tool call is closed exactly once, here at the latest.
         let open = self.runs.get(&id).map(RunState::open_tools).unwrap_or_default();
         for tool in open {
-            self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), here, out);
+            self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), current, out);
         }
         if self.runs.get_mut(&id).is_some_and(RunState::correct_text) {
             let message = "the agent sent part of its answer more than once; `text` is the version recorded in its session";
-            self.emit(id, Event::warning("text_repeated", message), here, out);
+            self.emit(id, Event::warning("text_repeated", message), current, out);
         }
         for doubt in self.runs.get(&id).map(RunState::doubts).unwrap_or_default() {
-            self.emit(id, Event::warning(doubt.code, doubt.message), here, out);
+            self.emit(id, Event::warning(doubt.code, doubt.message), current, out);
         }
-        self.warn_about_disk(id, here, out);
-        self.say.forget(id);
+        self.warn_about_disk(id, current, out);
+        self.sink.forget(id);
         self.side_lines.remove(&id);
         let Some(mut run) = self.runs.remove(&id) else { return };
-        let mut outcome = run.outcome(here.at);
+        let mut outcome = run.outcome(current.at);
         self.redactor.outcome(&mut outcome);
         for file in &outcome.files {
-            let (seq, since) = run.note(&file_change(file), here.at);
+            let (seq, since) = run.note(&file_change(file), current.at);
             out.push(ConnectionOutput::Event(
                 id,
                 Record::new(seq, since, Origin::Disk, None, file_change(file)),
             ));
         }
         out.push(ConnectionOutput::Done(id, Box::new(outcome)));
-        if self.talk.room() == Concurrency::Once {
+        if self.dialogue.room() == Concurrency::Once {
             self.retiring = true;
         }
     }
 
-    fn warn_about_disk(&mut self, id: RunId, here: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn warn_about_disk(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
         if disk.shared {
             let message =
                 "another run was active in this workspace, so changes cannot be attributed to one of them";
-            self.emit(id, Event::warning("shared_workspace", message), here, out);
+            self.emit(id, Event::warning("shared_workspace", message), current, out);
         }
         if disk.unknown {
             let message =
                 "the workspace could not be compared; `files` lists only changes that tools reported";
-            self.emit(id, Event::warning("workspace_not_compared", message), here, out);
+            self.emit(id, Event::warning("workspace_not_compared", message), current, out);
         }
     }
 }

@@ -130,11 +130,11 @@ const USUAL: &[(Candidate, &[Os], &str)] = &[
 pub(super) fn candidates(
     info: &AgentInfo,
     search: &Search<'_>,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Vec<(Candidate, PathBuf)> {
     let mut folders: Vec<(Candidate, PathBuf)> =
         path_folders(search).into_iter().map(|folder| (Candidate::Path, folder)).collect();
-    folders.extend(usual(search, look));
+    folders.extend(usual(search, fs));
     let projects = search.project.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     folders.extend(projects.map(|folder| (NodeModules, folder.join("node_modules").join(".bin"))));
     if let Some(cache) = search.cache {
@@ -142,7 +142,7 @@ pub(super) fn candidates(
         let agents = cache.join("agents");
         let bin = |name: &str| (Cache, agents.join(name).join("node_modules").join(".bin"));
         folders.push(bin(&pinned));
-        let mut others = look.list(&agents).unwrap_or_default();
+        let mut others = fs.list(&agents).unwrap_or_default();
         others.retain(|n| *n != pinned && n.strip_prefix(info.id).is_some_and(|v| v.starts_with('-')));
         newest_first(&mut others, |n| &n[info.id.len() + 1..]);
         folders.extend(others.iter().map(|n| bin(n)));
@@ -164,14 +164,14 @@ pub(super) fn path_folders(search: &Search<'_>) -> Vec<PathBuf> {
 
 /// Returns the usual directories for this machine. A pattern whose parent directory cannot be listed is kept as
 /// written.
-pub(super) fn usual(search: &Search<'_>, look: &dyn FileSystem) -> Vec<(Candidate, PathBuf)> {
+pub(super) fn usual(search: &Search<'_>, fs: &dyn FileSystem) -> Vec<(Candidate, PathBuf)> {
     let mut folders = Vec::new();
-    if let Some(prefix) = npmrc_prefix(search, look) {
+    if let Some(prefix) = npmrc_prefix(search, fs) {
         folders.push((Npm, if search.os == Os::Windows { prefix } else { prefix.join("bin") }));
     }
     for (place, systems, template) in USUAL {
         if systems.contains(&search.os) {
-            folders.extend(expand(template, search, look).into_iter().map(|f| (*place, f)));
+            folders.extend(expand(template, search, fs).into_iter().map(|f| (*place, f)));
         }
     }
     folders
@@ -202,7 +202,7 @@ impl Search<'_> {
     }
 }
 
-fn expand(template: &str, search: &Search<'_>, look: &dyn FileSystem) -> Vec<PathBuf> {
+fn expand(template: &str, search: &Search<'_>, fs: &dyn FileSystem) -> Vec<PathBuf> {
     let (start, rest) = match template.split_once('/') {
         Some(("", _)) => (Some(PathBuf::from("/")), &template[1..]),
         Some((first, rest)) => (root(first, search), rest),
@@ -213,7 +213,7 @@ fn expand(template: &str, search: &Search<'_>, look: &dyn FileSystem) -> Vec<Pat
     for part in rest.split('/').filter(|p| !p.is_empty()) {
         folders = folders
             .iter()
-            .flat_map(|folder| match look.list(folder).filter(|_| part == "*") {
+            .flat_map(|folder| match fs.list(folder).filter(|_| part == "*") {
                 Some(mut names) => {
                     newest_first(&mut names, |n| n);
                     names.iter().map(|n| folder.join(n)).collect()
@@ -237,8 +237,8 @@ fn root(first: &str, search: &Search<'_>) -> Option<PathBuf> {
 }
 
 /// Returns the prefix for global packages from the user's npm configuration.
-fn npmrc_prefix(search: &Search<'_>, look: &dyn FileSystem) -> Option<PathBuf> {
-    let text = look.text(&search.home.join(".npmrc"))?;
+fn npmrc_prefix(search: &Search<'_>, fs: &dyn FileSystem) -> Option<PathBuf> {
+    let text = fs.text(&search.home.join(".npmrc"))?;
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "prefix").then(|| value.trim().trim_matches('"').to_owned())

@@ -59,15 +59,15 @@ fn locations_are_tried_in_order() {
     ];
     let env = env(&[("PATH", "/p1:/p2::/node"), ("NVM_DIR", "/nvm"), ("PNPM_HOME", "/pnpm-home")]);
     let search = search(&env);
-    let add = |look: MemoryFs, (i, (_, modules, bin)): (usize, &(Candidate, &str, &str))| {
-        look.package(modules, bin, &format!("0.1.{i}"))
+    let add = |fs: MemoryFs, (i, (_, modules, bin)): (usize, &(Candidate, &str, &str))| {
+        fs.package(modules, bin, &format!("0.1.{i}"))
     };
     for first in 0..rows.len() {
         let base = || MemoryFs::default().file("/node/node", "");
         let alone = add(base(), (first, &rows[first]));
         let rest = rows.iter().enumerate().skip(first).fold(base(), add);
-        for look in [alone, rest] {
-            let (place, path, version) = won(&find(info(), &search, &look)).unwrap();
+        for fs in [alone, rest] {
+            let (place, path, version) = won(&find(info(), &search, &fs)).unwrap();
             assert_eq!((place, path.to_str().unwrap()), (rows[first].0, rows[first].2));
             assert_eq!(version, Some(Version(0, 1, u32::try_from(first).unwrap())), "{path:?}");
         }
@@ -88,24 +88,24 @@ fn missing_locations_are_listed_with_their_patterns() {
 fn newest_node_version_is_preferred() {
     let env = env(&[("PATH", "/bin")]);
     let bin = |v: &str| format!("/home/u/.nvm/versions/node/{v}/bin/gemini");
-    let look = ["v9.9.9", "v20.10.0", "v20.9.1", "latest"]
+    let fs = ["v9.9.9", "v20.10.0", "v20.9.1", "latest"]
         .iter()
-        .fold(MemoryFs::default().file("/bin/node", ""), |look, v| {
-            look.package(&format!("/m/{v}"), &bin(v), "1.0.0")
+        .fold(MemoryFs::default().file("/bin/node", ""), |fs, v| {
+            fs.package(&format!("/m/{v}"), &bin(v), "1.0.0")
         });
-    let found = find(info(), &search(&env), &look);
+    let found = find(info(), &search(&env), &fs);
     let order: Vec<PathBuf> = found.looked.iter().filter(|l| l.found).map(|l| l.path.clone()).collect();
     assert_eq!(order, ["v20.10.0", "v20.9.1", "v9.9.9", "latest"].map(|v| PathBuf::from(bin(v))));
 }
 
 #[test]
 fn path_variable_selects_the_program_or_fails() {
-    let look = MemoryFs::default().package("/m", "/bin/gemini", "0.61.0").package("/n", "/opt/g", "0.50.0");
-    let look = look.file("/bin/node", "").plain("/opt/notes.txt", "hello");
+    let fs = MemoryFs::default().package("/m", "/bin/gemini", "0.61.0").package("/n", "/opt/g", "0.50.0");
+    let fs = fs.file("/bin/node", "").plain("/opt/notes.txt", "hello");
     let set = |value| env(&[("PATH", "/bin"), ("GEMINI_CLI_PATH", value)]);
 
     let good = set("/opt/g");
-    let found = find(info(), &search(&good), &look);
+    let found = find(info(), &search(&good), &fs);
     assert_eq!(won(&found), Some((Candidate::PathVariable, "/opt/g".into(), Some(Version(0, 50, 0)))));
     assert_eq!(found.looked.len(), 1);
 
@@ -113,7 +113,7 @@ fn path_variable_selects_the_program_or_fails() {
         [("/opt/none", "`/opt/none` does not exist"), ("/opt/notes.txt", "not an executable file")]
     {
         let bad = set(value);
-        let found = find(info(), &search(&bad), &look);
+        let found = find(info(), &search(&bad), &fs);
         assert_eq!(found.program, None);
         let problem = found.problem.unwrap();
         assert_eq!(problem.key, "GEMINI_CLI_PATH");
@@ -122,28 +122,28 @@ fn path_variable_selects_the_program_or_fails() {
     }
 
     let empty = set("");
-    assert_eq!(won(&find(info(), &search(&empty), &look)).unwrap().0, Candidate::Path);
+    assert_eq!(won(&find(info(), &search(&empty), &fs)).unwrap().0, Candidate::Path);
     let home = set("~/g");
-    let look = look.file("/home/u/g", "\u{7f}ELF");
-    assert_eq!(won(&find(info(), &search(&home), &look)).unwrap().1, Path::new("/home/u/g"));
+    let fs = fs.file("/home/u/g", "\u{7f}ELF");
+    assert_eq!(won(&find(info(), &search(&home), &fs)).unwrap().1, Path::new("/home/u/g"));
 }
 
 #[test]
 fn a_configured_program_is_a_path_or_a_name() {
     let env = env(&[("PATH", "/bin:/opt")]);
-    let look =
+    let fs =
         MemoryFs::default().file("/opt/gemini-next", "x").file("/bin/gemini", "x").file("/w/p/tools/g", "x");
-    let look = look.file("/w/p/gemini-next", "planted").file("/w/p/gemini-none", "planted");
+    let fs = fs.file("/w/p/gemini-next", "planted").file("/w/p/gemini-none", "planted");
     let with = |configured| {
         let search = Search { configured: Some(Path::new(configured)), ..search(&env) };
-        find(info(), &search, &look)
+        find(info(), &search, &fs)
     };
     assert_eq!(won(&with("gemini-next")).unwrap().1, Path::new("/opt/gemini-next"));
     assert_eq!(won(&with("tools/g")).unwrap().1, Path::new("/w/p/tools/g"));
     // The configured program takes precedence over the agent's variable, and is used or causes an error.
     let variable = self::env(&[("PATH", "/bin:/opt"), ("GEMINI_CLI_PATH", "/bin/gemini")]);
     let missing = Search { configured: Some(Path::new("/opt/none")), ..search(&variable) };
-    let found = find(info(), &missing, &look);
+    let found = find(info(), &missing, &fs);
     assert_eq!(found.program, None);
     assert!(found.problem.unwrap().hint.unwrap().contains("`agent_bin`"));
     assert_eq!(with("gemini-none").problem.unwrap().message, "`gemini-none` was not found on PATH");
@@ -153,26 +153,26 @@ fn a_configured_program_is_a_path_or_a_name() {
 fn script_outside_path_uses_its_own_node() {
     let env = env(&[("PATH", "/bin")]);
     let bin = "/home/u/.nvm/versions/node/v20.1.0/bin";
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .package("/m", &format!("{bin}/gemini"), "0.61.0")
         .file(&format!("{bin}/node"), "");
-    let program = find(info(), &search(&env), &look).program.unwrap();
+    let program = find(info(), &search(&env), &fs).program.unwrap();
     assert_eq!(program.path, Path::new(bin).join("node"));
     assert_eq!(program.args, ["/m/@google/gemini-cli/bundle/gemini.js"]);
     assert_eq!(program.version, Some(Version(0, 61, 0)));
 
     // The same `node` runs a program on PATH if PATH has none.
-    let look = look.package("/q", "/bin/gemini", "0.61.0");
-    let program = find(info(), &search(&env), &look).program.unwrap();
+    let fs = fs.package("/q", "/bin/gemini", "0.61.0");
+    let program = find(info(), &search(&env), &fs).program.unwrap();
     assert_eq!((program.path, program.args.len()), (Path::new(bin).join("node"), 1));
-    assert_eq!(find_tool("node", &search(&env), &look), Some(Path::new(bin).join("node")));
+    assert_eq!(find_tool("node", &search(&env), &fs), Some(Path::new(bin).join("node")));
 }
 
 #[test]
 fn non_executable_file_is_skipped() {
     let env = env(&[("PATH", "/a:/b")]);
-    let look = MemoryFs::default().plain("/a/gemini", "text").file("/b/gemini", "x");
-    let found = find(info(), &search(&env), &look);
+    let fs = MemoryFs::default().plain("/a/gemini", "text").file("/b/gemini", "x");
+    let found = find(info(), &search(&env), &fs);
     assert_eq!(found.program.unwrap().path, Path::new("/b/gemini"));
     assert_eq!(found.looked[0].note.as_deref(), Some("is not an executable file"));
 }
@@ -180,7 +180,7 @@ fn non_executable_file_is_skipped() {
 #[test]
 fn version_is_read_from_the_agents_package() {
     let env = env(&[("PATH", "/a:/n")]);
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .file("/n/node", "")
         .link("/a/gemini", "/x/@google/gemini-cli/dist/deep/run.js")
         .file("/x/@google/gemini-cli/dist/deep/run.js", "")
@@ -190,7 +190,7 @@ fn version_is_read_from_the_agents_package() {
             r#"{"name":"@google/gemini-cli","version":"0.62.0-nightly.1"}"#,
         )
         .plain("/x/package.json", r#"{"name":"@google/gemini-cli","version":"9.9.9"}"#);
-    assert_eq!(find(info(), &search(&env), &look).program.unwrap().version, Some(Version(0, 62, 0)));
+    assert_eq!(find(info(), &search(&env), &fs).program.unwrap().version, Some(Version(0, 62, 0)));
 
     let volta = MemoryFs::default()
         .link("/a/gemini", "/volta/bin/volta-shim")
@@ -206,11 +206,11 @@ fn version_is_read_from_the_agents_package() {
 #[test]
 fn npm_prefix_is_read_from_the_npm_configuration() {
     let env = env(&[("PATH", "/bin")]);
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .file("/bin/node", "")
         .plain("/home/u/.npmrc", "fund=false\nprefix = ~/packages\n")
         .package("/m", "/home/u/packages/bin/gemini", "0.61.0");
-    assert_eq!(won(&find(info(), &search(&env), &look)).unwrap().1, Path::new("/home/u/packages/bin/gemini"));
+    assert_eq!(won(&find(info(), &search(&env), &fs)).unwrap().1, Path::new("/home/u/packages/bin/gemini"));
 }
 
 /// Windows shims are resolved on every system, since only text is read.
@@ -231,8 +231,8 @@ fn windows_shims_become_node_and_script() {
     };
     let shims: [(&str, &str); 3] = [("gemini.cmd", cmd), ("gemini.ps1", sh), ("gemini", sh)];
     for (name, text) in shims {
-        let look = package().file(&format!("/roaming/npm/{name}"), text);
-        let program = find(info(), &windows, &look).program.unwrap();
+        let fs = package().file(&format!("/roaming/npm/{name}"), text);
+        let program = find(info(), &windows, &fs).program.unwrap();
         assert_eq!(program.path, Path::new("/node/node.exe"), "{name}");
         assert_eq!(
             (program.args, program.version),
@@ -242,13 +242,12 @@ fn windows_shims_become_node_and_script() {
     }
 
     // A `node` next to the shim is the one that the shim itself would use.
-    let look = package().file("/roaming/npm/gemini.cmd", cmd).file("/roaming/npm/node.exe", "");
-    assert_eq!(find(info(), &windows, &look).program.unwrap().path, Path::new("/roaming/npm/node.exe"));
+    let fs = package().file("/roaming/npm/gemini.cmd", cmd).file("/roaming/npm/node.exe", "");
+    assert_eq!(find(info(), &windows, &fs).program.unwrap().path, Path::new("/roaming/npm/node.exe"));
 
     // The shell shim may be listed first, but Windows cannot start it; an executable needs no `node`.
-    let look =
-        MemoryFs::default().file("/tools/gemini", "#!/bin/sh\necho hi\n").file("/node/gemini.exe", "MZ");
-    let found = find(info(), &windows, &look);
+    let fs = MemoryFs::default().file("/tools/gemini", "#!/bin/sh\necho hi\n").file("/node/gemini.exe", "MZ");
+    let found = find(info(), &windows, &fs);
     assert_eq!(found.program.unwrap().path, Path::new("/node/gemini.exe"));
     let refused = found.looked.iter().find(|l| l.path == Path::new("/tools/gemini")).unwrap();
     assert_eq!(refused.note.as_deref(), Some("is a shell script, which Windows cannot start"));
@@ -259,18 +258,18 @@ fn shim_without_node_is_reported() {
     let env = env(&[("PATH", "/tools")]);
     let cmd = "\"%dp0%\\x.js\" %*";
     let windows = Search { os: Os::Windows, ..search(&env) };
-    let look = MemoryFs::default().file("/tools/gemini.cmd", cmd).plain("/tools/x.js", "");
-    let found = find(info(), &windows, &look);
+    let fs = MemoryFs::default().file("/tools/gemini.cmd", cmd).plain("/tools/x.js", "");
+    let found = find(info(), &windows, &fs);
     assert_eq!(found.program, None);
     assert!(found.looked.iter().any(|l| l.note.as_deref() == Some("needs Node.js, which was not found")));
 }
 
 #[test]
 fn install_stub_is_not_a_program() {
-    let look = MemoryFs::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
+    let fs = MemoryFs::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
     let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
     let info = crate::agents::find("gemini").unwrap().info();
-    let found = find(info, &Search::new(&env, Path::new("/h"), Path::new("/w")), &look);
+    let found = find(info, &Search::new(&env, Path::new("/h"), Path::new("/w")), &fs);
     assert_eq!(found.program, None);
     assert!(found.looked[0].note.as_deref().unwrap().contains("install script"), "{:?}", found.looked[0]);
 }

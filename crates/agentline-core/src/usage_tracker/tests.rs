@@ -23,21 +23,21 @@ fn prices() -> PriceTable {
 fn cumulative_counter_yields_the_difference_unless_it_restarted() {
     assert_eq!(tokens(300, 30).since(tokens(100, 10)), tokens(200, 20));
     assert_eq!(tokens(50, 5).since(tokens(100, 10)), tokens(50, 5));
-    let mut book = UsageTracker::default();
-    book.start_from(tokens(100, 10));
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(250, 40)));
-    assert_eq!(book.total(), tokens(150, 30));
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(400, 50)));
-    assert_eq!(book.total(), tokens(300, 40), "the last word counts, not the sum of all");
+    let mut usage = UsageTracker::default();
+    usage.start_from(tokens(100, 10));
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(250, 40)));
+    assert_eq!(usage.total(), tokens(150, 30));
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(400, 50)));
+    assert_eq!(usage.total(), tokens(300, 40), "the last word counts, not the sum of all");
 }
 
 #[test]
 fn each_number_names_its_source() {
-    let mut book = UsageTracker::default();
+    let mut usage = UsageTracker::default();
     let told = Tokens { total: Some(137), ..tokens(100, 30) };
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, told));
-    book.take(call(UsageSource::SessionFile, "1", "m", Tokens { cached: Some(40), ..tokens(100, 30) }));
-    let usage = book.usage();
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Run, told));
+    usage.take(call(UsageSource::SessionFile, "1", "m", Tokens { cached: Some(40), ..tokens(100, 30) }));
+    let usage = usage.usage();
     let from: Vec<_> = usage.origins.iter().map(|(name, source)| (name.as_str(), *source)).collect();
     assert_eq!(
         from,
@@ -54,11 +54,11 @@ fn each_number_names_its_source() {
 
 #[test]
 fn turns_keep_their_order_and_repeats_replace_them() {
-    let mut book = UsageTracker::default();
-    book.take(call(UsageSource::SessionFile, "z", "m", tokens(1, 1)));
-    book.take(call(UsageSource::SessionFile, "a", "n", tokens(2, 2)));
-    book.take(call(UsageSource::SessionFile, "z", "m", tokens(9, 9)));
-    let usage = book.usage();
+    let mut usage = UsageTracker::default();
+    usage.take(call(UsageSource::SessionFile, "z", "m", tokens(1, 1)));
+    usage.take(call(UsageSource::SessionFile, "a", "n", tokens(2, 2)));
+    usage.take(call(UsageSource::SessionFile, "z", "m", tokens(9, 9)));
+    let usage = usage.usage();
     let turns: Vec<_> =
         usage.turns.iter().map(|t| (t.turn, t.model.as_deref().unwrap(), t.tokens.input, t.source)).collect();
     assert_eq!(
@@ -70,58 +70,58 @@ fn turns_keep_their_order_and_repeats_replace_them() {
 
 #[test]
 fn usage_reported_by_two_sources_is_counted_once() {
-    let mut book = UsageTracker::default();
-    book.take(call(UsageSource::Stream, "1", "m", tokens(10, 1)));
-    book.take(call(UsageSource::SessionFile, "x", "m", tokens(10, 1)));
-    book.take(call(UsageSource::SessionFile, "y", "m", tokens(20, 2)));
-    let usage = book.usage();
+    let mut usage = UsageTracker::default();
+    usage.take(call(UsageSource::Stream, "1", "m", tokens(10, 1)));
+    usage.take(call(UsageSource::SessionFile, "x", "m", tokens(10, 1)));
+    usage.take(call(UsageSource::SessionFile, "y", "m", tokens(20, 2)));
+    let usage = usage.usage();
     assert_eq!((usage.by_model["m"].input, usage.turns.len()), (Some(30), 2));
 }
 
 #[test]
 fn disagreeing_sources_are_reported() {
-    let mut book = UsageTracker::default();
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
-    book.take(call(UsageSource::SessionFile, "1", "m", tokens(100, 31)));
-    assert_eq!(book.disagreements(), ["`output_tokens`: 30 in the agent's output, 31 in its session file"]);
+    let mut usage = UsageTracker::default();
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
+    usage.take(call(UsageSource::SessionFile, "1", "m", tokens(100, 31)));
+    assert_eq!(usage.disagreements(), ["`output_tokens`: 30 in the agent's output, 31 in its session file"]);
     // The file covers other requests: it lacks a helper's, or contains an earlier turn.
-    book.take(call(UsageSource::SessionFile, "2", "m", tokens(50, 5)));
-    assert_eq!(book.disagreements(), [""; 0]);
+    usage.take(call(UsageSource::SessionFile, "2", "m", tokens(50, 5)));
+    assert_eq!(usage.disagreements(), [""; 0]);
 
-    let mut book = UsageTracker::default();
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(60, 10)));
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(40, 10)));
+    let mut usage = UsageTracker::default();
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(100, 30)));
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(60, 10)));
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(40, 10)));
     assert_eq!(
-        book.disagreements(),
+        usage.disagreements(),
         ["`output_tokens`: 30 in the agent's total, 20 in the sum of its models"]
     );
     // One source counts as thoughts what the other counts as answer tokens.
-    book.take(TokenCount::new(
+    usage.take(TokenCount::new(
         UsageSource::Stream,
         CountScope::Run,
         Tokens { thoughts: Some(5), ..tokens(100, 15) },
     ));
-    assert_eq!(book.disagreements(), [""; 0]);
+    assert_eq!(usage.disagreements(), [""; 0]);
     // The models include requests of a helper that the total does not.
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(90, 10)));
-    assert_eq!(book.disagreements(), [""; 0]);
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Model("n".into()), tokens(90, 10)));
+    assert_eq!(usage.disagreements(), [""; 0]);
 }
 
 #[test]
 fn run_is_priced_per_call_if_all_calls_are_known() {
     let micros = |charge: Option<crate::Charge>| charge.map(|c| ((c.usd * 1e6).round(), c.estimated));
-    let mut book = UsageTracker::default();
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(2_000, 0)));
+    let mut usage = UsageTracker::default();
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Model("m".into()), tokens(2_000, 0)));
     // The number of requests is not known.
-    assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)));
-    book.take(call(UsageSource::SessionFile, "1", "m", tokens(900, 0)));
-    assert_eq!(micros(book.charge(&prices(), None)), Some((4_000.0, true)), "one call is not all");
-    book.take(call(UsageSource::SessionFile, "2", "m", tokens(1_100, 0)));
+    assert_eq!(micros(usage.charge(&prices(), None)), Some((4_000.0, true)));
+    usage.take(call(UsageSource::SessionFile, "1", "m", tokens(900, 0)));
+    assert_eq!(micros(usage.charge(&prices(), None)), Some((4_000.0, true)), "one call is not all");
+    usage.take(call(UsageSource::SessionFile, "2", "m", tokens(1_100, 0)));
     // 900 × 2 + 1,100 × 4
-    assert_eq!(micros(book.charge(&prices(), None)), Some((6_200.0, false)));
-    book.take(TokenCount::new(UsageSource::Stream, CountScope::Model("other".into()), tokens(1, 0)));
-    assert_eq!(micros(book.charge(&prices(), None)), None);
+    assert_eq!(micros(usage.charge(&prices(), None)), Some((6_200.0, false)));
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Model("other".into()), tokens(1, 0)));
+    assert_eq!(micros(usage.charge(&prices(), None)), None);
 
     let mut unnamed = UsageTracker::default();
     unnamed.take(TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(500, 100)));

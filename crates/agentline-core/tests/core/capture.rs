@@ -1,6 +1,6 @@
 //! Real runs of the agent, recorded with a scripted model: their stdout, stderr and exit code.
 
-use crate::play::{Player, feed, order};
+use crate::play::{Player, feed, spec};
 use agentline_core::{ExitReason, Surface, TurnSpec};
 use std::path::{Path, PathBuf};
 
@@ -76,12 +76,12 @@ pub(crate) enum Stderr {
 impl Capture {
     /// Plays the run from its start to its outcome.
     pub(crate) fn play(&self) -> Player {
-        self.play_with(order(), &[], Stderr::Last)
+        self.play_with(spec(), &[], Stderr::Last)
     }
 
-    pub(crate) fn play_with(&self, order: TurnSpec, cuts: &[usize], stderr: Stderr) -> Player {
+    pub(crate) fn play_with(&self, spec: TurnSpec, cuts: &[usize], stderr: Stderr) -> Player {
         let mut player = Player::new(self.surface);
-        player.prompt(order);
+        player.prompt(spec);
         self.play_into(&mut player, cuts, stderr);
         player
     }

@@ -1,6 +1,6 @@
 //! Several runs on one process, with an invented agent whose lines name their run: no run affects another one.
 
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{
     Concurrency, Connection, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, FailureKind,
     HostRequest, HostRequestId, HostResponse, InputKind, InputLine, PermissionDecision, PermissionRequest,
@@ -25,11 +25,11 @@ impl Dialogue for Invented {
         self.room
     }
 
-    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
-        say.frame(format!("{} prompt {}", run.0, order.prompt));
+    fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink) {
+        sink.frame(format!("{} prompt {}", run.0, spec.prompt));
     }
 
-    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
+    fn line(&mut self, line: InputLine<'_>, sink: &mut Sink) {
         if line.stream != Stream::Stdout {
             return;
         }
@@ -37,58 +37,62 @@ impl Dialogue for Invented {
         let run = RunId(words.next().and_then(|n| n.parse().ok()).unwrap_or(0));
         let (verb, rest) = (words.next().unwrap_or(""), words.next().unwrap_or("").to_owned());
         match verb {
-            "ready" => say.ready(),
+            "ready" => sink.ready(),
             "started" => {
                 let mut started = Started::default();
                 started.session_id = Some(rest);
-                say.event(run, Event::Started(Box::new(started)));
+                sink.event(run, Event::Started(Box::new(started)));
             }
-            "text" => say.event(run, Event::Text { text: rest }),
+            "text" => sink.event(run, Event::Text { text: rest }),
             "tool" => {
                 let tool = ToolUse::new(rest, "Bash", "shell", ToolKind::Shell);
-                say.event(run, Event::ToolUse(Box::new(tool)));
+                sink.event(run, Event::ToolUse(Box::new(tool)));
             }
-            "result" => say.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
+            "result" => sink.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
             "used" => {
                 let tokens = Tokens { total: rest.parse().ok(), ..Tokens::default() };
-                say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Session, tokens));
+                sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Session, tokens));
             }
             "ask" => {
                 let mut asked = PermissionRequest::default();
                 (asked.tool, asked.tool_use_id) = ("Bash".into(), rest);
                 let ask = HostRequest::Permission(Box::new(asked));
-                let id = say.ask(run, ask);
+                let id = sink.ask(run, ask);
                 self.asks.insert(id, run);
             }
             "never-mind" => {
                 for (id, _) in self.asks.iter().filter(|(_, r)| **r == run) {
-                    say.withdraw(run, *id);
+                    sink.withdraw(run, *id);
                 }
             }
-            "end" => say.end(run, TurnEnd::ok()),
+            "end" => sink.end(run, TurnEnd::ok()),
             _ => {}
         }
     }
 
-    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, say: &mut Sink) {
+    fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
         let run = self.asks.get(&ask).map_or(0, |r| r.0);
-        say.frame(format!(
+        sink.frame(format!(
             "{run} answer {}",
-            if matches!(answer, HostResponse::Ruled(ruling) if ruling.allow) { "yes" } else { "no" }
+            if matches!(answer, HostResponse::PermissionDecided(ruling) if ruling.allow) {
+                "yes"
+            } else {
+                "no"
+            }
         ));
     }
 
-    fn cancel(&mut self, run: RunId, say: &mut Sink) -> bool {
+    fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {
         if self.obeys {
-            say.frame(format!("{} cancel", run.0));
+            sink.frame(format!("{} cancel", run.0));
         }
         self.obeys
     }
 }
 
 fn start(room: Concurrency, obeys: bool) -> Player {
-    let talk = Invented { room, obeys, asks: BTreeMap::new() };
-    let mut player = Player::with(Connection::new(Box::new(talk), Timeouts::default()));
+    let dialogue = Invented { room, obeys, asks: BTreeMap::new() };
+    let mut player = Player::with(Connection::new(Box::new(dialogue), Timeouts::default()));
     player.stdout("0 ready");
     player
 }
@@ -98,7 +102,7 @@ fn start_two(obeys: bool) -> Player {
     let mut player = start(Concurrency::Sessions, obeys);
     for run in [ONE, TWO] {
         assert!(player.conn.vacant());
-        player.prompt_as(run, order());
+        player.prompt_as(run, spec());
         player.stdout(&format!("{} started session-{}", run.0, run.0));
     }
     player
@@ -172,9 +176,9 @@ fn run_replays_identically_alone_and_beside_another() {
         ["started session-1", "text a", "tool t", "ask t", "text b", "result t", "used 70", "text c", "end"];
     let play = |with_neighbour: bool| {
         let mut player = start(Concurrency::Sessions, true);
-        player.prompt_as(ONE, order());
+        player.prompt_as(ONE, spec());
         if with_neighbour {
-            player.prompt_as(TWO, order());
+            player.prompt_as(TWO, spec());
         }
         for line in lines {
             player.now += 1000;
@@ -186,7 +190,7 @@ fn run_replays_identically_alone_and_beside_another() {
             {
                 player.take(InputKind::Answer {
                     ask,
-                    answer: HostResponse::Ruled(PermissionDecision::deny("test", "no")),
+                    answer: HostResponse::PermissionDecided(PermissionDecision::deny("test", "no")),
                 });
             }
         }
@@ -230,17 +234,20 @@ fn permission_is_requested_answered_and_reported_once() {
     player.stdout("1 tool t");
     player.stdout("1 ask t");
     let ask = asked(&player)[0];
-    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
     player.take(InputKind::Answer {
         ask,
-        answer: HostResponse::Ruled(PermissionDecision::deny("test", "too late")),
+        answer: HostResponse::PermissionDecided(PermissionDecision::allow("test")),
+    });
+    player.take(InputKind::Answer {
+        ask,
+        answer: HostResponse::PermissionDecided(PermissionDecision::deny("test", "too late")),
     });
     assert_eq!(frames(&player)[2..], ["1 answer yes"]);
     player.stdout("1 ask t");
     let ask = asked(&player)[1];
     player.take(InputKind::Answer {
         ask,
-        answer: HostResponse::Ruled(PermissionDecision::deny("test", "not here")),
+        answer: HostResponse::PermissionDecided(PermissionDecision::deny("test", "not here")),
     });
     player.stdout("1 text x");
     player.stdout("1 end");
@@ -260,7 +267,10 @@ fn waiting_for_a_permission_answer_pauses_timeouts() {
     player.wait(3_000_000);
     assert!(!player.out.iter().any(|o| matches!(o, ConnectionOutput::Done(run, _) if *run == ONE)));
     let ask = asked(&player)[0];
-    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
+    player.take(InputKind::Answer {
+        ask,
+        answer: HostResponse::PermissionDecided(PermissionDecision::allow("test")),
+    });
     // The run still has all of its time, except for what it used before.
     for _ in 0..5 {
         player.wait(110_000);
@@ -281,7 +291,10 @@ fn unanswered_permission_request_is_a_denial() {
     player.wait(3_600_000);
     assert_eq!(frames(&player)[2..], ["2 cancel", "1 answer no"]);
     let ask = asked(&player)[0];
-    player.take(InputKind::Answer { ask, answer: HostResponse::Ruled(PermissionDecision::allow("test")) });
+    player.take(InputKind::Answer {
+        ask,
+        answer: HostResponse::PermissionDecided(PermissionDecision::allow("test")),
+    });
     assert_eq!(frames(&player).len(), 4, "a late answer changes nothing");
     player.stdout("1 text x");
     player.stdout("1 end");
@@ -299,7 +312,7 @@ fn cancel_withdraws_pending_requests_and_answers_later_ones() {
     assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
     player.take(InputKind::Answer {
         ask: asked(&player)[0],
-        answer: HostResponse::Ruled(PermissionDecision::allow("test")),
+        answer: HostResponse::PermissionDecided(PermissionDecision::allow("test")),
     });
     player.stdout("1 never-mind");
     player.stdout("1 end");
@@ -317,7 +330,7 @@ fn agent_may_withdraw_its_request() {
     player.stdout("1 never-mind");
     player.take(InputKind::Answer {
         ask: asked(&player)[0],
-        answer: HostResponse::Ruled(PermissionDecision::allow("test")),
+        answer: HostResponse::PermissionDecided(PermissionDecision::allow("test")),
     });
     assert_eq!(frames(&player).len(), 2);
     player.stdout("1 text x");
@@ -366,11 +379,11 @@ fn consecutive_turns_count_only_their_own_usage() {
     for (n, used) in [(1, 100), (2, 250), (3, 260)] {
         let run = RunId(n);
         assert!(player.conn.vacant());
-        let mut order = order();
+        let mut spec = spec();
         if n > 1 {
-            order.session = SessionTarget::Open("same".into());
+            spec.session = SessionTarget::Open("same".into());
         }
-        player.prompt_as(run, order);
+        player.prompt_as(run, spec);
         assert!(!player.conn.vacant());
         player.stdout(&format!("{n} started same"));
         player.stdout(&format!("{n} text t"));
@@ -389,7 +402,7 @@ fn consecutive_turns_count_only_their_own_usage() {
 #[test]
 fn quiet_period_waits_for_open_tools_unless_cancelled() {
     let mut player = start(Concurrency::Turns, true);
-    player.prompt_as(ONE, order());
+    player.prompt_as(ONE, spec());
     for line in ["1 tool t", "1 text x", "1 end"] {
         player.stdout(line);
     }
@@ -399,7 +412,7 @@ fn quiet_period_waits_for_open_tools_unless_cancelled() {
     player.wait(100);
     player.check();
     assert_eq!(player.outcome_of(ONE).verdict, Verdict::Done);
-    player.prompt_as(TWO, order());
+    player.prompt_as(TWO, spec());
     player.stdout("2 tool t");
     player.take(InputKind::Cancel { run: TWO, signal: 2 });
     player.stdout("2 end");
@@ -409,10 +422,10 @@ fn quiet_period_waits_for_open_tools_unless_cancelled() {
 #[test]
 fn process_that_never_becomes_ready_is_closed() {
     for with_run in [false, true] {
-        let talk = Invented { room: Concurrency::Sessions, obeys: false, asks: BTreeMap::new() };
-        let mut player = Player::with(Connection::new(Box::new(talk), Timeouts::default()));
+        let dialogue = Invented { room: Concurrency::Sessions, obeys: false, asks: BTreeMap::new() };
+        let mut player = Player::with(Connection::new(Box::new(dialogue), Timeouts::default()));
         if with_run {
-            player.prompt_as(ONE, order());
+            player.prompt_as(ONE, spec());
         }
         player.wait(60_000);
         assert_eq!(player.rungs(), [ShutdownStep::CloseStdin], "one owner of the startup timeout");
@@ -442,7 +455,7 @@ fn retired_idle_process_ends_immediately() {
 #[test]
 fn retired_process_ends_with_its_last_run() {
     let mut player = start(Concurrency::Sessions, true);
-    player.prompt_as(ONE, order());
+    player.prompt_as(ONE, spec());
     player.stdout("1 text x");
     player.take(InputKind::Retire);
     assert!(player.rungs().is_empty());

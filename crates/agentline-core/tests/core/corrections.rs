@@ -2,7 +2,7 @@
 //! stream.
 
 use crate::capture;
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{
     ChangeSource, DiskChange, DiskReport, ExitReason, FileChangeKind, Origin, Surface, ToolStatus,
     UsageSource, Verdict,
@@ -13,7 +13,7 @@ const DONE: &str = r#"{"type":"result","status":"success","stats":{"total_tokens
 
 fn started() -> Player {
     let mut player = Player::new(Surface::StreamJson);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(INIT);
     player
 }
@@ -116,9 +116,9 @@ fn recorded_run_with_its_session_file() {
     let mut player = Player::new(Surface::StreamJson);
     player.disk =
         Some(disk(&[("hello.txt", FileChangeKind::Created), ("made-by-shell.txt", FileChangeKind::Created)]));
-    let mut order = order();
-    order.who.cwd = "/srv/lab/runs/old_0.61.0_full/ws".into();
-    player.prompt(order);
+    let mut spec = spec();
+    spec.info.cwd = "/srv/lab/runs/old_0.61.0_full/ws".into();
+    player.prompt(spec);
     player.late_lines = capture::session("full_tools");
     capture.play_into(&mut player, &[], capture::Stderr::Last);
     player.check();

@@ -2,7 +2,7 @@
 //! and none panics.
 
 use crate::capture::{self, Capture, Stderr};
-use crate::play::{Dice, Player, order};
+use crate::play::{Dice, Player, spec};
 use agentline_core::{ExitReason, Surface};
 
 const VARIANTS: usize = 40;
@@ -76,7 +76,7 @@ fn every_damaged_recording_has_one_outcome() {
             let mut session = sessions[dice.below(sessions.len())].join("\n").into_bytes();
             damage(&mut session, &mut dice);
             player.late_lines = String::from_utf8_lossy(&session).lines().map(str::to_owned).collect();
-            player.prompt(order());
+            player.prompt(spec());
             variant.play_into(&mut player, &[], Stderr::Between);
             player.check();
             assert!(player.conn.gone(), "{}", capture.name);
@@ -90,7 +90,7 @@ fn every_damaged_recording_has_one_outcome() {
 #[test]
 fn partial_line_before_a_whole_one_loses_only_the_partial_line() {
     let mut player = Player::new(Surface::StreamJson);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     player.stdout(r#"{"type":"message","role":"assi{"type":"message","role":"assistant","content":"kept"}"#);
     player.stdout(r#"noise {"type":"result","status":"success"} more noise"#);

@@ -1,7 +1,7 @@
 //! Properties of the decoder: lines with the agent's keys and arbitrary values, in any order and on any stream, lead to
 //! one outcome and keep every invariant.
 
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{ExitReason, InputKind, SideChannel, Stream, Surface};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ proptest! {
     ) {
         let secrets: &[&str] = if redacted { &["tool_result", "write_file"] } else { &[] };
         let mut player = Player::redacted(surface, secrets);
-        player.prompt(order());
+        player.prompt(spec());
         for (stream, text) in &lines {
             let stream = match stream {
                 0..5 => Stream::Stdout,

@@ -1,7 +1,7 @@
 //! Invariants of every run: for any split of the bytes, any order of the streams, and a stop at any time.
 
 use crate::capture::{self, Capture, Stderr};
-use crate::play::{Dice, Player, RUN, order};
+use crate::play::{Dice, Player, RUN, spec};
 use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind};
 
 fn all_outputs(player: &Player) -> String {
@@ -18,14 +18,14 @@ fn any_split_of_the_bytes_gives_the_same_outputs() {
         for _ in 0..12 {
             let mut cuts: Vec<usize> = (0..1 + dice.below(9)).map(|_| dice.below(length)).collect();
             cuts.sort_unstable();
-            let player = capture.play_with(order(), &cuts, Stderr::Last);
+            let player = capture.play_with(spec(), &cuts, Stderr::Last);
             assert!(all_outputs(&player) == wanted, "{} cut at {cuts:?}", capture.name);
             replays += 1;
         }
         if length < 8000 {
             let every: Vec<usize> = (1..length).collect();
             assert!(
-                all_outputs(&capture.play_with(order(), &every, Stderr::Last)) == wanted,
+                all_outputs(&capture.play_with(spec(), &every, Stderr::Last)) == wanted,
                 "{} byte by byte",
                 capture.name
             );
@@ -48,7 +48,7 @@ fn begin(capture: &Capture, lines: usize, disk: bool) -> Player {
     if !disk {
         player.disk = None;
     }
-    player.prompt(order());
+    player.prompt(spec());
     for line in String::from_utf8_lossy(&capture.stdout).lines().take(lines) {
         player.now += 7;
         player.stdout(line);
@@ -102,8 +102,8 @@ fn nothing_follows_the_outcome_and_late_answers_have_no_effect() {
             .collect();
         for ask in asked.into_iter().chain([HostRequestId(0), HostRequestId(u32::MAX)]) {
             for answer in [
-                HostResponse::Ruled(agentline_core::PermissionDecision::allow("test")),
-                HostResponse::Settled(agentline_core::DiskReport::default()),
+                HostResponse::PermissionDecided(agentline_core::PermissionDecision::allow("test")),
+                HostResponse::ChangesCollected(agentline_core::DiskReport::default()),
             ] {
                 player.take(InputKind::Answer { ask, answer });
             }
@@ -124,7 +124,7 @@ fn late_prompt_also_gets_an_outcome() {
     for capture in capture::all().into_iter().take(5) {
         let mut player = capture.play();
         assert!(!player.conn.vacant());
-        player.prompt_as(agentline_core::RunId(2), order());
+        player.prompt_as(agentline_core::RunId(2), spec());
         player.check();
         let outcome = player.outcome_of(agentline_core::RunId(2));
         assert_eq!(outcome.verdict, agentline_core::Verdict::Failed);

@@ -2,16 +2,16 @@
 //! wherever it is in the output.
 
 use crate::capture;
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{
     Event, ExitReason, FailureKind, Origin, SessionTarget, Surface, ToolStatus, TurnSpec, Verdict,
 };
 
 fn named() -> TurnSpec {
-    let mut order = order();
-    order.session = SessionTarget::Named("s-1".into());
-    order.who.model = Some("m".into());
-    order
+    let mut spec = spec();
+    spec.session = SessionTarget::Named("s-1".into());
+    spec.info.model = Some("m".into());
+    spec
 }
 
 fn player() -> Player {
@@ -202,7 +202,7 @@ fn unsent_prompt_is_reported_as_context_overflow() {
     player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::ContextOverflow));
     let mut player = Player::new(Surface::StreamJson);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     player.stdout(r#"{"type":"result","status":"success","stats":{"total_tokens":0,"models":{}}}"#);
     player.exit(ExitReason::Code(0));

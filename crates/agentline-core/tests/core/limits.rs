@@ -1,18 +1,18 @@
 //! Tests that limits are enforced by observation, even if the agent has no such flag, and that the partial outcome is
 //! kept.
 
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{ExitReason, FailureKind, Limits, Price, PriceTable, Surface, Verdict};
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
 
 fn limited(set: impl Fn(&mut Limits)) -> Player {
     let mut player = Player::new(Surface::StreamJson);
-    let mut order = order();
-    set(&mut order.limits);
+    let mut spec = spec();
+    set(&mut spec.limits);
     let price = Price { input: 1.0, output: 10.0, cached: Some(0.5), ..Price::default() };
-    order.prices = PriceTable::default().with([("m".to_owned(), price)].into()).into();
-    player.prompt(order);
+    spec.prices = PriceTable::default().with([("m".to_owned(), price)].into()).into();
+    player.prompt(spec);
     player.stdout(INIT);
     player
 }

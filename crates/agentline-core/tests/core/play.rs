@@ -13,15 +13,15 @@ use std::{borrow::Cow, collections::BTreeMap};
 pub(crate) const RUN: RunId = RunId(1);
 
 /// Returns an order like those of the shell.
-pub(crate) fn order() -> TurnSpec {
-    let mut order = TurnSpec::default();
-    order.prompt = "Do it".into();
-    order.settle = true;
-    order.follow = true;
-    order.who.run_id = "run-1".into();
-    order.who.agent = "gemini".into();
-    order.who.cwd = "/ws".into();
-    order
+pub(crate) fn spec() -> TurnSpec {
+    let mut spec = TurnSpec::default();
+    spec.prompt = "Do it".into();
+    spec.settle = true;
+    spec.follow = true;
+    spec.info.run_id = "run-1".into();
+    spec.info.agent = "gemini".into();
+    spec.info.cwd = "/ws".into();
+    spec
 }
 
 /// Returns the dialogue for one surface of Gemini CLI.
@@ -64,7 +64,7 @@ impl Player {
             tape: None,
             late_lines: Vec::new(),
         };
-        player.take(InputKind::Up);
+        player.take(InputKind::Started);
         player
     }
 
@@ -81,7 +81,7 @@ impl Player {
         let asked: Vec<(RunId, HostRequestId)> = self.out[from..]
             .iter()
             .filter_map(|o| match o {
-                ConnectionOutput::Ask(run, id, HostRequest::Settle { .. }) => Some((*run, *id)),
+                ConnectionOutput::Ask(run, id, HostRequest::CollectChanges { .. }) => Some((*run, *id)),
                 _ => None,
             })
             .collect();
@@ -90,16 +90,16 @@ impl Player {
             for line in std::mem::take(&mut self.late_lines) {
                 self.line(Stream::Side(run, SideChannel::SessionFile), &line);
             }
-            self.take(InputKind::Answer { ask, answer: HostResponse::Settled(disk) });
+            self.take(InputKind::Answer { ask, answer: HostResponse::ChangesCollected(disk) });
         }
     }
 
-    pub(crate) fn prompt(&mut self, order: TurnSpec) {
-        self.prompt_as(RUN, order);
+    pub(crate) fn prompt(&mut self, spec: TurnSpec) {
+        self.prompt_as(RUN, spec);
     }
 
-    pub(crate) fn prompt_as(&mut self, run: RunId, order: TurnSpec) {
-        self.take(InputKind::Prompt { run, order: Box::new(order) });
+    pub(crate) fn prompt_as(&mut self, run: RunId, spec: TurnSpec) {
+        self.take(InputKind::Prompt { run, spec: Box::new(spec) });
     }
 
     pub(crate) fn line(&mut self, stream: Stream, text: &str) {
@@ -147,7 +147,9 @@ impl Player {
     pub(crate) fn rungs(&self) -> Vec<ShutdownStep> {
         self.out
             .iter()
-            .filter_map(|o| if let ConnectionOutput::Close(rung) = o { Some(*rung) } else { None })
+            .filter_map(|o| {
+                if let ConnectionOutput::Close(shutdown_step) = o { Some(*shutdown_step) } else { None }
+            })
             .collect()
     }
 
@@ -244,9 +246,9 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
             ConnectionOutput::Withdraw(id) => {
                 assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not pending");
             }
-            ConnectionOutput::Close(rung) => {
-                assert!(last_rung < Some(*rung), "{rung:?} after {last_rung:?}");
-                last_rung = Some(*rung);
+            ConnectionOutput::Close(shutdown_step) => {
+                assert!(last_rung < Some(*shutdown_step), "{shutdown_step:?} after {last_rung:?}");
+                last_rung = Some(*shutdown_step);
             }
             ConnectionOutput::Frame(_) | ConnectionOutput::Follow(..) | ConnectionOutput::Ready => {}
             other => panic!("unexpected output: {other:?}"),

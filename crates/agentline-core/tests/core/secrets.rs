@@ -2,7 +2,7 @@
 //! redacted.
 
 use crate::capture::{self, Stderr};
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{ConnectionOutput, Event, ExitReason, InputKind, Surface};
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn recorded_text_is_redacted_if_it_is_a_secret() {
         secrets.retain(|s| !["assistant", "tool_use", "tool_result"].contains(&s.as_str()));
         for secret in secrets {
             let mut player = Player::redacted(capture.surface, &[&secret]);
-            player.prompt(order());
+            player.prompt(spec());
             capture.play_into(&mut player, &[], Stderr::Between);
             player.check();
             let quoted = serde_json::to_string(&secret).expect("JSON");
@@ -71,7 +71,7 @@ fn redaction_does_not_change_the_verdict() {
         let plain = capture.play();
         let mut redacted =
             Player::redacted(capture.surface, &["nowhere to be found", "not in any recording"]);
-        redacted.prompt(order());
+        redacted.prompt(spec());
         capture.play_into(&mut redacted, &[], Stderr::Last);
         let (plain, redacted) = (plain.outcome(), redacted.outcome());
         assert_eq!(
@@ -116,9 +116,9 @@ fn secret_interrupted_by_a_tool_call_is_redacted_everywhere() {
 #[test]
 fn frames_are_sent_unredacted() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
-    let mut order = order();
-    order.prompt = format!("use {SECRET} here");
-    player.prompt(order);
+    let mut spec = spec();
+    spec.prompt = format!("use {SECRET} here");
+    player.prompt(spec);
     let frames: Vec<&String> = player
         .out
         .iter()
@@ -130,7 +130,7 @@ fn frames_are_sent_unredacted() {
 /// Returns the outputs of a run in which `put` inserts the secret somewhere.
 fn outputs_of(put: impl Fn(&mut Player)) -> String {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(r#"{"type":"init","session_id":"s","model":"m"}"#);
     put(&mut player);
     player.stdout(r#"{"type":"result","status":"success"}"#);
@@ -192,7 +192,7 @@ fn secret_split_across_events_is_redacted() {
 #[test]
 fn text_before_a_possible_secret_is_shown_after_a_short_pause() {
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(r#"{"type":"message","role":"assistant","content":"it is s3cr3t","delta":true}"#);
     assert!(player.texts().is_empty());
     player.wait(1_000);
@@ -206,7 +206,7 @@ fn text_before_a_possible_secret_is_shown_after_a_short_pause() {
 fn tools_stay_paired_when_their_ids_are_redacted() {
     let id = serde_json::to_string(SECRET).expect("JSON");
     let mut player = Player::redacted(Surface::StreamJson, &[SECRET]);
-    player.prompt(order());
+    player.prompt(spec());
     player.stdout(&format!(
         r#"{{"type":"tool_use","tool_name":"write_file","tool_id":{id},"parameters":{{"file_path":{id}}}}}"#
     ));

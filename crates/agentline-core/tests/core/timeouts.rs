@@ -1,7 +1,7 @@
 //! Tests that every wait has a timeout, and that the message of an expired one has its kind, its length and the last
 //! activity.
 
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{ExitReason, FailureKind, InputKind, ShutdownStep, Stream, Surface, TurnSpec, Verdict};
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
@@ -14,9 +14,9 @@ const BUSY: &str =
 const BROKEN: &str =
     r#"Attempt 1 failed with status 500. Retrying with backoff... _ApiError: {"error":{"code":500}}"#;
 
-fn started(order: TurnSpec, lines: &[&str]) -> Player {
+fn started(spec: TurnSpec, lines: &[&str]) -> Player {
     let mut player = Player::new(Surface::StreamJson);
-    player.prompt(order);
+    player.prompt(spec);
     lines.iter().for_each(|line| player.stdout(line));
     player
 }
@@ -42,42 +42,42 @@ fn assert_ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64,
 #[test]
 fn startup_timeout() {
     let said = ["startup timeout of 60 s", "no earlier activity"];
-    assert_ends(started(order(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
+    assert_ends(started(spec(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
 }
 
 #[test]
 fn idle_timeout() {
     let said = ["idle timeout of 120 s", "last activity: text, 120 s earlier"];
     let player =
-        assert_ends(started(order(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
+        assert_ends(started(spec(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
     assert_eq!(player.outcome().text, "half");
 }
 
 #[test]
 fn partial_lines_reset_the_idle_timeout_and_stderr_does_not() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.wait(100_000);
-    player.take(InputKind::Pulse { stream: Stream::Stdout });
+    player.take(InputKind::Activity { stream: Stream::Stdout });
     player.wait(50_000);
     player.stderr("still here");
-    player.take(InputKind::Pulse { stream: Stream::Stderr });
+    player.take(InputKind::Activity { stream: Stream::Stderr });
     player.take(InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 1 << 30 });
     assert_ends(player, Verdict::TimedOut, FailureKind::TimeoutIdle, 220, &["last activity: started"]);
 }
 
 #[test]
 fn tools_have_a_longer_timeout() {
-    let mut order = order();
-    order.clocks.run = 10_000_000;
+    let mut spec = spec();
+    spec.timeouts.run = 10_000_000;
     let said = ["tool timeout of 600 s", "last activity: tool_use run_shell_command, 600 s earlier"];
     let player =
-        assert_ends(started(order, &[INIT, TOOL]), Verdict::TimedOut, FailureKind::TimeoutIdle, 600, &said);
+        assert_ends(started(spec, &[INIT, TOOL]), Verdict::TimedOut, FailureKind::TimeoutIdle, 600, &said);
     assert_eq!(player.outcome().tool_calls, 1);
 }
 
 #[test]
 fn run_timeout_applies_despite_activity() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     for _ in 0..9 {
         player.wait(60_000);
         player.stdout(TEXT);
@@ -93,7 +93,7 @@ fn run_timeout_applies_despite_activity() {
 
 #[test]
 fn flood_of_lines_cannot_suppress_a_timeout() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.now = 700_000;
     player.stdout(TEXT);
     player.stdout(TEXT);
@@ -104,7 +104,7 @@ fn flood_of_lines_cannot_suppress_a_timeout() {
 
 #[test]
 fn retry_patience_limits_rate_limited_retries() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.wait(10_000);
     for _ in 0..8 {
         player.stderr(BUSY);
@@ -122,7 +122,7 @@ fn retry_patience_limits_rate_limited_retries() {
 
 #[test]
 fn retry_patience_resets_on_progress() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BUSY);
     player.wait(80_000);
     player.stdout(TEXT);
@@ -133,30 +133,30 @@ fn retry_patience_resets_on_progress() {
 
 #[test]
 fn retry_patience_limits_failing_service_retries() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BROKEN);
     assert_ends(player, Verdict::Failed, FailureKind::ApiError, 90, &["retry patience of 90 s", "500"]);
 }
 
 #[test]
 fn any_timeout_during_a_429_means_rate_limited() {
-    let mut order = order();
-    order.clocks.patience = 10_000_000;
-    let mut player = started(order, &[INIT]);
+    let mut spec = spec();
+    spec.timeouts.patience = 10_000_000;
+    let mut player = started(spec, &[INIT]);
     player.stderr(BUSY);
     assert_ends(player, Verdict::RateLimited, FailureKind::RateLimited, 120, &["idle timeout of 120 s"]);
 }
 
 #[test]
 fn overcome_service_error_does_not_explain_a_later_failure() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(TEXT);
     player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: {\"error\":{\"code\":500,\"message\":\"broken\"}}]"}}"#);
     player.exit(ExitReason::Code(244));
     assert_eq!(player.outcome().verdict, Verdict::Failed);
     assert_eq!(player.outcome().error.as_ref().map(|e| e.message.as_str()), Some("broken"));
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(TEXT);
     player.exit(ExitReason::Code(1));
@@ -165,7 +165,7 @@ fn overcome_service_error_does_not_explain_a_later_failure() {
 
 #[test]
 fn final_error_takes_precedence_over_an_earlier_service_error() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BUSY);
     player.stdout(r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: fetch failed]"}}"#);
     player.exit(ExitReason::Code(1));
@@ -174,7 +174,7 @@ fn final_error_takes_precedence_over_an_earlier_service_error() {
 
 #[test]
 fn unresolved_service_error_explains_the_failure() {
-    let mut player = started(order(), &[INIT]);
+    let mut player = started(spec(), &[INIT]);
     player.stderr(BUSY);
     player.exit(ExitReason::Code(1));
     assert_eq!(player.outcome().verdict, Verdict::RateLimited);
@@ -182,14 +182,14 @@ fn unresolved_service_error_explains_the_failure() {
 
 #[test]
 fn agent_that_hangs_after_an_auth_error_is_not_authenticated() {
-    let mut player = started(order(), &[]);
+    let mut player = started(spec(), &[]);
     player.stderr("Please set an Auth method in your settings.json");
     assert_ends(player, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, 60, &["Auth method"]);
 }
 
 #[test]
 fn process_is_shut_down_after_its_result() {
-    let mut player = started(order(), &[INIT, TEXT, DONE]);
+    let mut player = started(spec(), &[INIT, TEXT, DONE]);
     player.wait(4_999);
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
     player.wait(1);
@@ -210,7 +210,7 @@ fn process_is_shut_down_after_its_result() {
 
 #[test]
 fn cancel_after_the_result_only_speeds_up_shutdown() {
-    let mut player = started(order(), &[INIT, TEXT, DONE]);
+    let mut player = started(spec(), &[INIT, TEXT, DONE]);
     player.take(InputKind::Cancel { run: crate::play::RUN, signal: 2 });
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
     player.exit(ExitReason::Code(0));
@@ -220,7 +220,7 @@ fn cancel_after_the_result_only_speeds_up_shutdown() {
 #[test]
 fn cancelled_by_either_signal_with_partial_output() {
     for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
-        let mut player = started(order(), &[INIT, TEXT, TOOL]);
+        let mut player = started(spec(), &[INIT, TEXT, TOOL]);
         player.take(InputKind::Cancel { run: crate::play::RUN, signal });
         player.exit(ExitReason::Code(0));
         player.check();
@@ -232,7 +232,7 @@ fn cancelled_by_either_signal_with_partial_output() {
 
 #[test]
 fn missing_workspace_report_is_not_awaited_forever() {
-    let mut player = started(order(), &[INIT, TEXT, DONE]);
+    let mut player = started(spec(), &[INIT, TEXT, DONE]);
     player.disk = None;
     player.exit(ExitReason::Code(0));
     assert!(!player.is_over());
@@ -246,11 +246,11 @@ fn missing_workspace_report_is_not_awaited_forever() {
 #[test]
 fn silent_surface_has_only_the_run_timeout() {
     let mut player = Player::new(Surface::Json);
-    player.prompt(order());
+    player.prompt(spec());
     assert_ends(player, Verdict::TimedOut, FailureKind::TimeoutRun, 600, &["timeout of 600 s"]);
     let mut player = Player::new(Surface::Json);
-    let mut order = order();
-    order.session = agentline_core::SessionTarget::Named("s".into());
-    player.prompt(order);
+    let mut spec = spec();
+    spec.session = agentline_core::SessionTarget::Named("s".into());
+    player.prompt(spec);
     assert_ends(player, Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &["startup timeout"]);
 }

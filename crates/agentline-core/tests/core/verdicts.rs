@@ -2,7 +2,7 @@
 //! behaviour of the scripted model and the contract. It is not a snapshot of the code's output.
 
 use crate::capture::{self, Stderr};
-use crate::play::order;
+use crate::play::spec;
 use agentline_core::{Outcome, Verdict};
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -89,7 +89,7 @@ fn the_verdict_does_not_depend_on_how_stdout_and_stderr_interleave() {
             if capture.exit.is_none() && stderr != Stderr::Last {
                 continue;
             }
-            let player = capture.play_with(order(), &[], stderr);
+            let player = capture.play_with(spec(), &[], stderr);
             player.check();
             let told = row(player.outcome());
             match &wanted {

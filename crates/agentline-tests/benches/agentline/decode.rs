@@ -98,8 +98,8 @@ fn core(bytes: &[u8]) -> usize {
         events += out.iter().filter(|o| matches!(o, ConnectionOutput::Event(..))).count();
         out.clear();
     };
-    feed(InputKind::Up, &mut out);
-    feed(InputKind::Prompt { run: RunId(1), order: Box::new(TurnSpec::default()) }, &mut out);
+    feed(InputKind::Started, &mut out);
+    feed(InputKind::Prompt { run: RunId(1), spec: Box::new(TurnSpec::default()) }, &mut out);
     let mut splitter = LineSplitter::new(256 << 20);
     for chunk in bytes.chunks(CHUNK) {
         splitter.push(chunk, |piece| {

@@ -342,7 +342,7 @@ fn idle_daemon_ends() {
 #[test]
 fn invalid_data_on_the_socket_has_no_effect() {
     let user = User::with_daemon(&[]);
-    let talk = |bytes: &[u8]| {
+    let dialogue = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(user.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         // It may close the connection before it has received everything.
@@ -352,15 +352,15 @@ fn invalid_data_on_the_socket_has_no_effect() {
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    assert!(talk(b"").contains("hello"));
-    assert!(talk(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid request"));
-    assert!(talk(b"\"status\"\n").contains("idle_exit_ms"));
-    talk(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
-    talk(&vec![b'x'; 4 << 20]);
-    talk(b"{\"run\":{}}\n");
-    talk(b"{\"cancel\":9}\n");
+    assert!(dialogue(b"").contains("hello"));
+    assert!(dialogue(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid request"));
+    assert!(dialogue(b"\"status\"\n").contains("idle_exit_ms"));
+    dialogue(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
+    dialogue(&vec![b'x'; 4 << 20]);
+    dialogue(b"{\"run\":{}}\n");
+    dialogue(b"{\"cancel\":9}\n");
     let order = b"{\"run\":{\"env\":{},\"home\":\"/\",\"cwd\":\"/\"";
-    talk(order);
+    dialogue(order);
     assert_eq!(user.warm("say fine").out, "fine\n");
     assert_eq!(user.status()["pool"]["runs"], 1);
 }
@@ -438,9 +438,9 @@ fn other_users_are_refused() {
     let (code, said) = status();
     assert!(code == Some(1) && said.contains("belongs to another user"), "{said}");
     let mut direct = Command::new("sh");
-    let talk = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.settimeout(10)\nprint(s.recv(100))";
+    let dialogue = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.settimeout(10)\nprint(s.recv(100))";
     direct
-        .args(["-c", "python3 -c \"$1\" \"$2\"", "sh", talk, user.socket().to_str().unwrap()])
+        .args(["-c", "python3 -c \"$1\" \"$2\"", "sh", dialogue, user.socket().to_str().unwrap()])
         .uid(NOBODY)
         .gid(NOBODY);
     let heard = direct.output().unwrap();

@@ -71,7 +71,7 @@ pub(super) struct CacheKey {
     pub(super) own: Vec<PathBuf>,
     /// Canonical names of agentline's own tools, which do not make a run irreproducible.
     pub(super) harmless: Vec<String>,
-    pub(super) who: RunInfo,
+    pub(super) info: RunInfo,
     pub(super) launched: Launched,
     pub(super) secrets: Vec<String>,
     pub(super) redactor: Redactor,
@@ -172,7 +172,7 @@ fn with_launch(
         before,
         own,
         harmless: if options.tools.is_none() { asked.plan.request.own_tools } else { Vec::new() },
-        who: asked.who,
+        info: asked.info,
         launched: Launched::of(&launch, &redactor),
         redactor,
         secrets: launch.secrets,
@@ -218,9 +218,11 @@ fn write_launch(asked: &ResolvedRun, launch: &Launch, text: &mut Digester) {
         })
     };
     let env: Vec<_> = launch.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
-    let Launch { program, args, proof, talk, agent_home, mode, model, servers, meta, stdin, .. } = launch;
-    let who = (asked.agent.info().id, asked.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
-    text.bytes(plain(format!("{who:?}{program:?}{args:?}{env:?}{proof:?}{talk:?}{agent_home:?}")).as_bytes());
+    let Launch { program, args, proof, dialogue, agent_home, mode, model, servers, meta, stdin, .. } = launch;
+    let info = (asked.agent.info().id, asked.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
+    text.bytes(
+        plain(format!("{info:?}{program:?}{args:?}{env:?}{proof:?}{dialogue:?}{agent_home:?}")).as_bytes(),
+    );
     text.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
     if asked.temporary.is_none() {
         text.bytes(here.as_bytes());

@@ -44,16 +44,16 @@ impl Conversations {
 
     /// Closes all conversations.
     pub(super) async fn close_all(&self) {
-        let all: Vec<Conversation> = self.lock().drain().map(|(_, talk)| talk).collect();
-        for talk in all {
-            close(talk).await;
+        let all: Vec<Conversation> = self.lock().drain().map(|(_, conversation)| conversation).collect();
+        for conversation in all {
+            close(conversation).await;
         }
     }
 }
 
-async fn close(talk: Conversation) {
+async fn close(conversation: Conversation) {
     // If a prompt is active, the session is dropped when that prompt ends.
-    if let Some(session) = Arc::into_inner(talk.session) {
+    if let Some(session) = Arc::into_inner(conversation.session) {
         session.close().await;
     }
 }
@@ -78,8 +78,8 @@ impl Host {
         };
         let opened =
             SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
-        let talk = Conversation { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
-        self.talks.lock().insert(opened.session.clone(), talk);
+        let conversation = Conversation { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
+        self.conversations.lock().insert(opened.session.clone(), conversation);
         Ok(opened)
     }
 
@@ -90,18 +90,18 @@ impl Host {
         params: SessionPrompt,
         stop: &CancellationToken,
     ) -> Result<Value, RpcError> {
-        let talk = self.talks.find(&params.session)?;
+        let conversation = self.conversations.find(&params.session)?;
         let completer = params.messages.then(|| Completer::new(&self.agentline, &params.prompt));
-        let going = talk.session.prompt(params.prompt).await?;
+        let going = conversation.session.prompt(params.prompt).await?;
         let (outcome, messages) = self.follow(run, &params.events, going, completer, stop).await;
         Ok(told(&outcome, messages.as_ref(), &[]))
     }
 
     /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.
     pub(super) async fn close(&self, name: &str) -> Result<(), RpcError> {
-        let talk = self.talks.find(name)?;
-        self.talks.lock().remove(name);
-        close(talk).await;
+        let conversation = self.conversations.find(name)?;
+        self.conversations.lock().remove(name);
+        close(conversation).await;
         Ok(())
     }
 }

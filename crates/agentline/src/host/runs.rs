@@ -128,7 +128,7 @@ impl Host {
         let (outcome, messages) = loop {
             let place = tokio::select! {
                 place = self.broker.place() => place,
-                () = stop.cancelled() => break (stopped_before(&who(run, &wanted.request), 2), None),
+                () = stop.cancelled() => break (stopped_before(&info(run, &wanted.request), 2), None),
             };
             let (request, options) = (wanted.request.clone(), wanted.options.clone());
             let completer = completer();
@@ -214,7 +214,7 @@ impl Host {
             }
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
-        let outcome = last.unwrap_or_else(|| stopped_before(&who(run, &RunRequest::default()), 15));
+        let outcome = last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), 15));
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
         let reading = tokio::task::spawn_blocking(move || {
             let messages = completer.complete(transcript, &outcome);
@@ -240,12 +240,12 @@ pub(super) fn told(outcome: &Outcome, messages: Option<&RunMessages>, notices: &
     value
 }
 
-fn who(run: &str, request: &RunRequest) -> RunInfo {
-    let mut who = RunInfo::default();
-    run.clone_into(&mut who.run_id);
-    who.agent.clone_from(&request.agent);
-    who.name.clone_from(&request.name);
-    who
+fn info(run: &str, request: &RunRequest) -> RunInfo {
+    let mut info = RunInfo::default();
+    run.clone_into(&mut info.run_id);
+    info.agent.clone_from(&request.agent);
+    info.name.clone_from(&request.name);
+    info
 }
 
 fn is_wanted(events: &EventsWanted, record: &Record) -> bool {

@@ -80,7 +80,7 @@ pub(super) struct Host {
     pub(super) peer: HostPeer,
     pool: Mutex<(Pool, PoolOptions)>,
     pub(super) broker: Arc<AdmissionControl>,
-    pub(super) talks: Conversations,
+    pub(super) conversations: Conversations,
     settings: Mutex<Settings>,
     runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
     ending: CancellationToken,
@@ -115,7 +115,7 @@ pub async fn serve(
         pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
         agentline,
         broker: AdmissionControl::new(places),
-        talks: Conversations::default(),
+        conversations: Conversations::default(),
         settings: Mutex::default(),
         runs: Mutex::default(),
         ending: CancellationToken::new(),
@@ -169,7 +169,7 @@ pub async fn serve(
         stop.cancel();
     }
     work.wait().await;
-    host.talks.close_all().await;
+    host.conversations.close_all().await;
     host.pool().close().await;
     host.peer.outbox.close();
     let given_up = async {

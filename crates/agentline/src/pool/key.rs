@@ -57,7 +57,8 @@ pub(super) fn prepare(
 /// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
 /// get the model that a process was started with.
 pub(super) fn of_process(asked: &ResolvedRun, launch: &Launch, isolation: Isolation) -> PoolKey {
-    let Launch { program, args, env, files, links, folders, copy_back, proof, talk, agent_home, .. } = launch;
+    let Launch { program, args, env, files, links, folders, copy_back, proof, dialogue, agent_home, .. } =
+        launch;
     let mut text = Digester::default();
     text.paths([program, agent_home]);
     text.number(files.len());
@@ -81,7 +82,7 @@ pub(super) fn of_process(asked: &ResolvedRun, launch: &Launch, isolation: Isolat
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
-        "{}\0{:?}\0{proof:?}\0{talk:?}\0{:?}\0{}\0{isolation:?}",
+        "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
         asked.agent.info().id,
         asked.program.version,
         asked.plan.request.max_line_bytes,

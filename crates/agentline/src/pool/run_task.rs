@@ -161,19 +161,19 @@ impl RunTask {
         let mut prepared_run = match made {
             Ok(prepared_run) => *prepared_run,
             Err(error) => {
-                let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.who, &error);
+                let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.info, &error);
                 return AttemptEnd::Over(Box::new(outcome));
             }
         };
         if let Some(session) = place.spare.take() {
-            prepared_run.order.session = SessionTarget::Open(session);
+            prepared_run.spec.session = SessionTarget::Open(session);
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        prepared_run.order.clocks.run = prepared_run.order.clocks.run.saturating_sub(waited).max(1);
+        prepared_run.spec.timeouts.run = prepared_run.spec.timeouts.run.saturating_sub(waited).max(1);
         prepared_run.secrets.clone_from(&self.wanted.fit.launch.secrets);
         // Each run has its own session, which ends with it.
-        prepared_run.order.ends_session = true;
+        prepared_run.spec.ends_session = true;
         self.lanes.counts_run();
         let run = place.live.board(prepared_run, CompletionTiming::AtOnce);
         let tried = self.forward(&run, &mut place).await;
@@ -259,11 +259,11 @@ impl RunTask {
     }
 
     fn not_begun(&self, verdict: Verdict, failure: Failure) -> Outcome {
-        Outcome::not_begun(&self.wanted.asked.who, verdict, failure)
+        Outcome::not_begun(&self.wanted.asked.info, verdict, failure)
     }
 
     fn cancelled(&self, signal: i32) -> Outcome {
-        stopped_before(&self.wanted.asked.who, signal)
+        stopped_before(&self.wanted.asked.info, signal)
     }
 
     fn waited_too_long(&self) -> Outcome {
@@ -282,12 +282,13 @@ async fn start(
     let wanted = Arc::clone(wanted);
     let for_start = Arc::clone(&wanted);
     let start = agentline.blocking(move |inner| inner.start_shared(&for_start.asked)).await;
-    let start = start.map_err(|error| Box::new(agentline.inner().not_prepared(&wanted.asked.who, &error)))?;
+    let start =
+        start.map_err(|error| Box::new(agentline.inner().not_prepared(&wanted.asked.info, &error)))?;
     let agent = start.agent;
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => right.started(live, &wanted).ok_or_else(|| Box::new(refused(&wanted, CLOSED))),
-        Err(error) => Err(Box::new(not_started(&wanted.asked.who, agent, &error))),
+        Err(error) => Err(Box::new(not_started(&wanted.asked.info, agent, &error))),
     }
 }
 
@@ -356,7 +357,7 @@ async fn open_spare(
 
 /// Returns the outcome of a run that the pool refused.
 fn refused(wanted: &PoolRequest, why: &str) -> Outcome {
-    Outcome::not_begun(&wanted.asked.who, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
+    Outcome::not_begun(&wanted.asked.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
 }
 
 /// Returns whether an event rules out a retry.

@@ -24,7 +24,7 @@ pub(crate) type RequestAnswers = Arc<dyn Fn(HostRequest) -> RequestAnswer + Send
 
 /// A run that is submitted to a live process.
 pub(crate) struct Submission {
-    pub(crate) order: TurnSpec,
+    pub(crate) spec: TurnSpec,
     pub(crate) active_run: ActiveRun,
 }
 
@@ -73,7 +73,7 @@ pub(crate) type ProcessGone = Arc<OnceLock<Failure>>;
 pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
     let unknown = || Failure::new(FailureKind::Crashed, "the agent had already exited");
     let failure = why.cloned().unwrap_or_else(unknown);
-    let outcome = Outcome::not_begun(&late.order.who, Verdict::Failed, failure);
+    let outcome = Outcome::not_begun(&late.spec.info, Verdict::Failed, failure);
     late.active_run.link.finish(outcome);
 }
 
@@ -95,7 +95,10 @@ pub(crate) fn nobody() -> RequestAnswers {
             HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => {
                 HostResponse::Error("file access is not available".into())
             }
-            _ => HostResponse::Ruled(PermissionDecision::deny("agentline", "there is no one to ask")),
+            _ => HostResponse::PermissionDecided(PermissionDecision::deny(
+                "agentline",
+                "there is no one to ask",
+            )),
         };
         Box::pin(std::future::ready((Vec::new(), answer)))
     })
@@ -105,17 +108,17 @@ pub(crate) fn nobody() -> RequestAnswers {
 pub(crate) fn lost_answer(ask: &HostRequest) -> HostResponse {
     const LOST: &str = "the handler of the request failed";
     match ask {
-        HostRequest::Settle { .. } => {
+        HostRequest::CollectChanges { .. } => {
             let mut disk = DiskReport::default();
             disk.unknown = true;
-            HostResponse::Settled(disk)
+            HostResponse::ChangesCollected(disk)
         }
         HostRequest::Review { .. } => HostResponse::Reject(Failure::new(
             FailureKind::Tool,
             "internal error: the check of the answer panicked",
         )),
         HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => HostResponse::Error(LOST.into()),
-        _ => HostResponse::Ruled(PermissionDecision::deny("agentline", LOST)),
+        _ => HostResponse::PermissionDecided(PermissionDecision::deny("agentline", LOST)),
     }
 }
 

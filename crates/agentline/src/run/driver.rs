@@ -144,7 +144,7 @@ pub(crate) async fn drive(live: SpawnedProcess) {
     let (mut exited, mut open) = (false, true);
     let mut mute: Option<Instant> = None;
 
-    drive.feed(InputKind::Up);
+    drive.feed(InputKind::Started);
     drive.act();
     // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
     match submission.recv().await {
@@ -196,12 +196,12 @@ pub(crate) async fn drive(live: SpawnedProcess) {
             },
             () = tokio::time::sleep_until(mute.unwrap_or(drive.begun).into()), if mute.is_some() && !exited => {
                 mute = None;
-                drive.feed(InputKind::Mute);
+                drive.feed(InputKind::StdoutClosed);
             }
             () = until(drive.begun, drive.connection.deadline(), blocked) => {
                 // While a consumer is slow, unread output counts as activity of the agent.
                 if blocked && drive.process.unread() {
-                    drive.feed(InputKind::Pulse { stream: Stream::Stdout });
+                    drive.feed(InputKind::Activity { stream: Stream::Stdout });
                 } else {
                     drive.feed(InputKind::Tick);
                 }
@@ -291,7 +291,7 @@ impl Driver {
             refuse(submission, Some(self.gone.get_or_init(|| Failure::tampered(&change))));
             return self.feed(InputKind::Retire);
         }
-        let Submission { order, mut active_run } = submission;
+        let Submission { spec, mut active_run } = submission;
         self.last_run += 1;
         let run = RunId(self.last_run);
         if let Some(mut lines) = active_run.sides.take() {
@@ -304,8 +304,8 @@ impl Driver {
                 }
             });
         }
-        if !order.hosted.is_empty() {
-            let (sides, time) = (self.sides.0.clone(), Duration::from_millis(order.clocks.startup));
+        if !spec.hosted.is_empty() {
+            let (sides, time) = (self.sides.0.clone(), Duration::from_millis(spec.timeouts.startup));
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 let line =
@@ -313,14 +313,14 @@ impl Driver {
                 let _ = sides.send((run, line.to_string()));
             });
         }
-        if let SessionTarget::Open(session) = &order.session {
+        if let SessionTarget::Open(session) = &spec.session {
             // Content that the session had before does not belong to this run.
             active_run.follower.remember(session);
         }
         let notices = std::mem::take(&mut active_run.notices);
-        let clocks = &order.clocks;
-        let time = clocks.deadline.unwrap_or(clocks.run).min(clocks.run.saturating_sub(clocks.spent));
-        self.watch.add(&order.who, later(Instant::now(), time), active_run.link.finisher());
+        let timeouts = &spec.timeouts;
+        let time = timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run.saturating_sub(timeouts.spent));
+        self.watch.add(&spec.info, later(Instant::now(), time), active_run.link.finisher());
         self.active_runs.insert(run, active_run);
         self.hide();
         if let Some(tape) = &mut self.tape {
@@ -331,7 +331,7 @@ impl Driver {
                     .chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets)),
             ));
         }
-        self.feed(InputKind::Prompt { run, order: Box::new(order) });
+        self.feed(InputKind::Prompt { run, spec: Box::new(spec) });
         for notice in notices {
             self.feed(InputKind::Notice { run, notice });
         }
@@ -406,7 +406,7 @@ impl Driver {
             self.take(&Input { at, what: line(stream, piece) });
         });
         if !whole && splitter.partial() > before {
-            self.feed(InputKind::Pulse { stream });
+            self.feed(InputKind::Activity { stream });
         }
     }
 
@@ -466,7 +466,7 @@ impl Driver {
                 }
                 self.process.write(frame.into_bytes());
             }
-            ConnectionOutput::Close(rung) => match rung {
+            ConnectionOutput::Close(shutdown_step) => match shutdown_step {
                 ShutdownStep::CloseStdin => self.process.close_stdin(),
                 ShutdownStep::Interrupt => self.process.signal(Signal::Interrupt),
                 ShutdownStep::Terminate => self.process.signal(Signal::Terminate),
@@ -481,7 +481,7 @@ impl Driver {
                     active_run.follower.start(&session);
                 }
             }
-            ConnectionOutput::Ask(run, ask, HostRequest::Settle { reported }) => {
+            ConnectionOutput::Ask(run, ask, HostRequest::CollectChanges { reported }) => {
                 self.settle(run, ask, reported)
             }
             ConnectionOutput::Ask(run, ask, question) => {
@@ -520,7 +520,7 @@ impl Driver {
         {
             let mut disk = before.map_or_else(DiskReport::default, WorkspaceBefore::unchanged);
             disk.tampered = self.integrity.change();
-            return self.feed(InputKind::Answer { ask, answer: HostResponse::Settled(disk) });
+            return self.feed(InputKind::Answer { ask, answer: HostResponse::ChangesCollected(disk) });
         }
         let integrity = Arc::clone(&self.integrity);
         let look = move || {
@@ -529,10 +529,10 @@ impl Driver {
             }
             let mut disk = before.map_or_else(DiskReport::default, |before| before.compare(&reported));
             disk.tampered = integrity.change();
-            (Vec::new(), HostResponse::Settled(disk))
+            (Vec::new(), HostResponse::ChangesCollected(disk))
         };
         let task = self.asks.tasks.spawn_blocking(look);
-        let otherwise = lost_answer(&HostRequest::Settle { reported: Vec::new() });
+        let otherwise = lost_answer(&HostRequest::CollectChanges { reported: Vec::new() });
         self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
     }
 

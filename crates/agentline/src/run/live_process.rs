@@ -132,7 +132,7 @@ impl ProcessHandle {
 
     /// Submits a run. If the process has exited in the meantime, the outcome reports it.
     pub(crate) fn run(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> Run {
-        let run_id = prepared_run.order.who.run_id.clone();
+        let run_id = prepared_run.spec.info.run_id.clone();
         Run::new(run_id, self.board(prepared_run, tell), self.launched.clone())
             .redacted(self.redactor.clone())
     }

@@ -31,7 +31,7 @@ use std::{
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// How long an unused live agent may take for each step of its shutdown, in milliseconds.
-const CLOSING_RUNG: u64 = 2_000;
+const SHUTDOWN_STEP: u64 = 2_000;
 
 /// A process that is ready to start.
 pub(crate) struct PreparedProcess {
@@ -48,7 +48,7 @@ pub(crate) struct PreparedProcess {
 
 /// A run that is ready to be submitted to a process.
 pub(crate) struct PreparedRun {
-    pub(crate) order: TurnSpec,
+    pub(crate) spec: TurnSpec,
     notices: Vec<Notice>,
     follower: Follower,
     before: Option<WorkspaceBefore>,
@@ -62,7 +62,7 @@ pub(crate) struct PreparedRun {
 impl PreparedRun {
     /// Sets the prompt text, for a launch that does not contain it.
     pub(crate) fn say(&mut self, words: &PromptText) {
-        self.order.prompt.clone_from(&words.text);
+        self.spec.prompt.clone_from(&words.text);
         self.notices.splice(0..0, words.warnings.iter().cloned());
     }
 
@@ -85,10 +85,10 @@ impl PreparedRun {
             keep,
             processes: None,
             started: false,
-            only_opens: self.order.only_open,
+            only_opens: self.spec.only_open,
             pending: Vec::new(),
         };
-        Submission { order: self.order, active_run }
+        Submission { spec: self.spec, active_run }
     }
 }
 
@@ -102,14 +102,14 @@ impl Ready {
     pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
         let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
-        let clocks = &self.prepared_run.order.clocks;
-        let left = Duration::from_millis(clocks.deadline.unwrap_or(clocks.run).min(clocks.run));
+        let timeouts = &self.prepared_run.spec.timeouts;
+        let left = Duration::from_millis(timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run));
         if wait > left {
             let message = format!("the session cannot be opened safely for another {} s", wait.as_secs() + 1);
             let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("raise `--timeout`, retry later, or use `--surface stream-json`");
             return Err(Box::new(Outcome::not_begun(
-                &self.prepared_run.order.who,
+                &self.prepared_run.spec.info,
                 Verdict::TimedOut,
                 failure,
             )));
@@ -125,17 +125,17 @@ impl Ready {
     }
 }
 
-fn clocks(request: &RunRequest, launch: &Launch) -> Timeouts {
+fn timeouts(request: &RunRequest, launch: &Launch) -> Timeouts {
     let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
-    let mut clocks = Timeouts::default();
-    clocks.startup = ms(request.startup_timeout);
-    clocks.idle = ms(request.idle_timeout);
-    clocks.idle_tool = ms(request.tool_timeout);
-    clocks.run = ms(request.timeout);
-    clocks.patience = ms(request.retry_patience);
-    clocks.quiet = launch.quiet;
-    clocks.deadline = request.deadline.map(|when| ms(time_until(when)));
-    clocks
+    let mut timeouts = Timeouts::default();
+    timeouts.startup = ms(request.startup_timeout);
+    timeouts.idle = ms(request.idle_timeout);
+    timeouts.idle_tool = ms(request.tool_timeout);
+    timeouts.run = ms(request.timeout);
+    timeouts.patience = ms(request.retry_patience);
+    timeouts.quiet = launch.quiet;
+    timeouts.deadline = request.deadline.map(|when| ms(time_until(when)));
+    timeouts
 }
 
 impl Inner {
@@ -169,7 +169,7 @@ impl Inner {
         });
         ready.map_err(|error| match error {
             Error::Usage(_) => StartFailure::Error(error),
-            error => StartFailure::Over(Box::new(self.not_prepared(&asked.who, &error))),
+            error => StartFailure::Over(Box::new(self.not_prepared(&asked.info, &error))),
         })
     }
 
@@ -255,16 +255,16 @@ impl Inner {
             &launch.folders,
             scan,
         );
-        let mut order = self.order(asked, launch);
+        let mut spec = self.spec(asked, launch);
         if let ServedTools::Now(Some(serving)) = &served
             && asked.plan.surface.is_live()
         {
-            order.servers.clone_from(serving.servers());
+            spec.servers.clone_from(serving.servers());
         }
-        let services = self.services(asked, options, served, &mut order)?;
+        let services = self.services(asked, options, served, &mut spec)?;
         let workspace = asked.temporary.clone();
         Ok(PreparedRun {
-            order,
+            spec,
             notices: launch.warnings.clone(),
             follower,
             before: Some(before),
@@ -281,11 +281,11 @@ impl Inner {
         launch: &Launch,
         agent_home: &Arc<AgentHome>,
     ) -> PreparedRun {
-        let mut order = self.order(asked, launch);
-        order.only_open = true;
-        order.settle = false;
+        let mut spec = self.spec(asked, launch);
+        spec.only_open = true;
+        spec.settle = false;
         PreparedRun {
-            order,
+            spec,
             notices: Vec::new(),
             follower: Follower::new(asked.agent, agent_home, &asked.cwd),
             before: None,
@@ -307,9 +307,9 @@ impl Inner {
         let PreparedProcess { agent, launch, private, integrity, workspace, tape, max_line } = start;
         let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
         let process = Process::spawn(self.spawn(&launch, mark).removing_on_host_death(made))?;
-        let mut clocks = Timeouts::default();
-        clocks.rung = CLOSING_RUNG;
-        let connection = Connection::new(agent.dialogue(&launch.talk), clocks)
+        let mut timeouts = Timeouts::default();
+        timeouts.shutdown_step = SHUTDOWN_STEP;
+        let connection = Connection::new(agent.dialogue(&launch.dialogue), timeouts)
             .with_redactor(Redactor::new(&launch.secrets));
         let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
         let abandoned = launch.abandoned.map(|session| AbandonedSession {
@@ -334,34 +334,34 @@ impl Inner {
             wakeup,
             state: tokio::sync::watch::Sender::default(),
             gone: crate::run::active_run::ProcessGone::default(),
-            lives_on: launch.talk.surface.is_live(),
+            lives_on: launch.dialogue.surface.is_live(),
         })
     }
 
-    fn order(&self, asked: &ResolvedRun, launch: &Launch) -> TurnSpec {
+    fn spec(&self, asked: &ResolvedRun, launch: &Launch) -> TurnSpec {
         let request = &asked.plan.request;
-        let mut order = TurnSpec::default();
-        order.prompt.clone_from(&launch.stdin);
-        order.session = match (&launch.session_id, &request.resume) {
+        let mut spec = TurnSpec::default();
+        spec.prompt.clone_from(&launch.stdin);
+        spec.session = match (&launch.session_id, &request.resume) {
             (Some(id), Some(_)) => SessionTarget::Load(id.clone()),
             (Some(id), None) => SessionTarget::Named(id.clone()),
             (None, _) => SessionTarget::New,
         };
-        order.who = asked.who.clone();
-        order.clocks = clocks(request, launch);
-        order.limits = request.limits;
-        order.extract_json = request.extract_json;
-        order.settle = true;
-        order.follow = true;
-        order.prices = Arc::clone(&self.prices);
-        order.proof.clone_from(&launch.proof);
-        order.must_ignore.clone_from(&launch.must_ignore);
-        order.mode.clone_from(&launch.mode);
-        order.model.clone_from(&launch.model);
-        order.servers.clone_from(&launch.servers);
-        order.meta.clone_from(&launch.meta);
-        order.session_cwd.clone_from(&launch.session_cwd);
-        order
+        spec.info = asked.info.clone();
+        spec.timeouts = timeouts(request, launch);
+        spec.limits = request.limits;
+        spec.extract_json = request.extract_json;
+        spec.settle = true;
+        spec.follow = true;
+        spec.prices = Arc::clone(&self.prices);
+        spec.proof.clone_from(&launch.proof);
+        spec.must_ignore.clone_from(&launch.must_ignore);
+        spec.mode.clone_from(&launch.mode);
+        spec.model.clone_from(&launch.model);
+        spec.servers.clone_from(&launch.servers);
+        spec.meta.clone_from(&launch.meta);
+        spec.session_cwd.clone_from(&launch.session_cwd);
+        spec
     }
 
     fn tape(&self, asked: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
@@ -373,7 +373,7 @@ impl Inner {
         header.agent = asked.agent.info().id.to_owned();
         header.agent_version = asked.program.version;
         header.surface = Some(asked.plan.surface);
-        header.talk = Some(launch.talk.clone());
+        header.dialogue = Some(launch.dialogue.clone());
         header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
             .chain(launch.arguments().cloned())
             .collect();
@@ -389,7 +389,7 @@ impl Inner {
 
     fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
         let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
-        if launch.talk.surface.is_live() {
+        if launch.dialogue.surface.is_live() {
             // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
             // file.
             spawn.stdout = StdoutMode::Pipe;

@@ -201,7 +201,7 @@ impl RequestHandler {
         if ruling.allow {
             self.grant(&changed);
         }
-        HandledRequest { answer: HostResponse::Ruled(ruling.clone()), ruling: Some(ruling) }
+        HandledRequest { answer: HostResponse::PermissionDecided(ruling.clone()), ruling: Some(ruling) }
     }
 
     /// Reads a file. Reading needs no permission of its own, so only rules can refuse it.
@@ -400,7 +400,7 @@ mod tests {
             let answered = answerer.answer(ask).await;
             assert_eq!(said(&answered), expected, "{label}");
             assert_eq!(asked.lock().unwrap().len(), questions, "{label}");
-            assert_eq!(answered.answer, HostResponse::Ruled(answered.ruling.clone().unwrap()));
+            assert_eq!(answered.answer, HostResponse::PermissionDecided(answered.ruling.clone().unwrap()));
         }
         assert_eq!(asked.lock().unwrap()[0].command.as_deref(), Some("ls"));
     }

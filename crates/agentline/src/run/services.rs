@@ -197,10 +197,10 @@ impl Inner {
         asked: &ResolvedRun,
         options: &RunOptions,
         served: ServedTools,
-        order: &mut TurnSpec,
+        spec: &mut TurnSpec,
     ) -> Result<RunServices, Error> {
         let request = &asked.plan.request;
-        order.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
+        spec.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
         let is_open = matches!(served, ServedTools::Already { .. });
         let (sides, hands_in) = match served {
             ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
@@ -218,18 +218,18 @@ impl Inner {
         if has_tools {
             let host = options.tools.clone().unwrap_or_default();
             answerer = answerer.own_server(host.name());
-            order.hosted = host.tool_names();
+            spec.hosted = host.tool_names();
         }
         if is_open {
             // The tools were listed when the session was opened.
-            order.hosted.clear();
+            spec.hosted.clear();
         }
         let mut reviewer = Validator::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
         if let Some(schema) = &options.schema {
             if !is_open {
-                order.hosted.push(STRUCTURED_OUTPUT.to_owned());
+                spec.hosted.push(STRUCTURED_OUTPUT.to_owned());
             }
-            order.prompt = format!("{}\n\n{}", order.prompt, schema.instruction(hands_in));
+            spec.prompt = format!("{}\n\n{}", spec.prompt, schema.instruction(hands_in));
             reviewer = reviewer.schema(schema.clone(), hands_in);
         }
         let by_command = || {
@@ -241,7 +241,7 @@ impl Inner {
         if let Some(checker) = options.until.clone().or_else(by_command) {
             reviewer = reviewer.until(checker);
         }
-        order.review = reviewer.is_needed();
+        spec.review = reviewer.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
         Ok(RunServices { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
@@ -283,7 +283,7 @@ fn answers(answerer: RequestHandler, reviewer: Validator, end: Instant) -> Reque
             let answered = answerer.answer(ask).await;
             // A refusal of any kind of request is reported as a decision.
             let answer = match (answered.is_denial(), answered.ruling) {
-                (true, Some(ruling)) => HostResponse::Ruled(ruling),
+                (true, Some(ruling)) => HostResponse::PermissionDecided(ruling),
                 _ => answered.answer,
             };
             (Vec::new(), answer)

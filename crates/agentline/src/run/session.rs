@@ -104,16 +104,16 @@ impl Agentline {
             request.working_dir = Some(workspace.path().to_owned());
             ready.start.workspace = Some(workspace);
         }
-        prepared_run.order.only_open = true;
-        prepared_run.order.settle = false;
+        prepared_run.spec.only_open = true;
+        prepared_run.spec.settle = false;
         // There is no answer yet to validate.
-        prepared_run.order.review = false;
-        let (who, agent) = (prepared_run.order.who.clone(), ready.start.agent);
+        prepared_run.spec.review = false;
+        let (info, agent) = (prepared_run.spec.info.clone(), ready.start.agent);
         // The tools are served until the session ends, not only during its opening.
         let sides = prepared_run.services.sides.clone();
         prepared_run.services.serves_alone = false;
-        let live = ProcessHandle::start(self.inner(), ready.start, &who.run_id, begun)
-            .map_err(|error| Error::NotOpened(Box::new(not_started(&who, agent, &error))))?;
+        let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, begun)
+            .map_err(|error| Error::NotOpened(Box::new(not_started(&info, agent, &error))))?;
         let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();
         let outcome = loop {
@@ -216,10 +216,10 @@ impl Session {
         };
         let run = match made {
             Ok(mut prepared_run) => {
-                prepared_run.order.session = SessionTarget::Open(self.id.clone());
+                prepared_run.spec.session = SessionTarget::Open(self.id.clone());
                 if same_servers {
                     // The session already has these servers, through relays.
-                    prepared_run.order.servers.clear();
+                    prepared_run.spec.servers.clear();
                 }
                 let run = self.live.run(*prepared_run, CompletionTiming::AtOnce);
                 // The next prompt checks whether a run is active, so this run must be registered first.

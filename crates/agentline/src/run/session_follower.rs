@@ -157,7 +157,7 @@ impl Follower {
     /// Returns the lines that were written since the last read.
     pub(crate) fn look_now(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        self.look(&mut lines);
+        self.fs(&mut lines);
         lines
     }
 
@@ -165,7 +165,7 @@ impl Follower {
     pub(crate) fn drain(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.looks = 0;
-        self.look(&mut lines);
+        self.fs(&mut lines);
         for followed in self.files.values_mut() {
             followed.splitter.finish(|piece| keep(piece, &mut lines));
         }
@@ -235,7 +235,7 @@ impl Follower {
         }
     }
 
-    fn look(&mut self, lines: &mut Vec<String>) {
+    fn fs(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
         if self.looks.is_multiple_of(LOOKS_PER_LISTING) || self.files.is_empty() {
             let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };

@@ -8,7 +8,7 @@ pub(crate) fn line<'a>(stream: Stream, piece: SplitItem<'a>) -> InputKind<'a> {
     match piece {
         SplitItem::TooLong { text, length } => InputKind::TooLong { stream, text, length },
         SplitItem::Line(text) => InputKind::Line { stream, text },
-        _ => InputKind::Pulse { stream },
+        _ => InputKind::Activity { stream },
     }
 }
 

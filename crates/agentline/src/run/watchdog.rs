@@ -40,7 +40,7 @@ struct LoopState {
 
 #[derive(Debug)]
 struct WatchedRun {
-    who: RunInfo,
+    info: RunInfo,
     ends_at: Instant,
     finisher: Finisher,
 }
@@ -60,8 +60,8 @@ impl LoopWatch {
     }
 
     /// Adds a run of the loop that must end by `ends_at`.
-    pub(crate) fn add(&self, who: &RunInfo, ends_at: Instant, finisher: Finisher) {
-        self.watched.lock().runs.push(WatchedRun { who: who.clone(), ends_at, finisher });
+    pub(crate) fn add(&self, info: &RunInfo, ends_at: Instant, finisher: Finisher) {
+        self.watched.lock().runs.push(WatchedRun { info: info.clone(), ends_at, finisher });
     }
 }
 
@@ -106,7 +106,7 @@ impl WatchedRun {
             let message =
                 format!("cancelled by the caller ({by}); agentline was too busy to end the run cleanly");
             return Some(Outcome::not_begun(
-                &self.who,
+                &self.info,
                 Verdict::Cancelled,
                 Failure::new(FailureKind::Cancelled, message),
             ));
@@ -115,7 +115,7 @@ impl WatchedRun {
             let message = "timed out, and agentline was too busy to end the run cleanly";
             let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("report this with a tape of the run (`--record FILE`)");
-            Outcome::not_begun(&self.who, Verdict::TimedOut, failure)
+            Outcome::not_begun(&self.info, Verdict::TimedOut, failure)
         })
     }
 }

@@ -218,7 +218,7 @@ impl ClaudeReader {
         let rendered = line.rendered.0.into_iter().map(|said| said.content);
         let texts = rendered.chain([attachment.content]).filter(|text| !text.is_empty());
         match &*attachment.kind {
-            "queued_command" => say(&mut entry, attachment.prompt),
+            "queued_command" => push_content(&mut entry, attachment.prompt),
             _ => entry.parts.extend(texts.take(1).map(|text| EntryPart::text(text.own()))),
         }
         self.tell(node, entry);
@@ -248,7 +248,7 @@ impl ClaudeReader {
                 }
             }
         }
-        say(&mut entry, content);
+        push_content(&mut entry, content);
         let text = entry.text();
         let text = text.trim_start();
         if text.starts_with(INTERRUPTED) {
@@ -287,7 +287,7 @@ impl ClaudeReader {
         let message = std::mem::take(&mut line.message);
         if line.api_error.0 || &*message.model == SYNTHETIC {
             entry.role = Role::System;
-            say(&mut entry, message.content);
+            push_content(&mut entry, message.content);
             entry.context = entry.text() == "No response requested.";
             self.tell(node, entry);
             return;
@@ -321,7 +321,7 @@ impl ClaudeReader {
     /// Adds the content of a line to the entry of its answer.
     fn join(&mut self, number: usize, mut line: Entry, mut message: ClaudeMessage<'_>, cost: Option<f64>) {
         let content = std::mem::take(&mut message.content);
-        say(&mut line, content);
+        push_content(&mut line, content);
         let Some(entry) = self.branches.entry(&mut self.lines.session, number) else { return };
         for (at, part) in line.parts.iter().enumerate() {
             if let EntryPart::Tool(tool) = part {
@@ -348,7 +348,7 @@ impl ClaudeReader {
 }
 
 /// Adds content as parts.
-fn say(entry: &mut Entry, content: ClaudeContent<'_>) {
+fn push_content(entry: &mut Entry, content: ClaudeContent<'_>) {
     match content {
         ClaudeContent::None => {}
         ClaudeContent::Text(text) => entry.parts.push(EntryPart::text(text.own())),

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 const SETTINGS: &[&str] = &[".claude/settings.json", ".claude/settings.local.json"];
 
 /// Returns the first project settings file, in the workspace or above it, that may have a session-end hook.
-pub(super) fn session_end_hooks(context: &LaunchContext, look: &dyn FileSystem) -> Option<PathBuf> {
+pub(super) fn session_end_hooks(context: &LaunchContext, fs: &dyn FileSystem) -> Option<PathBuf> {
     let own = context.env.get("CLAUDE_CONFIG_DIR").filter(|path| !path.is_empty()).map(Path::new);
-    let own = own.and_then(|path| look.canonical(path));
+    let own = own.and_then(|path| fs.canonical(path));
     let files = workspace_dirs(&context.cwd, &context.home)
         .flat_map(|dir| SETTINGS.iter().map(|name| dir.join(name)));
-    let is_own = |path: &Path| own.is_some() && path.parent().and_then(|dir| look.canonical(dir)) == own;
-    files.into_iter().find(|path| may_mention(path, &["SessionEnd"], look) && !is_own(path))
+    let is_own = |path: &Path| own.is_some() && path.parent().and_then(|dir| fs.canonical(dir)) == own;
+    files.into_iter().find(|path| may_mention(path, &["SessionEnd"], fs) && !is_own(path))
 }
 
 #[cfg(test)]

@@ -30,39 +30,35 @@ pub(super) fn undeclared(plan: &Plan, context: &LaunchContext) -> Option<String>
 }
 
 /// Returns the project settings that a session in the workspace would load.
-pub(super) fn loaded_settings(
-    plan: &Plan,
-    context: &LaunchContext,
-    look: &dyn FileSystem,
-) -> Option<PathBuf> {
-    let settings = project_settings(context, look)?;
-    (undeclared(plan, context).is_none() || user_trusts(context, look)).then_some(settings)
+pub(super) fn loaded_settings(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Option<PathBuf> {
+    let settings = project_settings(context, fs)?;
+    (undeclared(plan, context).is_none() || user_trusts(context, fs)).then_some(settings)
 }
 
 /// Returns whether the user's Codex configuration may trust the workspace. Codex would then load project settings even
 /// if they have changed since. `agentline trust` is the alternative, because it detects changes.
-fn user_trusts(context: &LaunchContext, look: &dyn FileSystem) -> bool {
+fn user_trusts(context: &LaunchContext, fs: &dyn FileSystem) -> bool {
     let file = home_folder(&context.env, &context.home, "CODEX_HOME", ".codex").join("config.toml");
-    let config = look.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
+    let config = fs.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
     let projects = config.and_then(|mut config| config.remove("projects"));
     let trusted =
         projects.iter().filter_map(toml::Value::as_table).flatten().filter(|(_, project)| {
             project.get("trust_level").and_then(toml::Value::as_str) == Some("trusted")
         });
     let trusted: Vec<PathBuf> = trusted
-        .map(|(path, _)| look.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
+        .map(|(path, _)| fs.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
         .collect();
     // A linked worktree, whose `.git` is a file, inherits the trust of its main worktree, which may be anywhere.
-    let linked = || context.cwd.ancestors().any(|dir| look.small(&dir.join(".git"), LONGEST_LINK).is_some());
+    let linked = || context.cwd.ancestors().any(|dir| fs.small(&dir.join(".git"), LONGEST_LINK).is_some());
     trusted.iter().any(|path| context.cwd.starts_with(path)) || (!trusted.is_empty() && linked())
 }
 
 /// Returns the first settings directory in the workspace or above it that is not the user's own.
-fn project_settings(context: &LaunchContext, look: &dyn FileSystem) -> Option<PathBuf> {
+fn project_settings(context: &LaunchContext, fs: &dyn FileSystem) -> Option<PathBuf> {
     let own = context.env.get("CODEX_HOME").filter(|path| !path.is_empty()).map(Path::new);
-    let own = own.and_then(|path| look.canonical(path));
+    let own = own.and_then(|path| fs.canonical(path));
     workspace_dirs(&context.cwd, &context.home).map(|dir| dir.join(".codex")).find(|dir| {
-        look.exists(dir) && look.list(dir).is_none_or(|names| !names.is_empty()) && look.canonical(dir) != own
+        fs.exists(dir) && fs.list(dir).is_none_or(|names| !names.is_empty()) && fs.canonical(dir) != own
     })
 }
 
@@ -109,11 +105,11 @@ mod tests {
     fn trust_in_codex_settings_is_not_agentline_trust() {
         let plan = Plan::new(RunRequest::new("x"), Surface::Acp);
         let loaded = |config: &str, more: &[(&str, &str)]| {
-            let look = MemoryFs::default()
+            let fs = MemoryFs::default()
                 .plain("/u/.codex/config.toml", config)
                 .plain("/u/repo/.codex/config.toml", "");
-            let look = more.iter().fold(look, |look, (path, text)| look.plain(path, text));
-            loaded_settings(&plan, &context(Some(KNOWN_ADAPTER)), &look).is_some()
+            let fs = more.iter().fold(fs, |fs, (path, text)| fs.plain(path, text));
+            loaded_settings(&plan, &context(Some(KNOWN_ADAPTER)), &fs).is_some()
         };
         let trusted = |path: &str| format!("[projects.\"{path}\"]\ntrust_level = \"trusted\"\n");
         assert!(!loaded("model = \"m\"", &[]));

@@ -92,11 +92,11 @@ fn has(name: &str, version: Option<Version>) -> bool {
 }
 
 /// Creates a dialogue with Gemini CLI over ACP.
-pub(super) fn dialogue(talk: &DialogueConfig) -> Acp {
+pub(super) fn dialogue(config: &DialogueConfig) -> Acp {
     Acp::new(
-        talk,
+        config,
         Box::new(GeminiProfile {
-            version: talk.version,
+            version: config.version,
             files: BTreeMap::new(),
             confirmation: Confirmation::default(),
         }),
@@ -132,8 +132,8 @@ impl AcpProfile for GeminiProfile {
         self.confirmation.notification(method);
     }
 
-    fn refuse(&self, order: &TurnSpec) -> Option<Failure> {
-        self.confirmation.failure(&order.must_ignore)
+    fn refuse(&self, spec: &TurnSpec) -> Option<Failure> {
+        self.confirmation.failure(&spec.must_ignore)
     }
 
     fn quirks(&self) -> Quirks {
@@ -187,22 +187,22 @@ impl AcpProfile for GeminiProfile {
         })
     }
 
-    fn stderr(&mut self, text: &str, say: &mut Sink) {
-        failures::stderr_line(text, say);
+    fn stderr(&mut self, text: &str, sink: &mut Sink) {
+        failures::stderr_line(text, sink);
     }
 
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
         if let ExitReason::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)
         {
-            say.hint(None, failure);
+            sink.hint(None, failure);
         }
     }
 
-    fn session_line(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let file =
             self.files.entry(run).or_insert_with(|| SessionFileReader::new(SessionFileDetail::Corrections));
-        file.line(run, text, say);
+        file.line(run, text, sink);
     }
 
     fn unreported(&self, text: &str) -> Vec<UnreportedCall> {

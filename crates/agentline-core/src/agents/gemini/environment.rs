@@ -1,6 +1,6 @@
 //! The environment of a Gemini CLI run, and the secrets in it and in the request.
 
-use super::{CARD, settings::expand_home, user::UserConfig};
+use super::{INFO, settings::expand_home, user::UserConfig};
 use crate::{
     FileSystem, FilteredEnv, Launch, LaunchContext, Plan, Sandbox, Secrets, Trust, filter_env, looks_secret,
 };
@@ -21,7 +21,7 @@ pub(super) struct LaunchPaths<'a> {
 pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, places: &LaunchPaths<'_>) {
     let LaunchPaths { home, users, given } = *places;
     let request = &plan.request;
-    let FilteredEnv { passed, withheld } = filter_env(&context.env, CARD.variables, &request.pass_env);
+    let FilteredEnv { passed, withheld } = filter_env(&context.env, INFO.variables, &request.pass_env);
     let mut env = passed;
     env.extend(request.env.clone());
     // Otherwise the CLI restarts itself in a second process, which does not receive signals.
@@ -96,9 +96,9 @@ pub(super) fn secrets(
 pub(super) fn stored_secrets(
     env: &BTreeMap<String, String>,
     home: &Path,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Vec<String> {
-    let user = UserConfig::new(home, env, home, look);
+    let user = UserConfig::new(home, env, home, fs);
     let mut secrets = Secrets::default();
     for (name, variable) in user.env_files(true) {
         secrets.add_variables([(&name, &variable.value)]);

@@ -147,33 +147,33 @@ const NOISE: &[&str] = &[
 ];
 
 /// Processes one line of stderr: turns errors into events and hints, drops noise and keeps the rest.
-pub(super) fn stderr_line(text: &str, say: &mut Sink) {
+pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
     let text = &*without_colours(text);
     if NOISE.iter().any(|noise| text.starts_with(noise)) || is_stack(text) || text.trim().is_empty() {
         return;
     }
-    say.stderr(text);
+    sink.stderr(text);
     if is_retry_notice(text) {
         let failure = of_text(text);
         let message: String = text.chars().take(300).collect();
         let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
-        say.event_all(Event::warning(code, message));
-        say.retry(failure);
+        sink.event_all(Event::warning(code, message));
+        sink.retry(failure);
     } else if text.contains("Policy file error in") {
         // The policy file is the user's own, and the CLI continues without it.
         let message = format!("Gemini CLI ignored a policy file: {}", text.trim().trim_end_matches(':'));
-        say.event_all(Event::warning("policy", message));
+        sink.event_all(Event::warning("policy", message));
     } else if text.starts_with("MCP issues detected")
         || text.contains("Error during discovery for MCP server")
     {
-        say.event_all(Event::warning("mcp", format!("an MCP server is unavailable: {}", text.trim())));
+        sink.event_all(Event::warning("mcp", format!("an MCP server is unavailable: {}", text.trim())));
     } else if text.starts_with("Node.js v") {
         // The last line that Node.js prints about an uncaught exception.
-        say.hint(None, Failure::new(FailureKind::Crashed, "Gemini CLI crashed: uncaught exception"));
+        sink.hint(None, Failure::new(FailureKind::Crashed, "Gemini CLI crashed: uncaught exception"));
     } else if text.starts_with(TALK_FAILED) {
         // Only this line contains the error class. Elsewhere a missing model looks like any other failure.
         if let Some((_, error)) = text.split_once(".json ") {
-            say.hint(None, of_text(error));
+            sink.hint(None, of_text(error));
         }
     } else {
         let failure = of_text(text);
@@ -187,7 +187,7 @@ pub(super) fn stderr_line(text: &str, say: &mut Sink) {
         );
         // Tools may print anything, so only lines of the CLI itself count.
         if only_here && !text.starts_with("Error executing tool") {
-            say.hint(None, failure);
+            sink.hint(None, failure);
         }
     }
 }

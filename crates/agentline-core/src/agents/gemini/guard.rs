@@ -43,7 +43,7 @@ pub(super) fn fill(
     given: &Path,
     users: &UserSettings,
     user: &UserConfig<'_>,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) {
     if plan.request.trust == Trust::Full {
         return;
@@ -68,7 +68,7 @@ pub(super) fn fill(
         options = format!("{options} {others}");
     }
     launch.env.insert("NODE_OPTIONS".into(), options);
-    launch.must_ignore = brought_along(user, look);
+    launch.must_ignore = brought_along(user, fs);
 }
 
 /// Returns the option that makes Node.js load the script. It is quoted only if necessary, because the CLI adds its own
@@ -82,13 +82,13 @@ fn node_option(path: &Path) -> String {
 }
 
 /// Returns the workspace files that the CLI must not load.
-fn brought_along(user: &UserConfig<'_>, look: &dyn FileSystem) -> Vec<String> {
+fn brought_along(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
     let own = user.homes();
     let here =
         IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));
     let folders = user.cwd().ancestors().filter(|folder| !own.iter().any(|home| home == folder));
     let above = folders.flat_map(|folder| UPWARD.iter().map(move |name| folder.join(name)));
-    here.chain(above).filter(|path| look.exists(path)).map(|path| path.display().to_string()).collect()
+    here.chain(above).filter(|path| fs.exists(path)).map(|path| path.display().to_string()).collect()
 }
 
 /// Returns settings that limit context files. A context file may import files of its repository. If the repository also
@@ -97,10 +97,10 @@ pub(super) fn bounds(
     trust: Trust,
     users: &UserSettings,
     user: &UserConfig<'_>,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Value {
     let homes = user.homes();
-    let repository = user.cwd().ancestors().find(|folder| look.exists(&folder.join(".git")));
+    let repository = user.cwd().ancestors().find(|folder| fs.exists(&folder.join(".git")));
     let holds_home = repository.is_some_and(|root| homes.iter().any(|home| home.starts_with(root)));
     if trust == Trust::Full || !holds_home || users.get("/context/memoryBoundaryMarkers").is_some() {
         return json!({});
@@ -159,14 +159,14 @@ mod tests {
         LaunchContext, Program, RunRequest, Version, agents::gemini::launch::launch, memory_fs::MemoryFs,
     };
 
-    fn launched(trust: Trust, surface: Surface, look: &MemoryFs) -> Launch {
+    fn launched(trust: Trust, surface: Surface, fs: &MemoryFs) -> Launch {
         let version = Version::parse("0.61.0");
         let program = Program { path: "/bin/node".into(), args: vec!["gemini.js".into()], version };
         let mut launch_context = LaunchContext::new(program, "/w/p".into(), "/home/u".into(), "/p q".into());
         launch_context.env = [("NODE_OPTIONS", "--no-warnings")].map(|(k, v)| (k.into(), v.into())).into();
         let mut request = RunRequest::new("x").trust(trust);
         request.pass_env = vec!["NODE_OPTIONS".into()];
-        launch(&Plan::new(request, surface), &launch_context, look).unwrap()
+        launch(&Plan::new(request, surface), &launch_context, fs).unwrap()
     }
 
     fn script(launch: &Launch) -> Option<String> {
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn every_launch_without_full_trust_loads_the_guard() {
-        let look = MemoryFs::default();
+        let fs = MemoryFs::default();
         for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
             for trust in [Trust::Run, Trust::No] {
-                let launch = launched(trust, surface, &look);
+                let launch = launched(trust, surface, &fs);
                 assert_eq!(launch.env["NODE_OPTIONS"], "\"--require=/p q/given/guard.cjs\" --no-warnings");
                 let script = script(&launch).unwrap();
                 assert!(
@@ -189,7 +189,7 @@ mod tests {
                 assert_eq!(script.contains(NOTIFICATION), surface == Surface::Acp);
                 assert!(launch.must_ignore.is_empty());
             }
-            let trusted = launched(Trust::Full, surface, &look);
+            let trusted = launched(Trust::Full, surface, &fs);
             assert_eq!((script(&trusted), trusted.env["NODE_OPTIONS"].as_str()), (None, "--no-warnings"));
         }
     }
@@ -209,9 +209,9 @@ mod tests {
             "/w/.gemini/.env",
             "/.env",
         ];
-        let look = paths.iter().fold(MemoryFs::default(), |look, path| look.plain(path, ""));
-        let look = look.plain("/home/u/.env", "").plain("/home/u/.gemini/.env", "");
-        let launch = launched(Trust::Run, Surface::Acp, &look);
+        let fs = paths.iter().fold(MemoryFs::default(), |fs, path| fs.plain(path, ""));
+        let fs = fs.plain("/home/u/.env", "").plain("/home/u/.gemini/.env", "");
+        let launch = launched(Trust::Run, Surface::Acp, &fs);
         let expected = [
             "/w/p/.gemini/settings.json",
             "/w/p/.gemini/policies",
@@ -220,7 +220,7 @@ mod tests {
             "/.env",
         ];
         assert_eq!(launch.must_ignore, expected);
-        assert!(launched(Trust::Full, Surface::Acp, &look).must_ignore.is_empty());
+        assert!(launched(Trust::Full, Surface::Acp, &fs).must_ignore.is_empty());
     }
 
     #[test]
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn repository_containing_home_does_not_bound_context_files() {
         let env = std::collections::BTreeMap::new();
-        let markers = |look: &MemoryFs, settings: &str| {
+        let markers = |fs: &MemoryFs, settings: &str| {
             let look_settings = MemoryFs::default().plain("/s", settings);
             let users = UserSettings::read(Path::new("/s"), &look_settings);
-            let user = UserConfig::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), look);
-            bounds(Trust::Run, &users, &user, look).pointer("/context/memoryBoundaryMarkers").cloned()
+            let user = UserConfig::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), fs);
+            bounds(Trust::Run, &users, &user, fs).pointer("/context/memoryBoundaryMarkers").cloned()
         };
         let at = |path: &str| MemoryFs::default().plain(path, "");
         assert_eq!(markers(&at("/home/u/.git/config"), "{}"), Some(json!([])));

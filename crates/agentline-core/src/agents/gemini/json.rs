@@ -72,17 +72,17 @@ impl GeminiJson {
         }
     }
 
-    fn start(&mut self, run: RunId, session: Option<String>, say: &mut Sink) {
+    fn start(&mut self, run: RunId, session: Option<String>, sink: &mut Sink) {
         if !std::mem::replace(&mut self.started, true) {
-            say.ready();
+            sink.ready();
             let session_id = session.or_else(|| self.session.clone());
             let started = Started { session_id, model: self.model.clone(), ..Started::default() };
-            say.event(run, Event::Started(Box::new(started)));
+            sink.event(run, Event::Started(Box::new(started)));
         }
     }
 
     /// Processes one line of stdout. The document is a block of separate lines, from an opening to a closing brace.
-    fn stdout(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    fn stdout(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         if let Some((block, lines)) = &mut self.open {
             if text != "{" && *lines < MOST_LINES {
                 *lines += 1;
@@ -90,55 +90,55 @@ impl GeminiJson {
                 block.push_str(text);
                 if text.starts_with('}') {
                     let (block, _) = self.open.take().unwrap_or_default();
-                    self.search(run, &block, say);
+                    self.search(run, &block, sink);
                 }
                 return;
             }
-            self.give_up(run, say);
+            self.give_up(run, sink);
         }
         match text.trim_end().strip_suffix('{') {
             Some(before) if self.doc.is_none() => {
                 self.open = Some(("{".to_owned(), 1));
-                unreadable(run, before, say);
+                unreadable(run, before, sink);
             }
-            _ => self.search(run, text, say),
+            _ => self.search(run, text, sink),
         }
     }
 
     /// Reports the collected lines as unreadable, because they are not the document.
-    fn give_up(&mut self, run: RunId, say: &mut Sink) {
+    fn give_up(&mut self, run: RunId, sink: &mut Sink) {
         if let Some((block, _)) = self.open.take() {
-            unreadable(run, &block, say);
+            unreadable(run, &block, sink);
         }
     }
 
     /// Finds the document in a text that may contain other output.
-    fn search(&mut self, run: RunId, text: &str, say: &mut Sink) {
-        if self.found(run, text, say) {
+    fn search(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        if self.found(run, text, sink) {
             return;
         }
         for part in parts(text) {
             match part {
-                LinePart::Object(object) if self.found(run, object, say) => {}
-                LinePart::Object(rest) | LinePart::Noise(rest) => unreadable(run, rest, say),
+                LinePart::Object(object) if self.found(run, object, sink) => {}
+                LinePart::Object(rest) | LinePart::Noise(rest) => unreadable(run, rest, sink),
             }
         }
     }
 
     /// Stores the document and ends the run, if the text is the first document. Returns whether it is.
-    fn found(&mut self, run: RunId, text: &str, say: &mut Sink) -> bool {
+    fn found(&mut self, run: RunId, text: &str, sink: &mut Sink) -> bool {
         if self.doc.is_some() {
             return false;
         }
         let mended = mend_surrogates(text);
         let text = mended.as_deref().unwrap_or(text);
         let Some(doc) = document(text) else { return false };
-        self.end(run, &doc, say);
+        self.end(run, &doc, sink);
         self.doc = Some(text.to_owned());
         true
     }
 
-    fn end(&mut self, run: RunId, doc: &Doc<'_>, say: &mut Sink) {
+    fn end(&mut self, run: RunId, doc: &Doc<'_>, sink: &mut Sink) {
         let soft = |w: &Str<'_>| {
             Some(failures::of_text(w)).filter(|f| matches!(f.kind, FailureKind::Loop | FailureKind::Blocked))
         };
@@ -148,14 +148,14 @@ impl GeminiJson {
         // The reason is known only when everything has been read.
         self.unreported = failure.is_none() && !doc.asked_the_model() && !doc.answered();
         let ok = failure.is_none() && !self.unreported;
-        say.end(run, if ok { TurnEnd::ok() } else { TurnEnd::failed(failure) });
+        sink.end(run, if ok { TurnEnd::ok() } else { TurnEnd::failed(failure) });
     }
 
     /// Reports what the document contains in addition to the session file.
-    fn tell(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    fn tell(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let Some(doc) = document(text) else { return };
         let (asked_the_model, answered) = (doc.asked_the_model(), doc.answered());
-        self.start(run, doc.session.map(Str::own), say);
+        self.start(run, doc.session.map(Str::own), sink);
         let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
             // Old versions do not distinguish requests of the main agent from others.
@@ -172,36 +172,36 @@ impl GeminiJson {
             };
             let mut count = TokenCount::new(UsageSource::Stream, CountScope::Model(name.own()), tokens);
             count.requests = model.api.requests.0;
-            say.count(run, count);
+            sink.count(run, count);
         }
         for warning in doc.warnings.0 {
-            say.event(run, Event::warning("agent", warning.own()));
+            sink.event(run, Event::warning("agent", warning.own()));
         }
         let response = doc.response.map(Str::own).unwrap_or_default();
         if answered && let Some(text) = untold(&response, &self.file.last_text) {
-            say.event(run, Event::Text { text: text.to_owned() });
+            sink.event(run, Event::Text { text: text.to_owned() });
         }
         // Retried requests are not turns. After a failure, they cannot be told apart.
         if !self.file.has_told() && doc.error.is_none() {
             let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-            say.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
+            sink.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
         }
         if asked_the_model && !self.file.was_read {
             let message = "the session file could not be read: tools and earlier text are not reported, and `files` is based only on the disk";
-            say.event(run, Event::warning("no_session_file", message));
+            sink.event(run, Event::warning("no_session_file", message));
         }
     }
 
     /// Processes one line of stderr. A failed run prints its document there, between other lines and sometimes twice.
-    fn stderr(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    fn stderr(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         self.talk_failed |= text.starts_with(failures::TALK_FAILED);
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
             // An incomplete block is not the document.
-            self.give_back(say);
+            self.give_back(sink);
         } else if self.block.is_empty() {
-            if !self.rules.stderr(text, say) {
-                failures::stderr_line(text, say);
+            if !self.rules.stderr(text, sink) {
+                failures::stderr_line(text, sink);
             }
             return;
         }
@@ -217,28 +217,28 @@ impl GeminiJson {
                     // session.
                     let names_it = doc.session.as_ref().map(|s| &*s.0) == self.session.as_deref();
                     if names_it && self.session.is_some() && self.err.is_none() && self.doc.is_none() {
-                        self.end(run, &doc, say);
+                        self.end(run, &doc, sink);
                     }
                     self.err.get_or_insert(block);
                 }
-                None => lines.iter().for_each(|line| failures::stderr_line(line, say)),
+                None => lines.iter().for_each(|line| failures::stderr_line(line, sink)),
             }
         } else if self.block.len() > LONGEST_BLOCK {
-            self.give_back(say);
+            self.give_back(sink);
         }
     }
 
     /// Handles the collected lines as ordinary lines, because they are not the document.
-    fn give_back(&mut self, say: &mut Sink) {
+    fn give_back(&mut self, sink: &mut Sink) {
         for line in std::mem::take(&mut self.block) {
-            failures::stderr_line(&line, say);
+            failures::stderr_line(&line, sink);
         }
     }
 }
 
-fn unreadable(run: RunId, text: &str, say: &mut Sink) {
+fn unreadable(run: RunId, text: &str, sink: &mut Sink) {
     if !text.trim().is_empty() {
-        say.event(run, Event::unreadable(text.trim_end(), text.len() as u64));
+        sink.event(run, Event::unreadable(text.trim_end(), text.len() as u64));
     }
 }
 
@@ -301,64 +301,64 @@ impl Dialogue for GeminiJson {
         Concurrency::Once
     }
 
-    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
+    fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink) {
         self.run = Some(run);
-        self.rules.begin(order);
-        self.model.clone_from(&order.who.model);
-        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &order.session {
+        self.rules.begin(spec);
+        self.model.clone_from(&spec.info.model);
+        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &spec.session {
             self.session = Some(session.clone());
-            say.follow(run, SideChannel::SessionFile, session);
+            sink.follow(run, SideChannel::SessionFile, session);
         }
-        if self.session.is_none() || !order.follow {
-            say.silent(run);
+        if self.session.is_none() || !spec.follow {
+            sink.silent(run);
         }
-        say.frame(order.prompt.clone());
-        say.shut();
+        sink.frame(spec.prompt.clone());
+        sink.shut();
     }
 
-    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
+    fn line(&mut self, line: InputLine<'_>, sink: &mut Sink) {
         let Some(run) = self.run else { return };
         match line.stream {
-            Stream::Stdout => self.stdout(run, line.text, say),
-            Stream::Stderr => self.stderr(run, line.text, say),
+            Stream::Stdout => self.stdout(run, line.text, sink),
+            Stream::Stderr => self.stderr(run, line.text, sink),
             Stream::Side(run, _) => {
                 // The file is written once the agent is ready. This surface reports nothing before that.
-                self.start(run, None, say);
-                self.file.line(run, line.text, say);
+                self.start(run, None, sink);
+                self.file.line(run, line.text, sink);
             }
         }
     }
 
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
         let Some(run) = self.run else { return };
         let mut failed = false;
         if let ExitReason::Code(code) = exit {
             failed = code != 0;
             if let Some(failure) = failures::of_exit(code) {
-                say.hint(Some(run), failure);
+                sink.hint(Some(run), failure);
             }
         }
-        self.give_back(say);
-        self.give_up(run, say);
+        self.give_back(sink);
+        self.give_up(run, sink);
         // The document on stderr counts if there is none on stdout, or if the exit code reports a failure.
         if let Some(err) = self.err.take().filter(|_| self.doc.is_none() || failed) {
             if let Some(doc) = document(&err) {
-                self.end(run, &doc, say);
+                self.end(run, &doc, sink);
             }
             self.doc.get_or_insert(err);
         }
         // All of stderr has been read by now, including the proof.
         if self.answered {
-            self.rules.turn(say);
+            self.rules.turn(sink);
         }
         if self.unreported {
-            say.hint(Some(run), stream::unreported(self.talk_failed));
+            sink.hint(Some(run), stream::unreported(self.talk_failed));
         }
     }
 
-    fn settled(&mut self, run: RunId, say: &mut Sink) {
+    fn settled(&mut self, run: RunId, sink: &mut Sink) {
         if let Some(doc) = self.doc.take() {
-            self.tell(run, &doc, say);
+            self.tell(run, &doc, sink);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Builds the launch of Gemini CLI from a plan: arguments, environment, files and stdin.
 
 use super::{
-    CARD,
+    INFO,
     environment::{self, LaunchPaths},
     guard, live,
     overlay::{self, OverlayFiles},
@@ -63,22 +63,22 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
 pub(super) fn launch(
     plan: &Plan,
     context: &LaunchContext,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
     let version = context.program.version;
-    let user = UserConfig::new(&context.cwd, &context.env, &context.home, look)
-        .trusting(request.trust == Trust::Full);
+    let user =
+        UserConfig::new(&context.cwd, &context.env, &context.home, fs).trusting(request.trust == Trust::Full);
     let is_live = plan.surface == Surface::Acp;
     let mut problems = too_old(plan, version);
     let mut keep = |problem: Problem| problems.push(problem);
 
-    let include = include_directories(request, &context.cwd, look).unwrap_or_else(|found| {
+    let include = include_directories(request, &context.cwd, fs).unwrap_or_else(|found| {
         found.into_iter().for_each(&mut keep);
         Vec::new()
     });
-    let text = text(plan, &context.cwd, look).map_err(&mut keep).unwrap_or_default();
-    let mut servers = settings::servers(plan, &context.cwd, look).map_err(&mut keep).unwrap_or_default();
+    let text = text(plan, &context.cwd, fs).map_err(&mut keep).unwrap_or_default();
+    let mut servers = settings::servers(plan, &context.cwd, fs).map_err(&mut keep).unwrap_or_default();
     let policy = policy::compile(request, plan.surface)
         .map_err(|found| found.into_iter().for_each(&mut keep))
         .unwrap_or_default();
@@ -87,17 +87,17 @@ pub(super) fn launch(
         if !has(version, versions::SLUGS) {
             return Some(wanted.clone());
         }
-        store::resolve(wanted, user.home(), &context.cwd, look).map_err(&mut keep).ok()
+        store::resolve(wanted, user.home(), &context.cwd, fs).map_err(&mut keep).ok()
     });
     let chosen = request.session_id.as_deref();
-    problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &context.cwd, look)));
+    problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &context.cwd, fs)));
     if !problems.is_empty() {
         return Err(problems);
     }
 
     let mut launch =
         Launch { program: context.program.path.clone(), cwd: context.cwd.clone(), ..Launch::default() };
-    launch.talk = DialogueConfig::new(plan.surface, version);
+    launch.dialogue = DialogueConfig::new(plan.surface, version);
     let has_home = has(version, versions::HOME);
     let home = has_home.then(|| context.private.join("home"));
     let given = context.private.join("given");
@@ -140,11 +140,11 @@ pub(super) fn launch(
         live::fill(&mut launch, plan, version);
         (launch.servers, servers) = live::divide_servers(servers);
         launch.not_before =
-            resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &context.cwd, look));
+            resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &context.cwd, fs));
         launch.abandoned = has(version, versions::SESSION_ID).then(|| context.session_id.clone());
     }
-    let users = UserSettings::read(&user.own("settings.json"), look);
-    guard::fill(&mut launch, plan, &given, &users, &user, look);
+    let users = UserSettings::read(&user.own("settings.json"), fs);
+    guard::fill(&mut launch, plan, &given, &users, &user, fs);
     let policies = policy.map(|text| {
         let path = given.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
@@ -162,7 +162,7 @@ pub(super) fn launch(
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: request.use_vertex_ai == Some(true),
     };
-    let bounds = guard::bounds(request.trust, &users, &user, look);
+    let bounds = guard::bounds(request.trust, &users, &user, fs);
     let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
@@ -188,21 +188,21 @@ pub(super) fn launch(
             &home,
             OverlayFiles { settings, command: delivery.command, commands },
             &user,
-            look,
+            fs,
         );
     }
     Ok(launch)
 }
 
 /// Returns the prompt text for ACP.
-pub(super) fn words(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<PromptText, Problem> {
-    text(plan, cwd, look).map(live::words)
+pub(super) fn words(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+    text(plan, cwd, fs).map(live::words)
 }
 
 /// Returns the complete prompt text, or a problem if it is too long for the CLI.
-fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
-    let text = prompt::text(plan, cwd, look)?;
-    match CARD.max_prompt_bytes {
+fn text(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
+    let text = prompt::text(plan, cwd, fs)?;
+    match INFO.max_prompt_bytes {
         Some(most) if text.len() > most => Err(Problem::new(
             "prompt",
             format!("is {} bytes long; Gemini CLI accepts at most {most}", text.len()),
@@ -276,13 +276,13 @@ fn headless(plan: &Plan) -> Vec<String> {
 fn include_directories(
     request: &RunRequest,
     cwd: &Path,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Result<Vec<PathBuf>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut found = Vec::new();
     for folder in &request.include_directories {
         let path = cwd.join(folder);
-        if !look.exists(&path) {
+        if !fs.exists(&path) {
             problems.push(
                 Problem::new("include_directories", format!("`{}` does not exist", path.display()))
                     .hint("create the directory, or remove it from the list"),
@@ -337,7 +337,7 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
         .map(|(key, _, since)| {
             let found = version.map(|v| v.to_string()).unwrap_or_default();
             Problem::new(key, format!("needs Gemini CLI {since} or newer; found {found}"))
-                .hint(format!("run `npm install -g {}`", CARD.package))
+                .hint(format!("run `npm install -g {}`", INFO.package))
         })
         .collect()
 }

@@ -19,7 +19,7 @@ pub(super) fn context(version: &str) -> LaunchContext {
     context
 }
 
-pub(super) fn look() -> MemoryFs {
+pub(super) fn fs() -> MemoryFs {
     MemoryFs::default().plain("/u/.gemini/settings.json", "{}").plain("/lib/x", "").plain("/ws/a", "")
 }
 
@@ -28,7 +28,7 @@ fn launched(request: RunRequest) -> Launch {
 }
 
 fn launched_on(version: &str, request: RunRequest) -> Result<Launch, Vec<Problem>> {
-    launch(&Plan::new(request, Surface::StreamJson), &context(version), &look())
+    launch(&Plan::new(request, Surface::StreamJson), &context(version), &fs())
 }
 
 fn args(request: RunRequest) -> String {
@@ -45,8 +45,7 @@ fn workspace_path_that_breaks_tools_causes_a_warning() {
     let codes = |cwd: &str| {
         let mut context = context("0.61.0");
         context.cwd = cwd.into();
-        let launch =
-            launch(&Plan::new(RunRequest::new("hi"), Surface::StreamJson), &context, &look()).unwrap();
+        let launch = launch(&Plan::new(RunRequest::new("hi"), Surface::StreamJson), &context, &fs()).unwrap();
         launch.warnings.iter().map(|warning| warning.code.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(codes("/w\ns"), ["workspace_path"]);
@@ -88,9 +87,9 @@ fn flags_follow_the_request() {
     assert!(args(request).contains("-e a -e b"));
     assert!(args(RunRequest::new("x").session_id("mine")).contains("--session-id mine"));
     let json = Plan::new(RunRequest::new("x"), Surface::Json);
-    let json = launch(&json, &context("0.61.0"), &look()).unwrap();
+    let json = launch(&json, &context("0.61.0"), &fs()).unwrap();
     assert_eq!(json.session_id.as_deref(), Some(SESSION), "nothing else tells it before the end");
-    let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context("0.61.0"), &look()).unwrap();
+    let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context("0.61.0"), &fs()).unwrap();
     assert_eq!(json.args[1..3], ["-o", "json"]);
 }
 
@@ -100,7 +99,7 @@ fn requested_trust_overrides_the_environment() {
         let mut context = context("0.61.0");
         context.env.insert("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into());
         let plan = Plan::new(RunRequest::new("x").trust(trust), Surface::Json);
-        let launch = launch(&plan, &context, &look()).unwrap();
+        let launch = launch(&plan, &context, &fs()).unwrap();
         let flag = launch.args.contains(&"--skip-trust".to_owned());
         (flag, launch.env.get("GEMINI_CLI_TRUST_WORKSPACE").cloned())
     };
@@ -123,17 +122,17 @@ fn sandboxes_mount_the_files_of_the_run() {
 
 #[test]
 fn auth_method_is_set_if_the_cli_would_ignore_the_key() {
-    let method = |env: &[(&str, &str)], look: MemoryFs| {
+    let method = |env: &[(&str, &str)], fs: MemoryFs| {
         let mut context = context("0.61.0");
         context.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &look).unwrap();
+        let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &fs).unwrap();
         let settings: Value = serde_json::from_str(&file(&launch, "/p/home/.gemini/settings.json")).unwrap();
         settings["security"]["auth"]["selectedType"].clone()
     };
     let key = ("GEMINI_API_KEY", "key-of-the-caller");
-    assert_eq!(method(&[key], look()), Value::Null);
-    assert_eq!(method(&[key, ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")], look()), "gemini-api-key");
-    let in_file = || look().plain("/u/.gemini/.env", "GEMINI_API_KEY=key-in-a-file");
+    assert_eq!(method(&[key], fs()), Value::Null);
+    assert_eq!(method(&[key, ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")], fs()), "gemini-api-key");
+    let in_file = || fs().plain("/u/.gemini/.env", "GEMINI_API_KEY=key-in-a-file");
     assert_eq!(method(&[], in_file()), "gemini-api-key");
     assert_eq!(method(&[("GOOGLE_GENAI_USE_VERTEXAI", "true")], in_file()), Value::Null);
 }
@@ -173,7 +172,7 @@ fn request_variables_are_passed_and_their_secrets_registered() {
 #[test]
 fn secrets_of_servers_and_user_files_are_registered() {
     let users = r#"{"mcpServers":{"own":{"httpUrl":"http://u:password-in-url@h/","headers":{"X":"header-of-user"}}}}"#;
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .plain("/u/.gemini/settings.json", users)
         .plain("/u/.gemini/.env", "GEMINI_API_KEY=ignored-as-set\nA_SECRET='from-env-file'")
         .plain(
@@ -190,7 +189,7 @@ fn secrets_of_servers_and_user_files_are_registered() {
         env: [("A".into(), "env-of-srv".into())].into(),
     };
     let request = RunRequest::new("x").mcp_server("u", url).mcp_server("c", command);
-    let launch = launch(&Plan::new(request, Surface::Json), &context("0.61.0"), &look).unwrap();
+    let launch = launch(&Plan::new(request, Surface::Json), &context("0.61.0"), &fs).unwrap();
     for secret in [
         "password-in-url",
         "header-of-user",
@@ -215,14 +214,14 @@ fn rules_become_a_policy_next_to_the_users_policies() {
     let text = file(&launch, "/p/given/agentline-run.toml");
     assert!(text.contains("write_file") && text.contains("agentline__was_read"), "{text}");
 
-    let look = MemoryFs::default().plain("/u/.gemini/settings.json", r#"{"policyPaths":["~/p.toml","/q"]}"#);
-    let launch = launch_with(request, &look);
+    let fs = MemoryFs::default().plain("/u/.gemini/settings.json", r#"{"policyPaths":["~/p.toml","/q"]}"#);
+    let launch = launch_with(request, &fs);
     let line = launch.args.join(" ");
     assert!(line.contains("agentline-run.toml --policy /u/p.toml --policy /q "), "{line}");
 }
 
-fn launch_with(request: RunRequest, look: &MemoryFs) -> Launch {
-    launch(&Plan::new(request, Surface::Json), &context("0.61.0"), look).unwrap()
+fn launch_with(request: RunRequest, fs: &MemoryFs) -> Launch {
+    launch(&Plan::new(request, Surface::Json), &context("0.61.0"), fs).unwrap()
 }
 
 #[test]
@@ -253,7 +252,7 @@ fn system_prompt_replaces_or_is_prepended() {
 fn overlay_uses_the_relocated_home_of_the_user() {
     let mut context = context("0.61.0");
     context.env.insert("GEMINI_CLI_HOME".into(), "/moved".into());
-    let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &look()).unwrap();
+    let launch = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context, &fs()).unwrap();
     assert_eq!(launch.env["GEMINI_CLI_HOME"], "/p/home");
     assert!(launch.links.contains(&("/p/home/.gemini/tmp".into(), "/moved/.gemini/tmp".into())));
 }
@@ -262,10 +261,10 @@ fn overlay_uses_the_relocated_home_of_the_user() {
 fn resume_passes_the_full_id_and_no_session_id() {
     let session = r#"{"sessionId":"abcdef12-0000","startTime":"2026-01-01","kind":"main"}
 {"id":"1","type":"user","content":[{"text":"hi"}]}"#;
-    let look = look()
+    let fs = fs()
         .plain("/u/.gemini/tmp/ws/.project_root", "/ws")
         .plain("/u/.gemini/tmp/ws/chats/session-2026-01-01T00-00-abcdef12.jsonl", session);
-    let launch = launch_with(RunRequest::new("x").resume("abcdef12"), &look);
+    let launch = launch_with(RunRequest::new("x").resume("abcdef12"), &fs);
     let line = launch.args.join(" ");
     assert!(line.contains("--resume abcdef12-0000") && !line.contains("--session-id"), "{line}");
     assert_eq!(launch.session_id.as_deref(), Some("abcdef12-0000"));

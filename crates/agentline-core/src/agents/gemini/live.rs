@@ -161,9 +161,9 @@ pub(super) fn arguments(plan: &Plan, version: Option<Version>) -> Vec<String> {
 /// Sets the session-specific values of a launch.
 pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
     let request = &plan.request;
-    launch.talk.read_files = request.allow_file_reads;
-    launch.talk.write_files = request.allow_file_writes;
-    launch.talk.authenticate.clone_from(&request.authenticate);
+    launch.dialogue.read_files = request.allow_file_reads;
+    launch.dialogue.write_files = request.allow_file_writes;
+    launch.dialogue.authenticate.clone_from(&request.authenticate);
     launch.mode = has(version, versions::ACP_MODES).then(|| mode(request));
     launch.model = request
         .model

@@ -4,7 +4,7 @@ use super::{tests::*, *};
 use crate::McpServer;
 
 fn live_on(version: &str, request: RunRequest) -> Result<Launch, Vec<Problem>> {
-    launch(&Plan::new(request, Surface::Acp), &context(version), &look())
+    launch(&Plan::new(request, Surface::Acp), &context(version), &fs())
 }
 
 fn live(request: RunRequest) -> Launch {
@@ -24,7 +24,7 @@ fn conversation_process_starts_without_session_settings() {
     assert_eq!(launch.stdin, "be brief\n\nhi");
     assert_eq!(launch.session_id, None, "the agent names its sessions");
     assert_eq!(launch.abandoned.as_deref(), Some(SESSION));
-    assert_eq!(launch.talk.surface, Surface::Acp);
+    assert_eq!(launch.dialogue.surface, Surface::Acp);
     let mode = launch.mode.unwrap();
     assert_eq!((mode.id.as_str(), mode.must), ("yolo", false));
     let model = launch.model.unwrap();
@@ -128,13 +128,13 @@ fn stored_session_is_not_resumed_within_the_minute_of_its_file() {
     let said = r#"{"sessionId":"aaaa1111-1","startTime":"x","kind":"main"}
 {"id":"1","type":"user","content":"hi"}
 "#;
-    let look = look()
+    let fs = fs()
         .plain("/u/.gemini/projects.json", r#"{"projects":{"/ws":"ws"}}"#)
         .plain("/u/.gemini/tmp/ws/.project_root", "/ws")
         .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-16-aaaa1111.jsonl", said)
         .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-20-bbbb1111.jsonl", said);
     let plan = Plan::new(RunRequest::new("x").resume("aaaa"), Surface::Acp);
-    let launch = launch(&plan, &context("0.61.0"), &look).unwrap();
+    let launch = launch(&plan, &context("0.61.0"), &fs).unwrap();
     assert_eq!(launch.not_before, Some(1_794_748_560_000 + 60_000));
     assert_eq!(launch.session_id.as_deref(), Some("aaaa1111-1"));
     assert!(!launch.args.contains(&"--resume".to_owned()));
@@ -193,13 +193,13 @@ fn only_runs_without_commands_share_a_process() {
 
 #[test]
 fn servers_only_expressible_in_settings_stay_in_the_settings() {
-    let look = look().plain(
+    let fs = fs().plain(
         "/ws/mcp.json",
         r#"{"mcpServers":{"plain":{"command":"c"},"web":{"httpUrl":"http://h","headers":{"A":"b"}},
             "folder":{"command":"c","cwd":"/x"},"sse":{"url":"http://h/sse"}}}"#,
     );
     let request = RunRequest { mcp_settings_path: Some("mcp.json".into()), ..RunRequest::new("x") };
-    let launch = launch(&Plan::new(request, Surface::Acp), &context("0.61.0"), &look).unwrap();
+    let launch = launch(&Plan::new(request, Surface::Acp), &context("0.61.0"), &fs).unwrap();
     assert_eq!(launch.servers.keys().collect::<Vec<_>>(), ["plain", "web"]);
     let settings = file(&launch, "/p/home/.gemini/settings.json");
     assert!(

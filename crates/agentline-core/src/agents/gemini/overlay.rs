@@ -48,16 +48,16 @@ pub(super) fn fill(
     home: &Path,
     own: OverlayFiles,
     user: &UserConfig<'_>,
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) {
     let here = home.join(".gemini");
     let there = user.own("");
     launch.folders.push(here.clone());
     launch.files.push(NewFile::new(here.join("settings.json"), own.settings).guarded());
-    if let Some(projects) = look.read(&there.join("projects.json")) {
+    if let Some(projects) = fs.read(&there.join("projects.json")) {
         launch.files.push(NewFile::copy(here.join("projects.json"), projects));
     }
-    let mut linked: Vec<String> = look.list(&there).unwrap_or_default();
+    let mut linked: Vec<String> = fs.list(&there).unwrap_or_default();
     linked.extend(FOLDERS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));
     linked.sort();
     linked.dedup();
@@ -66,7 +66,7 @@ pub(super) fn fill(
         // A separate folder, which also links to the user's commands.
         linked.retain(|name| name != "commands");
         let users = there.join("commands");
-        for entry in look.list(&users).unwrap_or_default() {
+        for entry in fs.list(&users).unwrap_or_default() {
             launch.links.push((own.commands.join(&entry), users.join(&entry)));
         }
         launch.links.push((here.join("commands"), own.commands.clone()));
@@ -77,7 +77,7 @@ pub(super) fn fill(
     launch.copy_back.extend(RENAMED.iter().map(|name| (here.join(name), there.join(name))));
     for name in BESIDE {
         let there = user.home().join(name);
-        if look.exists(&there) {
+        if fs.exists(&there) {
             launch.links.push((home.join(name), there));
         }
     }
@@ -97,18 +97,18 @@ mod tests {
 
     #[test]
     fn overlay_combines_user_files_and_generated_files() {
-        let look = MemoryFs::default()
+        let fs = MemoryFs::default()
             .plain("/u/.gemini/settings.json", "{}")
             .plain("/u/.gemini/projects.json", "P")
             .plain("/u/.gemini/policies/mine.toml", "")
             .plain("/u/.gemini/commands/hi.toml", "")
             .plain("/u/.env", "A=1");
         let env = BTreeMap::new();
-        let user = UserConfig::new(Path::new("/ws"), &env, Path::new("/u"), &look);
+        let user = UserConfig::new(Path::new("/ws"), &env, Path::new("/u"), &fs);
         let made = |command: Option<(String, String)>| {
             let mut launch = Launch::default();
             let own = OverlayFiles { settings: b"S".to_vec(), command, commands: "/g/commands".into() };
-            fill(&mut launch, Path::new("/o"), own, &user, &look);
+            fill(&mut launch, Path::new("/o"), own, &user, &fs);
             launch
         };
         let launch = made(None);

@@ -18,13 +18,13 @@ pub(super) struct PolicyAckWatch {
 
 impl PolicyAckWatch {
     /// Starts a run with the rules of this order.
-    pub(super) fn begin(&mut self, order: &TurnSpec) {
-        self.wanted.clone_from(&order.proof);
-        self.must_ignore.clone_from(&order.must_ignore);
+    pub(super) fn begin(&mut self, spec: &TurnSpec) {
+        self.wanted.clone_from(&spec.proof);
+        self.must_ignore.clone_from(&spec.must_ignore);
     }
 
     /// Processes a line of stderr. Returns whether the line is handled and needs no further processing.
-    pub(super) fn stderr(&mut self, text: &str, say: &mut Sink) -> bool {
+    pub(super) fn stderr(&mut self, text: &str, sink: &mut Sink) -> bool {
         if self.confirmation.stderr(text) {
             return true;
         }
@@ -35,7 +35,7 @@ impl PolicyAckWatch {
         }
         if text.starts_with(&proof.dropped) {
             self.told = true;
-            say.abort(
+            sink.abort(
                 Failure::new(FailureKind::Policy, "Gemini CLI ignored a rule of `--allow` or `--deny`")
                     .hint("remove rules until it works, and report this as a bug"),
             );
@@ -47,19 +47,19 @@ impl PolicyAckWatch {
     }
 
     /// Checks that the agent ignores the workspace's own configuration, before it calls the model.
-    pub(super) fn ready(&mut self, say: &mut Sink) {
+    pub(super) fn ready(&mut self, sink: &mut Sink) {
         if let Some(failure) = self.confirmation.failure(&self.must_ignore) {
             self.must_ignore.clear();
-            say.abort(failure);
+            sink.abort(failure);
         }
     }
 
     /// Checks that the rules were read, after a turn of the model. stderr is read first, so the proof must have
     /// arrived.
-    pub(super) fn turn(&mut self, say: &mut Sink) {
-        self.ready(say);
+    pub(super) fn turn(&mut self, sink: &mut Sink) {
+        self.ready(sink);
         if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
-            say.abort(
+            sink.abort(
                 Failure::new(
                     FailureKind::Policy,
                     "Gemini CLI did not load the rules of the run: `--allow`, `--deny` and those of its mode",
@@ -84,8 +84,8 @@ mod tests {
         watch
     }
 
-    fn aborts(say: &Sink) -> usize {
-        say.runs
+    fn aborts(sink: &Sink) -> usize {
+        sink.runs
             .iter()
             .filter(|(_, said)| matches!(said, SinkItem::Abort(f) if f.kind == FailureKind::Policy))
             .count()
@@ -93,39 +93,39 @@ mod tests {
 
     #[test]
     fn policy_acknowledgements_are_not_reported() {
-        let (mut watch, mut say) = (watch(true), Sink::default());
+        let (mut watch, mut sink) = (watch(true), Sink::default());
         for _ in 0..2 {
-            assert!(watch.stderr(policy::PROOF, &mut say));
-            assert!(REST.iter().all(|line| watch.stderr(line, &mut say)));
+            assert!(watch.stderr(policy::PROOF, &mut sink));
+            assert!(REST.iter().all(|line| watch.stderr(line, &mut sink)));
         }
-        assert!(!watch.stderr("something else", &mut say));
-        assert!(!watch.stderr("Rule #1 of the user", &mut say), "it belongs to another report");
-        watch.turn(&mut say);
-        assert_eq!(aborts(&say), 0);
+        assert!(!watch.stderr("something else", &mut sink));
+        assert!(!watch.stderr("Rule #1 of the user", &mut sink), "it belongs to another report");
+        watch.turn(&mut sink);
+        assert_eq!(aborts(&sink), 0);
     }
 
     #[test]
     fn turn_without_policy_acknowledgement_aborts_the_run_once() {
-        let (mut watch, mut say) = (watch(true), Sink::default());
-        watch.stderr("[USER] Policy file warning in mine.toml:", &mut say);
-        assert_eq!(aborts(&say), 0);
-        watch.turn(&mut say);
-        watch.turn(&mut say);
-        assert_eq!(aborts(&say), 1);
+        let (mut watch, mut sink) = (watch(true), Sink::default());
+        watch.stderr("[USER] Policy file warning in mine.toml:", &mut sink);
+        assert_eq!(aborts(&sink), 0);
+        watch.turn(&mut sink);
+        watch.turn(&mut sink);
+        assert_eq!(aborts(&sink), 1);
     }
 
     #[test]
     fn dropped_rule_aborts_the_run_immediately() {
-        let (mut watch, mut say) = (watch(true), Sink::default());
-        watch.stderr(policy::BROKEN, &mut say);
-        assert_eq!(aborts(&say), 1);
+        let (mut watch, mut sink) = (watch(true), Sink::default());
+        watch.stderr(policy::BROKEN, &mut sink);
+        assert_eq!(aborts(&sink), 1);
     }
 
     #[test]
     fn no_acknowledgement_is_required_without_rules() {
-        let (mut watch, mut say) = (watch(false), Sink::default());
-        assert!(!watch.stderr(policy::PROOF, &mut say));
-        watch.turn(&mut say);
-        assert_eq!(aborts(&say), 0);
+        let (mut watch, mut sink) = (watch(false), Sink::default());
+        assert!(!watch.stderr(policy::PROOF, &mut sink));
+        watch.turn(&mut sink);
+        assert_eq!(aborts(&sink), 0);
     }
 }

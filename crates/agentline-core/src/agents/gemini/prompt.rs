@@ -27,7 +27,7 @@ pub(super) struct Delivery {
 }
 
 /// Returns the complete prompt text.
-pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
+pub(super) fn text(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
     let request = &plan.request;
     let mut parts: Vec<Cow<'_, str>> = Vec::new();
     if let (Some(system), SystemMode::Append) = (&request.system_prompt, request.system_mode) {
@@ -37,7 +37,7 @@ pub(super) fn text(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<Str
         parts.push(request.prompt.as_str().into());
     }
     if let Some(file) = &request.prompt_file {
-        parts.push(of_file(plan, &cwd.join(file), cwd, look)?.into());
+        parts.push(of_file(plan, &cwd.join(file), cwd, fs)?.into());
     }
     Ok(parts.join("\n\n"))
 }
@@ -69,11 +69,11 @@ pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Del
 }
 
 /// Returns the text for a prompt file: an instruction to read it, or its content if the agent cannot read it.
-fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn FileSystem) -> Result<String, Problem> {
+fn of_file(plan: &Plan, file: &Path, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
     let wrong = |what: &str| {
         Problem::new("prompt_file", format!("`{}` {what}", file.display())).hint("pass an existing text file")
     };
-    let bytes = look.read(file).ok_or_else(|| wrong("cannot be read"))?;
+    let bytes = fs.read(file).ok_or_else(|| wrong("cannot be read"))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))?;
     if text.trim().is_empty() {
         return Err(wrong("is empty"));
@@ -81,15 +81,15 @@ fn of_file(plan: &Plan, file: &Path, cwd: &Path, look: &dyn FileSystem) -> Resul
     if text.contains('\0') {
         return Err(wrong("contains a NUL byte"));
     }
-    if can_read(plan, file, &text, cwd, look) {
+    if can_read(plan, file, &text, cwd, fs) {
         return Ok(format!("Process the prompt in {}", file.display()));
     }
     Ok(text)
 }
 
 /// Returns whether the CLI's own read tool would show the whole file. If in doubt, returns `false`.
-fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn FileSystem) -> bool {
-    let real = look.canonical(file).unwrap_or_else(|| file.to_path_buf());
+fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, fs: &dyn FileSystem) -> bool {
+    let real = fs.canonical(file).unwrap_or_else(|| file.to_path_buf());
     let included = plan.request.include_directories.iter().map(|d| cwd.join(d));
     let Some(root) = std::iter::once(cwd.to_path_buf()).chain(included).find(|root| real.starts_with(root))
     else {
@@ -99,11 +99,11 @@ fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, look: &dyn FileSys
         text.lines().count() <= LONGEST_READ && text.lines().all(|l| l.chars().count() <= LONGEST_READ);
     let refused = plan.request.deny.iter().filter_map(|r| Rule::parse("deny", r).ok());
     let permitted = refused.map(|r| r.tool).all(|t| !matches!(t.as_str(), "Read" | "read_file" | "*"));
-    short && permitted && !may_be_ignored(&real, &root, look)
+    short && permitted && !may_be_ignored(&real, &root, fs)
 }
 
 /// Returns whether a line of an ignore file could match this path. If in doubt, returns `true`.
-fn may_be_ignored(file: &Path, root: &Path, look: &dyn FileSystem) -> bool {
+fn may_be_ignored(file: &Path, root: &Path, fs: &dyn FileSystem) -> bool {
     let Ok(inner) = file.strip_prefix(root) else { return true };
     let names: Vec<Cow<'_, str>> = inner.iter().map(|n| n.to_string_lossy()).collect();
     if names.iter().any(|n| n == ".git" || n == "node_modules") {
@@ -111,7 +111,7 @@ fn may_be_ignored(file: &Path, root: &Path, look: &dyn FileSystem) -> bool {
     }
     let folders = file.ancestors().skip(1).filter(|f| f.starts_with(root));
     folders.flat_map(|folder| [".gitignore", ".geminiignore"].map(|name| folder.join(name))).any(|ignore| {
-        look.text(&ignore).unwrap_or_default().lines().any(|line| {
+        fs.text(&ignore).unwrap_or_default().lines().any(|line| {
             let line = line.trim().trim_end_matches('/');
             let last = line.rsplit('/').next().unwrap_or_default();
             !line.is_empty() && !line.starts_with(['#', '!']) && names.iter().any(|n| covers(last, n))
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn system_prompt_and_prompt_file_surround_the_prompt() {
-        let look = MemoryFs::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
-        let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &look);
+        let fs = MemoryFs::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
+        let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &fs);
         assert_eq!(told(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
         let replaced = RunRequest::new("hi").system_prompt("s").system_mode(SystemMode::Replace);
         assert_eq!(told(replaced).unwrap(), "hi");
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn ignored_or_long_prompt_files_are_sent_inline() {
         let long = "line\n".repeat(2001);
-        let look = MemoryFs::default()
+        let fs = MemoryFs::default()
             .plain("/ws/.gitignore", "# c\n*.tmp\n/build/\n!keep\n")
             .plain("/ws/sub/.geminiignore", "secret?\n")
             .plain("/ws/a.tmp", "t")
@@ -255,7 +255,7 @@ mod tests {
             .plain("/ws/sub/open", "o")
             .plain("/ws/long", &long);
         let told =
-            |file: &str| text(&plan(RunRequest::new("").prompt_file(file)), Path::new("/ws"), &look).unwrap();
+            |file: &str| text(&plan(RunRequest::new("").prompt_file(file)), Path::new("/ws"), &fs).unwrap();
         assert_eq!(
             (told("a.tmp").as_str(), told("build/p").as_str(), told("sub/secret1").as_str()),
             ("t", "b", "s")

@@ -52,7 +52,7 @@ impl SessionFileReader {
     }
 
     /// Processes one line. Unreadable lines are ignored, because the file is another program's and may be truncated.
-    pub(super) fn line(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    pub(super) fn line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         self.was_read = true;
         // Most lines only update a timestamp. The relevant records contain their kind.
         if !text.contains("\"gemini\"") {
@@ -63,7 +63,7 @@ impl SessionFileReader {
             return;
         }
         if let Some(model) = &record.model {
-            say.model(run, &**model);
+            sink.model(run, &**model);
         }
         if let Some(t) = &record.tokens {
             let mut count = TokenCount::new(
@@ -72,42 +72,42 @@ impl SessionFileReader {
                 t.tokens(),
             );
             count.model = record.model.as_ref().map(|m| m.to_string());
-            say.count(run, count);
+            sink.count(run, count);
         }
         let written = record.content.map(text_of).unwrap_or_default();
         if self.telling == SessionFileDetail::Everything {
-            self.tell(run, &record, &written, say);
+            self.tell(run, &record, &written, sink);
         }
         if !written.trim().is_empty() {
-            say.turn_text(run, written);
+            sink.turn_text(run, written);
         }
         for call in &record.calls.0 {
             if let Some(fact) = fact_about(call) {
-                say.tool_fact(run, fact);
+                sink.tool_fact(run, fact);
             }
         }
     }
 
     /// Reports a record as events, each part once even if the record is rewritten.
-    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, say: &mut Sink) {
+    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, sink: &mut Sink) {
         if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
-                say.event(run, Event::Thinking { text: thought.text() });
+                sink.event(run, Event::Thinking { text: thought.text() });
             }
         }
         if !written.trim().is_empty() && self.told.insert(format!("text {}", &*record.id)) {
             self.last_text = written.to_owned();
-            say.event(run, Event::Text { text: written.to_owned() });
+            sink.event(run, Event::Text { text: written.to_owned() });
         }
         // The calls of one answer belong to one turn, so all of them start before the first ends.
         let fresh: Vec<&Call<'_>> =
             record.calls.0.iter().filter(|call| self.told.insert(format!("call {}", &*call.id))).collect();
         for call in &fresh {
             let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
-            say.event(run, Event::ToolUse(Box::new(tool)));
+            sink.event(run, Event::ToolUse(Box::new(tool)));
         }
         for call in fresh {
-            say.event(run, result_of(call));
+            sink.event(run, result_of(call));
         }
     }
 }

@@ -31,8 +31,8 @@ pub(super) enum UserSettings {
 
 impl UserSettings {
     /// Reads the settings as the CLI does.
-    pub(super) fn read(path: &Path, look: &dyn FileSystem) -> Self {
-        let Some(bytes) = look.read(path) else { return Self::None };
+    pub(super) fn read(path: &Path, fs: &dyn FileSystem) -> Self {
+        let Some(bytes) = fs.read(path) else { return Self::None };
         match user::parse(&String::from_utf8_lossy(&bytes)) {
             Ok(value) if value.is_object() => Self::Read(value),
             _ => Self::Broken(bytes),
@@ -90,7 +90,7 @@ pub(super) fn compose(
 
 /// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by
 /// default, because in headless runs the CLI only offers tools of trusted servers. In plan mode it offers none of them.
-pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<Map<String, Value>, Problem> {
+pub(super) fn servers(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<Map<String, Value>, Problem> {
     let mut all = Map::new();
     if let Some(path) = &plan.request.mcp_settings_path {
         let path = cwd.join(path);
@@ -98,7 +98,7 @@ pub(super) fn servers(plan: &Plan, cwd: &Path, look: &dyn FileSystem) -> Result<
             Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
                 .hint("pass a settings file of Gemini CLI with an `mcpServers` object")
         };
-        let text = look.text(&path).ok_or_else(|| wrong("cannot be read"))?;
+        let text = fs.text(&path).ok_or_else(|| wrong("cannot be read"))?;
         let value = user::parse(&text).map_err(|e| wrong(&format!("is not JSON: {e}")))?;
         let found = value.get("mcpServers").and_then(Value::as_object);
         for (name, server) in found.ok_or_else(|| wrong("has no `mcpServers` object"))? {
@@ -211,10 +211,10 @@ mod tests {
     }
 
     fn composed(users: &str, request: RunRequest, sign_in: RequestedSignIn) -> Value {
-        let look = MemoryFs::default().file("/u/settings.json", users);
-        let users = UserSettings::read(Path::new("/u/settings.json"), &look);
+        let fs = MemoryFs::default().file("/u/settings.json", users);
+        let users = UserSettings::read(Path::new("/u/settings.json"), &fs);
         let plan = plan(request);
-        let servers = servers(&plan, Path::new("/ws"), &look).unwrap();
+        let servers = servers(&plan, Path::new("/ws"), &fs).unwrap();
         serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"), json!({}))).unwrap()
     }
 
@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn invalid_settings_are_passed_to_the_cli_unchanged() {
         for text in ["{ not json", "[1]", "null", ""] {
-            let look = MemoryFs::default().file("/s", text);
-            let users = UserSettings::read(Path::new("/s"), &look);
+            let fs = MemoryFs::default().file("/s", text);
+            let users = UserSettings::read(Path::new("/s"), &fs);
             let (plan, home) = (plan(RunRequest::new("x")), Path::new("/u"));
             let bytes = compose(&users, &plan, RequestedSignIn::default(), Map::new(), home, json!({}));
             assert_eq!(bytes, text.as_bytes());
@@ -303,12 +303,12 @@ mod tests {
     fn servers_are_also_read_from_a_settings_file() {
         let mut request = RunRequest::new("x");
         request.mcp_settings_path = Some("mcp.json".into());
-        let look = MemoryFs::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);
-        let found = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap();
+        let fs = MemoryFs::default().file("/ws/mcp.json", r#"{"mcpServers":{"f":{"url":"http://x"}}}"#);
+        let found = servers(&plan(request.clone()), Path::new("/ws"), &fs).unwrap();
         assert_eq!(found["f"], json!({"url":"http://x","trust":true}));
         for text in ["nope", "{}", "{\"mcpServers\":[]}"] {
-            let look = MemoryFs::default().file("/ws/mcp.json", text);
-            let problem = servers(&plan(request.clone()), Path::new("/ws"), &look).unwrap_err();
+            let fs = MemoryFs::default().file("/ws/mcp.json", text);
+            let problem = servers(&plan(request.clone()), Path::new("/ws"), &fs).unwrap_err();
             assert_eq!(problem.key, "mcp_settings_path");
         }
         assert!(servers(&plan(request), Path::new("/ws"), &MemoryFs::default()).is_err());

@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, path::Path};
 
 const SETTINGS: &str = "/home/u/.gemini/settings.json";
 
-fn told(look: &MemoryFs, env: &[(&str, &str)]) -> Vec<SignIn> {
+fn told(fs: &MemoryFs, env: &[(&str, &str)]) -> Vec<SignIn> {
     let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    sign_in(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), look))
+    sign_in(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), fs))
 }
 
 /// Returns the winning entry. The cases are taken from runs of the CLI.
-fn winner(look: &MemoryFs, env: &[(&str, &str)]) -> Option<String> {
-    let told = told(look, env);
+fn winner(fs: &MemoryFs, env: &[(&str, &str)]) -> Option<String> {
+    let told = told(fs, env);
     let winners: Vec<&SignIn> = told.iter().filter(|s| s.wins).collect();
     assert!(winners.len() <= 1, "{winners:?}");
     winners.first().map(|s| s.source.clone())
@@ -88,9 +88,8 @@ fn vertex_prefers_the_key_over_the_project() {
     assert_eq!(winner(&selected("vertex-ai"), &env[..1]), None);
     let project = some("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`");
     assert_eq!(winner(&selected("vertex-ai"), &env[..2]), project);
-    let note = |look: &MemoryFs| {
-        told(look, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default()
-    };
+    let note =
+        |fs: &MemoryFs| told(fs, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default();
     assert!(note(&selected("vertex-ai")).contains("no application credentials"));
     let gcloud = "/home/u/.config/gcloud/application_default_credentials.json";
     if !cfg!(windows) {
@@ -100,12 +99,12 @@ fn vertex_prefers_the_key_over_the_project() {
 
 #[test]
 fn google_credential_files_are_tried_in_order() {
-    let look = selected("oauth-personal").plain("/adc.json", "{}");
+    let fs = selected("oauth-personal").plain("/adc.json", "{}");
     let adc = ("GOOGLE_APPLICATION_CREDENTIALS", "/adc.json");
-    assert_eq!(winner(&look, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
-    let look = look.plain("/home/u/.gemini/oauth_creds.json", "{}");
-    assert_eq!(winner(&look, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
-    let gone = told(&look, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
+    assert_eq!(winner(&fs, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
+    let fs = fs.plain("/home/u/.gemini/oauth_creds.json", "{}");
+    assert_eq!(winner(&fs, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
+    let gone = told(&fs, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
     let gone = gone.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
     assert!(!gone.found && gone.note.as_deref().unwrap().contains("does not exist"));
 }
@@ -152,9 +151,9 @@ fn run_sets_the_method_only_if_the_cli_would_not_detect_it() {
     let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
     let none = MemoryFs::default();
     let own = MemoryFs::default().plain("/home/u/.gemini/.env", "GEMINI_API_KEY=k");
-    let named = |look: &MemoryFs, env: &[(&str, &str)]| {
+    let named = |fs: &MemoryFs, env: &[(&str, &str)]| {
         let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        method_to_name(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), look)).is_some()
+        method_to_name(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), fs)).is_some()
     };
     assert!(named(&none, &[key, base]) && named(&own, &[]) && named(&own, &[base, trusted]));
     assert!(
@@ -165,23 +164,23 @@ fn run_sets_the_method_only_if_the_cli_would_not_detect_it() {
 
 #[test]
 fn workspace_selects_the_method_only_with_full_trust() {
-    let look = selected("gemini-api-key")
+    let fs = selected("gemini-api-key")
         .plain("/w/p/.gemini/settings.json", r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#);
     let key = ("GEMINI_API_KEY", "k");
-    assert_eq!(winner(&look, &[key]), some("`GEMINI_API_KEY`"));
+    assert_eq!(winner(&fs, &[key]), some("`GEMINI_API_KEY`"));
     let trusted = ("GEMINI_CLI_TRUST_WORKSPACE", "true");
-    assert_eq!(winner(&look, &[key, trusted]), some("`GEMINI_API_KEY`"));
+    assert_eq!(winner(&fs, &[key, trusted]), some("`GEMINI_API_KEY`"));
     let env: BTreeMap<String, String> = [key, trusted].map(|(k, v)| (k.into(), v.into())).into();
-    let user = UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), &look).trusting(true);
+    let user = UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), &fs).trusting(true);
     assert!(sign_in(&user).iter().all(|entry| !entry.wins));
 }
 
 #[test]
 fn enforced_method_rejects_other_methods() {
     let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
-    let look = MemoryFs::default().plain(SETTINGS, settings);
-    assert_eq!(winner(&look, &[("GEMINI_API_KEY", "k")]), None);
-    assert!(told(&look, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
+    let fs = MemoryFs::default().plain(SETTINGS, settings);
+    assert_eq!(winner(&fs, &[("GEMINI_API_KEY", "k")]), None);
+    assert!(told(&fs, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
     let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")];
-    assert_eq!(winner(&look, &vertex), some("`GOOGLE_API_KEY`"));
+    assert_eq!(winner(&fs, &vertex), some("`GOOGLE_API_KEY`"));
 }

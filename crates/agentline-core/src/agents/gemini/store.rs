@@ -22,22 +22,22 @@ struct Stored {
 }
 
 /// Returns the folder of a project's sessions, below a home that contains `.gemini`.
-pub(super) fn chats(home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
+pub(super) fn chats(home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
     let gemini = home.join(".gemini");
     let cwd = spelled(cwd);
-    let registered = look
+    let registered = fs
         .text(&gemini.join("projects.json"))
         .and_then(|text| serde_json::from_str::<Value>(&text).ok())
         .and_then(|all| Some(all.get("projects")?.get(&cwd)?.as_str()?.to_owned()));
     let tmp = gemini.join("tmp");
     let owns = |slug: &str| {
-        look.text(&tmp.join(slug).join(".project_root"))
+        fs.text(&tmp.join(slug).join(".project_root"))
             .is_some_and(|root| spelled(Path::new(root.trim())) == cwd)
     };
     // The registry may be outdated. The folders themselves name their projects.
     let slug = registered.filter(|slug| owns(slug)).or_else(|| {
         let start = slug_start(Path::new(&cwd));
-        look.list(&tmp)?.into_iter().find(|slug| is_slug_of(&start, slug) && owns(slug))
+        fs.list(&tmp)?.into_iter().find(|slug| is_slug_of(&start, slug) && owns(slug))
     });
     slug.map(|slug| tmp.join(slug).join("chats"))
 }
@@ -61,13 +61,8 @@ fn is_slug_of(start: &str, slug: &str) -> bool {
 }
 
 /// Returns the full id of the session that a caller names by `latest`, an id or an id prefix.
-pub(super) fn resolve(
-    wanted: &str,
-    home: &Path,
-    cwd: &Path,
-    look: &dyn FileSystem,
-) -> Result<String, Problem> {
-    let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
+pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
+    let stored = chats(home, cwd, fs).map(|folder| list(&folder, fs)).unwrap_or_default();
     let hint = "run `gemini --list-sessions` in that directory, or omit `resume` to start a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
     if wanted == "latest" {
@@ -90,8 +85,8 @@ pub(super) fn resolve(
 }
 
 /// Returns a problem if the id for a new session already exists, because the CLI refuses it.
-pub(super) fn taken(id: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Problem> {
-    let stored = chats(home, cwd, look).map(|folder| list(&folder, look)).unwrap_or_default();
+pub(super) fn taken(id: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Problem> {
+    let stored = chats(home, cwd, fs).map(|folder| list(&folder, fs)).unwrap_or_default();
     stored.iter().any(|s| s.id == id).then(|| {
         Problem::new("session_id", format!("Gemini CLI already has a session `{id}` in `{}`", cwd.display()))
             .hint(format!("resume it with `--resume {id}`, or choose another id"))
@@ -114,24 +109,24 @@ pub(super) fn file_made(spot: &SessionFilePattern, at: Millis) -> String {
 pub(super) fn twins(
     spot: &SessionFilePattern,
     existed_before: &[PathBuf],
-    look: &dyn FileSystem,
+    fs: &dyn FileSystem,
 ) -> Vec<PathBuf> {
     let is_session = |path: &PathBuf| path.to_string_lossy().ends_with(&spot.suffix);
     if !existed_before.iter().any(is_session) {
         return Vec::new();
     }
-    let files = look.list(&spot.folder).unwrap_or_default();
+    let files = fs.list(&spot.folder).unwrap_or_default();
     let files =
         files.into_iter().filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
-    let empty = |path: &PathBuf| look.text(path).is_some_and(|text| says_nothing(&text));
+    let empty = |path: &PathBuf| fs.text(path).is_some_and(|text| says_nothing(&text));
     files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
 }
 
 /// Returns the files of a session that has no messages.
-pub(super) fn unsaid(spot: &SessionFilePattern, look: &dyn FileSystem) -> Vec<PathBuf> {
-    let names = look.list(&spot.folder).unwrap_or_default().into_iter();
+pub(super) fn unsaid(spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
+    let names = fs.list(&spot.folder).unwrap_or_default().into_iter();
     let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
-    files.filter(|path| look.text(path).is_some_and(|text| says_nothing(&text))).collect()
+    files.filter(|path| fs.text(path).is_some_and(|text| says_nothing(&text))).collect()
 }
 
 /// The maximum size of an empty duplicate. Larger files contain more than the initial context of the CLI.
@@ -139,8 +134,8 @@ const LARGEST_DUPLICATE: usize = 1 << 20;
 
 /// Returns the empty duplicates in a folder of sessions, each with the file that holds the session. These are the files
 /// that [`twins`] finds after a resumed run, left behind by runs that were killed before they could remove them.
-pub(super) fn empty_duplicates(folder: &Path, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
-    let names = look.list(folder).unwrap_or_default();
+pub(super) fn empty_duplicates(folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
+    let names = fs.list(folder).unwrap_or_default();
     let mut by_id: Vec<(&str, &str)> =
         names.iter().filter_map(|name| Some((session_id(name)?, &**name))).collect();
     by_id.sort_unstable();
@@ -148,7 +143,7 @@ pub(super) fn empty_duplicates(folder: &Path, look: &dyn FileSystem) -> Vec<(Pat
     by_id
         .chunk_by(|(id, _), (next, _)| id == next)
         .filter(|files| files.len() > 1)
-        .flat_map(|files| duplicates_among(files.iter().map(|(_, name)| folder.join(name)).collect(), look))
+        .flat_map(|files| duplicates_among(files.iter().map(|(_, name)| folder.join(name)).collect(), fs))
         .collect()
 }
 
@@ -159,9 +154,9 @@ fn session_id(name: &str) -> Option<&str> {
 }
 
 /// Returns the empty files among those with the same id prefix.
-fn duplicates_among(files: Vec<PathBuf>, look: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
+fn duplicates_among(files: Vec<PathBuf>, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
     let empty_id = |path: &PathBuf| {
-        let text = String::from_utf8(look.small(path, LARGEST_DUPLICATE)?).ok()?;
+        let text = String::from_utf8(fs.small(path, LARGEST_DUPLICATE)?).ok()?;
         says_nothing(&text).then(|| header(&text))?.map(|stored| stored.id)
     };
     let (empty, full): (Vec<_>, Vec<_>) =
@@ -170,28 +165,28 @@ fn duplicates_among(files: Vec<PathBuf>, look: &dyn FileSystem) -> Vec<(PathBuf,
         return Vec::new();
     }
     let full: Vec<(String, PathBuf)> =
-        full.into_iter().filter_map(|(_, path)| Some((header(&look.text(&path)?)?.id, path))).collect();
+        full.into_iter().filter_map(|(_, path)| Some((header(&fs.text(&path)?)?.id, path))).collect();
     let original = |id: &str| full.iter().find(|(of, _)| of == id).map(|(_, path)| path.clone());
     empty.into_iter().filter_map(|(id, path)| Some((path, original(&id?)?))).collect()
 }
 
 /// Returns the earliest time at which a stored session may be opened over ACP. In the minute in which its file was
 /// created, the CLI would overwrite that file with a new session, and the earlier messages would be lost.
-pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, look: &dyn FileSystem) -> Option<Millis> {
-    let spot = spot(chats(home, cwd, look)?, session);
+pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Millis> {
+    let spot = spot(chats(home, cwd, fs)?, session);
     let begun =
         |name: String| time::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
-    let last = look.list(&spot.folder)?.into_iter().filter_map(begun).max()?;
+    let last = fs.list(&spot.folder)?.into_iter().filter_map(begun).max()?;
     Some(last + 60_000)
 }
 
 /// Returns the sessions with messages in a folder, one entry for each id.
-fn list(folder: &Path, look: &dyn FileSystem) -> Vec<Stored> {
+fn list(folder: &Path, fs: &dyn FileSystem) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
-    for name in look.list(folder).unwrap_or_default() {
+    for name in fs.list(folder).unwrap_or_default() {
         let is_session =
             name.starts_with("session-") && (name.ends_with(".jsonl") || name.ends_with(".json"));
-        let Some(text) = is_session.then(|| look.text(&folder.join(&name))).flatten() else { continue };
+        let Some(text) = is_session.then(|| fs.text(&folder.join(&name))).flatten() else { continue };
         if says_nothing(&text) {
             continue;
         }
@@ -300,15 +295,15 @@ fn id_start(rest: &str) -> &str {
 }
 
 /// Returns the project that a file below a root belongs to.
-pub(super) fn project(root: &Path, path: &Path, look: &dyn FileSystem) -> Option<ProjectRef> {
+pub(super) fn project(root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
     let slug = path.strip_prefix(root).unwrap_or(path).iter().next()?.to_str()?;
-    if let Some(owner) = look.text(&root.join(slug).join(".project_root")) {
+    if let Some(owner) = fs.text(&root.join(slug).join(".project_root")) {
         return Some(ProjectRef::Path(owner.trim().into()));
     }
     if slug.len() == 64 && slug.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Some(ProjectRef::Sha256(slug.to_owned()));
     }
-    let registry = look.text(&root.parent()?.join("projects.json"))?;
+    let registry = fs.text(&root.parent()?.join("projects.json"))?;
     let all: Value = serde_json::from_str(&registry).ok()?;
     let mut entries = all.get("projects")?.as_object()?.iter();
     entries.find(|(_, of)| of.as_str() == Some(slug)).map(|(path, _)| ProjectRef::Path(path.into()))
@@ -341,7 +336,7 @@ mod tests {
         format!("{}\n{CONTEXT}\n{{\"$set\":{{\"lastUpdated\":\"x\"}}}}\n", header_of(id, "2026-02-02"))
     }
 
-    fn look() -> MemoryFs {
+    fn fs() -> MemoryFs {
         MemoryFs::default()
             .plain("/h/.gemini/projects.json", r#"{"projects":{"/ws":"ws","/other":"gone"}}"#)
             .plain("/h/.gemini/tmp/ws/.project_root", "/ws\n")
@@ -358,7 +353,7 @@ mod tests {
 
     #[test]
     fn session_directory_is_found_by_registry_or_project_root() {
-        let at = |cwd| chats(Path::new("/h"), Path::new(cwd), &look());
+        let at = |cwd| chats(Path::new("/h"), Path::new(cwd), &fs());
         assert_eq!(at("/ws"), Some("/h/.gemini/tmp/ws/chats".into()));
         assert_eq!(at("/other"), Some("/h/.gemini/tmp/other-1/chats".into()), "the registry is out of date");
         assert_eq!(at("/new"), None);
@@ -386,10 +381,10 @@ mod tests {
     fn empty_duplicate_is_found_only_next_to_its_session() {
         let folder = Path::new("/chats");
         let with = |files: &[(&str, String)]| {
-            let look = files
+            let fs = files
                 .iter()
-                .fold(MemoryFs::default(), |look, (name, text)| look.plain(&format!("/chats/{name}"), text));
-            empty_duplicates(folder, &look)
+                .fold(MemoryFs::default(), |fs, (name, text)| fs.plain(&format!("/chats/{name}"), text));
+            empty_duplicates(folder, &fs)
         };
         let (old, new) =
             ("session-2026-01-01T00-00-aaaa1111.jsonl", "session-2026-01-01T00-09-aaaa1111.jsonl");
@@ -409,7 +404,7 @@ mod tests {
 
     #[test]
     fn sessions_are_found_by_id_prefix_and_age() {
-        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &look());
+        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &fs());
         assert_eq!(find("aaaa1111-1").unwrap(), "aaaa1111-1");
         assert_eq!(find("aaaa1").unwrap(), "aaaa1111-1");
         assert_eq!(find("eeee5555").unwrap(), "eeee5555-5", "the old format");
@@ -419,7 +414,7 @@ mod tests {
             assert_eq!(problem.key, "resume");
             assert!(problem.message.contains(word), "{problem}");
         }
-        let none = resolve("latest", Path::new("/h"), Path::new("/new"), &look()).unwrap_err();
+        let none = resolve("latest", Path::new("/h"), Path::new("/new"), &fs()).unwrap_err();
         assert!(none.message.contains("no session to resume in `/new`"));
     }
 
@@ -451,10 +446,10 @@ mod tests {
     #[test]
     fn project_is_derived_from_the_directory() {
         let hash = "0".repeat(64);
-        let look = look().plain(&format!("/h/.gemini/tmp/{hash}/chats/session-1-a.json"), "{}");
+        let fs = fs().plain(&format!("/h/.gemini/tmp/{hash}/chats/session-1-a.json"), "{}");
         let root = root(Path::new("/h"));
         assert_eq!(root, SessionRoot::files("/h/.gemini/tmp".into(), 3));
-        let of = |path: &str| project(&root.path, Path::new(path), &look);
+        let of = |path: &str| project(&root.path, Path::new(path), &fs);
         assert_eq!(of("/h/.gemini/tmp/ws/chats/session-a.jsonl"), Some(ProjectRef::Path("/ws".into())));
         assert_eq!(of("other-1/chats/session-a.jsonl"), Some(ProjectRef::Path("/other".into())));
         assert_eq!(of(&format!("{hash}/chats/session-1-a.json")), Some(ProjectRef::Sha256(hash.clone())));
@@ -471,15 +466,15 @@ mod tests {
         // The file that `initialize` leaves behind, with a later start than all other sessions.
         let junk =
             format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("ffff6666-6", "2026-03-03"));
-        let look = look().plain("/h/.gemini/tmp/ws/chats/session-f-ffff6666.jsonl", &junk);
-        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &look);
+        let fs = fs().plain("/h/.gemini/tmp/ws/chats/session-f-ffff6666.jsonl", &junk);
+        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &fs);
         assert_eq!(find("latest").unwrap(), "aaaa2222-2");
         assert!(find("ffff6666-6").is_err());
     }
 
     #[test]
     fn session_id_in_use_is_refused_with_a_hint() {
-        let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &look());
+        let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &fs());
         assert!(problem("aaaa1111-1").unwrap().hint.unwrap().contains("--resume aaaa1111-1"));
         assert_eq!(problem("aaaa"), None, "another id may begin alike");
     }
@@ -488,7 +483,7 @@ mod tests {
     fn only_empty_duplicates_of_a_resumed_session_are_leftovers() {
         let real = "/c/session-1-aaaa1111.jsonl";
         let spot = SessionFilePattern::new("/c".into(), "-aaaa1111.jsonl".into());
-        let look = |second: &str| {
+        let fs = |second: &str| {
             MemoryFs::default()
                 .plain(real, &session("aaaa1111-1", "x"))
                 .plain("/c/session-2-aaaa1111.jsonl", second)
@@ -496,7 +491,7 @@ mod tests {
         };
         let left = |second: &str, before: &[&str]| {
             let before: Vec<PathBuf> = before.iter().map(PathBuf::from).collect();
-            twins(&spot, &before, &look(second))
+            twins(&spot, &before, &fs(second))
         };
         let expected = vec![PathBuf::from("/c/session-2-aaaa1111.jsonl")];
         assert_eq!(left(&twin("aaaa1111-1"), &[real]), expected);

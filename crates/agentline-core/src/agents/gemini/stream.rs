@@ -68,70 +68,70 @@ impl GeminiStream {
         }
     }
 
-    fn follow(&mut self, run: RunId, session: &str, say: &mut Sink) {
+    fn follow(&mut self, run: RunId, session: &str, sink: &mut Sink) {
         if !session.is_empty() && !std::mem::replace(&mut self.followed, true) {
-            say.follow(run, SideChannel::SessionFile, session);
+            sink.follow(run, SideChannel::SessionFile, session);
         }
     }
 
     /// Processes one line of stdout, which is nearly always one object.
-    fn stdout(&mut self, run: RunId, text: &str, say: &mut Sink) {
+    fn stdout(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         if let Ok(wire) = serde_json::from_str::<Wire<'_>>(text)
             && wire.is_object()
         {
-            return self.event(run, wire, text, say);
+            return self.event(run, wire, text, sink);
         }
         if text.trim().is_empty() {
             return;
         }
         if let Some(mended) = mend_surrogates(text) {
-            return self.stdout(run, &mended, say);
+            return self.stdout(run, &mended, sink);
         }
         for part in parts(text) {
             match part {
                 LinePart::Object(object) => match serde_json::from_str::<Wire<'_>>(object) {
-                    Ok(wire) => self.event(run, wire, object, say),
-                    Err(_) => say.event(run, Event::unreadable(object, object.len() as u64)),
+                    Ok(wire) => self.event(run, wire, object, sink),
+                    Err(_) => sink.event(run, Event::unreadable(object, object.len() as u64)),
                 },
-                LinePart::Noise(noise) => say.event(run, Event::unreadable(noise, noise.len() as u64)),
+                LinePart::Noise(noise) => sink.event(run, Event::unreadable(noise, noise.len() as u64)),
             }
         }
     }
 
-    fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, say: &mut Sink) {
+    fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, sink: &mut Sink) {
         match &*wire.kind {
             "init" => {
-                say.ready();
-                self.rules.ready(say);
-                self.follow(run, &wire.session, say);
+                sink.ready();
+                self.rules.ready(sink);
+                self.follow(run, &wire.session, sink);
                 let session_id = Some(wire.session.own()).filter(|s| !s.is_empty());
                 let model = wire.model.map(Str::own).filter(|m| !m.is_empty());
                 let started = Started { session_id, model, ..Started::default() };
-                say.event(run, Event::Started(Box::new(started)));
+                sink.event(run, Event::Started(Box::new(started)));
             }
             "message" if &*wire.role == "assistant" => {
-                self.rules.turn(say);
-                let Some(content) = wire.content else { return say.event(run, Event::agent(text)) };
+                self.rules.turn(sink);
+                let Some(content) = wire.content else { return sink.event(run, Event::agent(text)) };
                 self.turn_has_text |= !content.trim().is_empty();
                 self.said_text |= self.turn_has_text;
-                say.event(run, Event::Text { text: content.own() });
+                sink.event(run, Event::Text { text: content.own() });
             }
             "tool_use" => {
-                self.rules.turn(say);
+                self.rules.turn(sink);
                 self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
                 let tool = tools::TOOLS.tool_use(wire.id.own(), &wire.tool, wire.parameters);
-                say.event(run, Event::ToolUse(Box::new(tool)));
+                sink.event(run, Event::ToolUse(Box::new(tool)));
             }
-            "tool_result" => self.tool_result(run, wire, say),
-            "error" => self.error(run, &wire, say),
-            "result" => self.result(run, wire, say),
+            "tool_result" => self.tool_result(run, wire, sink),
+            "error" => self.error(run, &wire, sink),
+            "result" => self.result(run, wire, sink),
             // The echo of the prompt, and events of later versions.
-            _ => say.event(run, Event::agent(text)),
+            _ => sink.event(run, Event::agent(text)),
         }
     }
 
-    fn tool_result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Sink) {
+    fn tool_result(&mut self, run: RunId, wire: Wire<'_>, sink: &mut Sink) {
         let tool = self.open.remove(&*wire.id).unwrap_or_default();
         let message = wire.error.as_ref().map(|e| e.message.to_string()).filter(|m| !m.is_empty());
         let content = message.clone().or(wire.output.map(Str::own));
@@ -139,7 +139,7 @@ impl GeminiStream {
             "success" => refusal::of_success(&tool, content.as_deref().unwrap_or_default()),
             _ => wire.error.as_ref().and_then(|e| refusal::of_type(&e.kind, &tool, &e.message)),
         };
-        say.event(
+        sink.event(
             run,
             match (&*wire.status, refused) {
                 (_, Some(reason)) => Event::refused(wire.id.own(), reason, content),
@@ -149,28 +149,28 @@ impl GeminiStream {
         );
     }
 
-    fn error(&mut self, run: RunId, wire: &Wire<'_>, say: &mut Sink) {
+    fn error(&mut self, run: RunId, wire: &Wire<'_>, sink: &mut Sink) {
         let failure = failures::of_answer(&wire.message, self.turn_has_text);
         if &*wire.severity == "error" {
-            say.hint(Some(run), failure.clone());
+            sink.hint(Some(run), failure.clone());
             self.error = Some(failure);
         } else if matches!(failure.kind, FailureKind::Loop | FailureKind::Blocked) {
             self.stopped = Some(failure);
         }
-        say.event(run, Event::warning("agent", &*wire.message));
+        sink.event(run, Event::warning("agent", &*wire.message));
     }
 
-    fn result(&mut self, run: RunId, wire: Wire<'_>, say: &mut Sink) {
+    fn result(&mut self, run: RunId, wire: Wire<'_>, sink: &mut Sink) {
         let mut asked_the_model = true;
         if let Some(stats) = &wire.stats {
             asked_the_model = stats.total.0 != Some(0) || !stats.models.0.is_empty();
             for (model, stats) in &stats.models.0 {
-                say.count(
+                sink.count(
                     run,
                     TokenCount::new(UsageSource::Stream, CountScope::Model(model.to_string()), tokens(stats)),
                 );
             }
-            say.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(stats)));
+            sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(stats)));
         }
         let own = wire.error.filter(|e| e.is_object()).map(|e| {
             let failure = failures::of_text(&e.message);
@@ -200,7 +200,7 @@ impl GeminiStream {
                 TurnEnd::failed(Some(Failure::new(FailureKind::NoResult, message)))
             }
         };
-        say.end(run, end);
+        sink.end(run, end);
     }
 }
 
@@ -234,38 +234,38 @@ impl Dialogue for GeminiStream {
         Concurrency::Once
     }
 
-    fn prompt(&mut self, run: RunId, order: &TurnSpec, say: &mut Sink) {
+    fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink) {
         self.run = Some(run);
-        self.rules.begin(order);
-        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &order.session {
-            self.follow(run, session, say);
+        self.rules.begin(spec);
+        if let SessionTarget::Named(session) | SessionTarget::Load(session) = &spec.session {
+            self.follow(run, session, sink);
         }
-        say.frame(order.prompt.clone());
-        say.shut();
+        sink.frame(spec.prompt.clone());
+        sink.shut();
     }
 
-    fn line(&mut self, line: InputLine<'_>, say: &mut Sink) {
+    fn line(&mut self, line: InputLine<'_>, sink: &mut Sink) {
         let Some(run) = self.run else { return };
         match line.stream {
-            Stream::Stdout => self.stdout(run, line.text, say),
+            Stream::Stdout => self.stdout(run, line.text, sink),
             Stream::Stderr => {
                 self.talk_failed |= line.text.starts_with(failures::TALK_FAILED);
-                if !self.rules.stderr(line.text, say) {
-                    failures::stderr_line(line.text, say);
+                if !self.rules.stderr(line.text, sink) {
+                    failures::stderr_line(line.text, sink);
                 }
             }
-            Stream::Side(run, _) => self.file.line(run, line.text, say),
+            Stream::Side(run, _) => self.file.line(run, line.text, sink),
         }
     }
 
-    fn exit(&mut self, exit: ExitReason, say: &mut Sink) {
+    fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
         if self.unreported {
-            say.hint(self.run, unreported(self.talk_failed));
+            sink.hint(self.run, unreported(self.talk_failed));
         }
         if let ExitReason::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)
         {
-            say.hint(self.run, failure);
+            sink.hint(self.run, failure);
         }
     }
 }

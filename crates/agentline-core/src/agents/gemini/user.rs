@@ -22,7 +22,7 @@ pub(super) struct UserConfig<'a> {
     home: PathBuf,
     /// The home of the account.
     login_home: PathBuf,
-    look: &'a dyn FileSystem,
+    fs: &'a dyn FileSystem,
     /// Whether the workspace is fully trusted, so that its own settings and `.env` files apply.
     full_trust: bool,
 }
@@ -52,9 +52,9 @@ impl<'a> UserConfig<'a> {
         cwd: &'a Path,
         env: &'a BTreeMap<String, String>,
         home: &Path,
-        look: &'a dyn FileSystem,
+        fs: &'a dyn FileSystem,
     ) -> Self {
-        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), look, full_trust: false }
+        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), fs, full_trust: false }
     }
 
     /// Sets whether the workspace is fully trusted.
@@ -69,7 +69,7 @@ impl<'a> UserConfig<'a> {
             env,
             home: self.home.clone(),
             login_home: self.login_home.clone(),
-            look: self.look,
+            fs: self.fs,
             full_trust: self.full_trust,
         }
     }
@@ -98,7 +98,7 @@ impl<'a> UserConfig<'a> {
     pub(super) fn homes(&self) -> Vec<PathBuf> {
         let mut homes: Vec<PathBuf> = [&self.home, &self.login_home]
             .into_iter()
-            .flat_map(|home| [Some(home.clone()), self.look.canonical(home)])
+            .flat_map(|home| [Some(home.clone()), self.fs.canonical(home)])
             .flatten()
             .collect();
         homes.sort();
@@ -108,7 +108,7 @@ impl<'a> UserConfig<'a> {
 
     /// Returns the text of a file in the user's `.gemini` folder.
     pub(super) fn text(&self, name: &str) -> Option<String> {
-        self.look.text(&self.own(name))
+        self.fs.text(&self.own(name))
     }
 
     /// Returns the path of a file in the user's `.gemini` folder.
@@ -127,7 +127,7 @@ impl<'a> UserConfig<'a> {
 
     /// Returns whether a file exists.
     pub(super) fn has(&self, path: &Path) -> bool {
-        self.look.exists(path)
+        self.fs.exists(path)
     }
 
     /// Returns whether the CLI trusts the folder by default, or `None` if no rule applies to it.
@@ -157,12 +157,12 @@ impl<'a> UserConfig<'a> {
         self.settings_files()
             .into_iter()
             .filter(|(origin, path)| match origin {
-                Origin::Administrator => self.look.guarded(path),
+                Origin::Administrator => self.fs.guarded(path),
                 Origin::Workspace => trusted && self.full_trust,
                 Origin::User => true,
             })
             .filter_map(|(_, path)| {
-                let settings = parse(&self.look.text(&path)?).ok().filter(Value::is_object)?;
+                let settings = parse(&self.fs.text(&path)?).ok().filter(Value::is_object)?;
                 Some(SettingsFile { path, settings })
             })
             .collect()
@@ -184,16 +184,16 @@ impl<'a> UserConfig<'a> {
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (origin, path) in self.settings_files() {
-            if self.look.exists(&path)
+            if self.fs.exists(&path)
                 && (origin != Origin::Workspace || self.full_trust)
-                && (origin != Origin::Administrator || self.look.guarded(&path))
+                && (origin != Origin::Administrator || self.fs.guarded(&path))
                 && let Err(wrong) = self.read_object(&path)
             {
                 problems.push(file_problem("settings", &path, &wrong));
             }
         }
         let rules = self.trust_file();
-        if self.look.exists(&rules) {
+        if self.fs.exists(&rules) {
             match self.read_object(&rules) {
                 Err(wrong) => problems.push(file_problem("trusted folders", &rules, &wrong)),
                 Ok(object) => {
@@ -225,12 +225,12 @@ impl<'a> UserConfig<'a> {
     }
 
     fn cwd_is_home(&self) -> bool {
-        let real = |p: &Path| self.look.canonical(p).unwrap_or_else(|| p.to_path_buf());
+        let real = |p: &Path| self.fs.canonical(p).unwrap_or_else(|| p.to_path_buf());
         real(self.cwd) == real(&self.home)
     }
 
     fn read_object(&self, path: &Path) -> Result<Value, String> {
-        let bytes = self.look.read(path).ok_or("cannot be read")?;
+        let bytes = self.fs.read(path).ok_or("cannot be read")?;
         let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8")?;
         let value = parse(&text).map_err(|e| format!("is not JSON: {e}"))?;
         if value.is_object() { Ok(value) } else { Err("is not a JSON object".into()) }
@@ -262,7 +262,7 @@ impl<'a> UserConfig<'a> {
     /// systems.
     fn comparable(&self, path: &Path) -> PathBuf {
         let path = self.cwd.join(path);
-        let path = self.look.canonical(&path).unwrap_or(path);
+        let path = self.fs.canonical(&path).unwrap_or(path);
         if cfg!(any(windows, target_os = "macos")) {
             path.to_string_lossy().to_lowercase().into()
         } else {
@@ -275,7 +275,7 @@ impl<'a> UserConfig<'a> {
         let ignore_local =
             pick(&layers, "/advanced/ignoreLocalEnv").and_then(|(_, v)| v.as_bool()).unwrap_or(false);
         let Some(file) = self.find_env_file(trusted, ignore_local) else { return };
-        for (name, value) in dotenv(&self.look.text(&file).unwrap_or_default()) {
+        for (name, value) in dotenv(&self.fs.text(&file).unwrap_or_default()) {
             let allowed = trusted || SET_WITHOUT_TRUST.contains(&name.as_str());
             // An empty environment variable also overrides the value of the file.
             if allowed && !self.env.contains_key(&name) {
@@ -302,7 +302,7 @@ impl<'a> UserConfig<'a> {
             places.push(self.own(".env"));
         }
         places.push(self.home.join(".env"));
-        places.into_iter().find(|p| self.look.exists(p))
+        places.into_iter().find(|p| self.fs.exists(p))
     }
 }
 

@@ -4,28 +4,28 @@ use super::{UserConfig, dotenv, parse};
 use crate::memory_fs::MemoryFs;
 use std::{collections::BTreeMap, path::Path};
 
-fn trusts(look: &MemoryFs, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {
+fn trusts(fs: &MemoryFs, cwd: &str, env: &[(&str, &str)]) -> Option<bool> {
     let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    UserConfig::new(Path::new(cwd), &env, Path::new("/home/u"), look).trusts()
+    UserConfig::new(Path::new(cwd), &env, Path::new("/home/u"), fs).trusts()
 }
 
-fn problems(look: &MemoryFs) -> Vec<String> {
+fn problems(fs: &MemoryFs) -> Vec<String> {
     let env = BTreeMap::new();
-    let user = UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), look);
+    let user = UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), fs);
     user.problems().iter().map(|p| p.message.clone()).collect()
 }
 
 #[test]
 fn environment_variables_take_precedence_for_trust() {
     let rules = r#"{"/w":"TRUST_FOLDER"}"#;
-    let look = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
-    assert_eq!(trusts(&look, "/w", &[]), Some(true));
-    assert_eq!(trusts(&look, "/elsewhere", &[]), None);
-    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUST_WORKSPACE", "false")]), Some(false));
-    assert_eq!(trusts(&look, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), Some(true));
-    assert_eq!(trusts(&look, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "1")]), None);
+    let fs = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    assert_eq!(trusts(&fs, "/w", &[]), Some(true));
+    assert_eq!(trusts(&fs, "/elsewhere", &[]), None);
+    assert_eq!(trusts(&fs, "/w", &[("GEMINI_CLI_TRUST_WORKSPACE", "false")]), Some(false));
+    assert_eq!(trusts(&fs, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), Some(true));
+    assert_eq!(trusts(&fs, "/elsewhere", &[("GEMINI_CLI_TRUST_WORKSPACE", "1")]), None);
     let both = [("GEMINI_CLI_TRUST_WORKSPACE", "true"), ("GEMINI_RESTRICTED_MODE", "true")];
-    assert_eq!(trusts(&look, "/w", &both), Some(false));
+    assert_eq!(trusts(&fs, "/w", &both), Some(false));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn longest_trust_rule_wins() {
         "/w/bad/good": "TRUST_FOLDER",
         "/x/child": "TRUST_PARENT"
     }"#;
-    let look = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
+    let fs = MemoryFs::default().plain("/home/u/.gemini/trustedFolders.json", rules);
     for (cwd, expected) in [
         ("/w", Some(true)),
         ("/w/a/b", Some(true)),
@@ -49,65 +49,65 @@ fn longest_trust_rule_wins() {
         ("/x/other", Some(true)),
         ("/y", None),
     ] {
-        assert_eq!(trusts(&look, cwd, &[]), expected, "{cwd}");
+        assert_eq!(trusts(&fs, cwd, &[]), expected, "{cwd}");
     }
 }
 
 #[test]
 fn symlinks_are_resolved_before_trust_rules_match() {
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/real":"TRUST_FOLDER"}"#)
         .plain("/real/a.txt", "")
         .link("/link", "/real");
-    assert_eq!(trusts(&look, "/link", &[]), Some(true));
+    assert_eq!(trusts(&fs, "/link", &[]), Some(true));
 }
 
 #[test]
 fn trust_file_can_be_relocated_or_disabled() {
-    let look = MemoryFs::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
-    assert_eq!(trusts(&look, "/w", &[]), None);
-    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "/rules.json")]), Some(true));
+    let fs = MemoryFs::default().plain("/rules.json", r#"{"/w":"TRUST_FOLDER"}"#);
+    assert_eq!(trusts(&fs, "/w", &[]), None);
+    assert_eq!(trusts(&fs, "/w", &[("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "/rules.json")]), Some(true));
 
     let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
-    let look = MemoryFs::default().plain("/moved/.gemini/settings.json", off);
-    assert_eq!(trusts(&look, "/w", &[]), None);
-    assert_eq!(trusts(&look, "/w", &[("GEMINI_CLI_HOME", "/moved")]), Some(true));
+    let fs = MemoryFs::default().plain("/moved/.gemini/settings.json", off);
+    assert_eq!(trusts(&fs, "/w", &[]), None);
+    assert_eq!(trusts(&fs, "/w", &[("GEMINI_CLI_HOME", "/moved")]), Some(true));
 
     // A workspace cannot disable the check whether it is trusted.
-    let look = MemoryFs::default().plain("/w/.gemini/settings.json", off);
-    assert_eq!(trusts(&look, "/w", &[]), None);
+    let fs = MemoryFs::default().plain("/w/.gemini/settings.json", off);
+    assert_eq!(trusts(&fs, "/w", &[]), None);
 }
 
 #[test]
 fn system_settings_apply_only_if_write_protected() {
     let off = r#"{"security":{"folderTrust":{"enabled":false}}}"#;
     let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "/sys.json")];
-    let mut look = MemoryFs::default().plain("/sys.json", off);
-    assert_eq!(trusts(&look, "/w", &env), None);
-    look.guarded = true;
-    assert_eq!(trusts(&look, "/w", &env), Some(true));
+    let mut fs = MemoryFs::default().plain("/sys.json", off);
+    assert_eq!(trusts(&fs, "/w", &env), None);
+    fs.guarded = true;
+    assert_eq!(trusts(&fs, "/w", &env), Some(true));
 }
 
 #[test]
 fn invalid_file_is_reported_with_its_position() {
-    let look = MemoryFs::default()
+    let fs = MemoryFs::default()
         .plain("/home/u/.gemini/settings.json", "{\n  // why\n  \"a\": 1,\n  oops\n}")
         .plain("/w/.gemini/settings.json", "[]")
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/w":"MAYBE"}"#);
-    let told = problems(&look);
+    let told = problems(&fs);
     assert_eq!(told.len(), 2, "a workspace's own settings are not read: {told:?}");
     assert!(told[0].contains("line 4 column 3"), "{told:?}");
     assert!(told[1].contains("MAYBE") && told[1].contains("DO_NOT_TRUST"), "{told:?}");
     let env = BTreeMap::new();
     let trusting =
-        UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), &look).trusting(true).problems();
+        UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), &fs).trusting(true).problems();
     assert_eq!(trusting.len(), 3, "{trusting:?}");
     let first = &trusting[0].message;
     assert!(first.contains("/w/.gemini/settings.json") && first.contains("not a JSON object"), "{first}");
-    assert_eq!(trusts(&look, "/w", &[]), None);
+    assert_eq!(trusts(&fs, "/w", &[]), None);
 
-    let look = MemoryFs::default().unreadable("/home/u/.gemini/settings.json");
-    assert!(problems(&look)[0].contains("cannot be read"));
+    let fs = MemoryFs::default().unreadable("/home/u/.gemini/settings.json");
+    assert!(problems(&fs)[0].contains("cannot be read"));
     assert!(problems(&MemoryFs::default()).is_empty());
 }
 

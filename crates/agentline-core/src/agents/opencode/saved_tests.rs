@@ -328,11 +328,11 @@ fn database_is_found_in_the_data_directory() {
     let roots = |variables: &[(&str, &str)], files: &[&str]| {
         let env: BTreeMap<String, String> =
             variables.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        let mut look = MemoryFs::default();
+        let mut fs = MemoryFs::default();
         for file in files {
-            look = look.file(file, "");
+            fs = fs.file(file, "");
         }
-        let roots = opencode::OpenCode.session_roots(&env, Path::new("/home/a"), &look);
+        let roots = opencode::OpenCode.session_roots(&env, Path::new("/home/a"), &fs);
         roots.into_iter().map(|root| root.path.to_string_lossy().replace('\\', "/")).collect::<Vec<_>>()
     };
     assert_eq!(roots(&[], &[]), ["/home/a/.local/share/opencode/opencode.db"]);

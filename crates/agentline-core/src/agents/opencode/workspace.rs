@@ -22,16 +22,16 @@ const PLUGINS: &[&str] = &["plugin", "plugins"];
 pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Returns the first file or directory that gives a workspace a plugin.
-pub(super) fn plugin_source(cwd: &Path, home: &Path, look: &dyn FileSystem) -> Option<PathBuf> {
+pub(super) fn plugin_source(cwd: &Path, home: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
     workspace_dirs(cwd, home).find_map(|dir| {
         let own = dir.join(".opencode");
         let scripts = PLUGINS.iter().map(|name| own.join(name)).find(|path| {
             // A directory that cannot be listed may contain plugins.
-            look.exists(path) && look.list(path).is_none_or(|names| !names.is_empty())
+            fs.exists(path) && fs.list(path).is_none_or(|names| !names.is_empty())
         });
         let files = [dir, &own].into_iter().flat_map(|dir| CONFIGURATION.iter().map(|name| dir.join(name)));
         // This matches the keys `plugin` and `plugins`.
-        scripts.or_else(|| files.into_iter().find(|path| may_mention(path, &["plugin"], look)))
+        scripts.or_else(|| files.into_iter().find(|path| may_mention(path, &["plugin"], fs)))
     })
 }
 
@@ -61,8 +61,8 @@ mod tests {
     use crate::memory_fs::MemoryFs;
 
     fn found(files: &[(&str, &str)]) -> Option<PathBuf> {
-        let look = files.iter().fold(MemoryFs::default(), |look, (path, text)| look.plain(path, text));
-        plugin_source(Path::new("/u/repo/ws"), Path::new("/u"), &look)
+        let fs = files.iter().fold(MemoryFs::default(), |fs, (path, text)| fs.plain(path, text));
+        plugin_source(Path::new("/u/repo/ws"), Path::new("/u"), &fs)
     }
 
     #[test]

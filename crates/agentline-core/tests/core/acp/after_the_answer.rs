@@ -2,7 +2,7 @@
 //! that must not be counted twice.
 
 use super::harness::AcpHarness;
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     ConnectionOutput, DialogueConfig, FailureKind, HostRequest, HostResponse, InputKind, RequestedMode,
     RunId, SessionTarget, Surface, TurnSpec, UsageSource, Verdict,
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// Returns a run whose agent may still send updates after its answer.
 fn answered(quiet: u64) -> AcpHarness {
     let mut harness = AcpHarness::unknown();
-    let mut order = order();
-    order.clocks.quiet = quiet;
-    harness.start(RUN, "s", order);
+    let mut spec = spec();
+    spec.timeouts.quiet = quiet;
+    harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.text("s", "early ");
     harness.player.wait(10);
@@ -65,9 +65,9 @@ fn quiet_period_has_an_upper_limit() {
     assert_eq!(harness.player.outcome().duration_ms, 30_010);
     // The caller's deadline is even earlier.
     let mut harness = AcpHarness::unknown();
-    let mut order = order();
-    (order.clocks.quiet, order.clocks.deadline) = (500, Some(700));
-    harness.start(RUN, "s", order);
+    let mut spec = spec();
+    (spec.timeouts.quiet, spec.timeouts.deadline) = (500, Some(700));
+    harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.text("s", "x");
     harness.end(&id, &json!({"stopReason": "end_turn"}));
@@ -91,10 +91,13 @@ fn late_update_is_reported_while_settling_with_one_warning() {
     harness.update("s", &json!({"sessionUpdate": "session_info_update", "title": "t"}));
     assert_eq!(harness.player.warnings(), ["late_update"]);
     let settle = harness.player.out.iter().find_map(|o| match o {
-        ConnectionOutput::Ask(_, ask, HostRequest::Settle { .. }) => Some(*ask),
+        ConnectionOutput::Ask(_, ask, HostRequest::CollectChanges { .. }) => Some(*ask),
         _ => None,
     });
-    harness.answer(settle.expect("it settles"), HostResponse::Settled(agentline_core::DiskReport::default()));
+    harness.answer(
+        settle.expect("it settles"),
+        HostResponse::ChangesCollected(agentline_core::DiskReport::default()),
+    );
     harness.player.check();
     assert_eq!(harness.player.outcome().text, "answer and more and more");
 }
@@ -108,7 +111,7 @@ fn update_after_the_run_causes_a_warning_in_the_next_run() {
     harness.text("s", "stray");
     harness.update("s", &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "completed"}));
     harness.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
-    let mut next = order();
+    let mut next = spec();
     next.session = SessionTarget::Open("s".into());
     harness.player.prompt_as(RunId(2), next);
     let id = harness.frame()["id"].clone();
@@ -132,7 +135,7 @@ fn late_tool_result_is_not_a_call_of_the_next_run() {
     harness.end(&id, &json!({"stopReason": "end_turn"}));
     harness.player.wait(60_000);
     assert!(harness.player.is_over());
-    let mut next = order();
+    let mut next = spec();
     next.session = SessionTarget::Open("s".into());
     harness.player.prompt_as(RunId(2), next);
     let id = harness.frame()["id"].clone();
@@ -152,9 +155,9 @@ fn quota(input: u64, output: u64, model: &str) -> Value {
 }
 
 fn reviewed() -> TurnSpec {
-    let mut order = order();
-    order.review = true;
-    order
+    let mut spec = spec();
+    spec.review = true;
+    spec
 }
 
 #[test]
@@ -226,12 +229,12 @@ fn session_cost_is_charged_to_each_run_once() {
     let price = |amount: f64, currency: &str| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": currency}});
     let mut costs = Vec::new();
     for (run, amounts) in [(1, [0.25, 0.5]), (2, [0.5, 0.75])] {
-        let mut order = order();
+        let mut spec = spec();
         if run == 1 {
-            harness.start(RunId(1), "s", order);
+            harness.start(RunId(1), "s", spec);
         } else {
-            order.session = SessionTarget::Open("s".into());
-            harness.player.prompt_as(RunId(run), order);
+            spec.session = SessionTarget::Open("s".into());
+            harness.player.prompt_as(RunId(run), spec);
         }
         let id = harness.frame()["id"].clone();
         for amount in amounts {
@@ -256,7 +259,7 @@ fn stop_reasons_follow_the_protocol() {
         ("brand_new", Verdict::Failed, Some(FailureKind::NoResult)),
     ] {
         let mut harness = AcpHarness::unknown();
-        harness.start(RUN, "s", order());
+        harness.start(RUN, "s", spec());
         let id = harness.frame()["id"].clone();
         harness.text("s", "text");
         harness.end(&id, &json!({"stopReason": stop}));
@@ -293,10 +296,10 @@ fn cancel_ends_the_quiet_period_and_keeps_the_answer() {
 /// Returns a cancelled run whose agent has confirmed the cancellation.
 fn cancelled_run(change: impl FnOnce(&mut TurnSpec)) -> AcpHarness {
     let mut harness = AcpHarness::unknown();
-    let mut order = order();
-    order.clocks.quiet = 500;
-    change(&mut order);
-    harness.start(RUN, "s", order);
+    let mut spec = spec();
+    spec.timeouts.quiet = 500;
+    change(&mut spec);
+    harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.text("s", "early ");
     harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
@@ -319,7 +322,7 @@ fn text_after_cancel_belongs_to_the_cancelled_run() {
         (Verdict::Cancelled, "early late")
     );
     // After a cancellation, the limit for an agent that keeps sending text is shorter than after an answer.
-    let mut harness = cancelled_run(|order| order.clocks.rung = 1000);
+    let mut harness = cancelled_run(|spec| spec.timeouts.shutdown_step = 1000);
     for _ in 0..3 {
         harness.player.wait(300);
         harness.text("s", "on ");
@@ -330,12 +333,12 @@ fn text_after_cancel_belongs_to_the_cancelled_run() {
 
 #[test]
 fn cancel_without_reuse_of_the_session_does_not_wait() {
-    let harness = cancelled_run(|order| order.ends_session = true);
+    let harness = cancelled_run(|spec| spec.ends_session = true);
     assert_eq!(harness.player.outcome().duration_ms, 10);
     let mut harness = AcpHarness::unknown();
-    let mut order = order();
-    order.clocks.quiet = 500;
-    harness.start(RUN, "s", order);
+    let mut spec = spec();
+    spec.timeouts.quiet = 500;
+    harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.player.take(InputKind::Retire);
     harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
@@ -348,7 +351,7 @@ fn text_before_the_next_prompt_is_dropped_and_counted() {
     let mut harness = cancelled_run(|_| ());
     harness.player.wait(500);
     harness.text("s", "stray");
-    let mut next = order();
+    let mut next = spec();
     next.session = SessionTarget::Open("s".into());
     next.mode = Some(RequestedMode::new("plan", false));
     harness.player.prompt_as(RunId(2), next);
@@ -378,9 +381,9 @@ fn unused_session_is_closed_if_supported() {
         let mut harness =
             AcpHarness::with(agentline_core::acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
         harness.reply("initialize", can);
-        let mut order = order();
-        order.ends_session = ends;
-        harness.start(RUN, "s", order);
+        let mut spec = spec();
+        spec.ends_session = ends;
+        harness.start(RUN, "s", spec);
         let id = harness.frame()["id"].clone();
         harness.text("s", "x");
         harness.end(&id, &json!({"stopReason": "end_turn"}));
@@ -405,7 +408,7 @@ fn session_opened_after_cancel_is_closed() {
         AcpHarness::with(agentline_core::acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let can = json!({"agentCapabilities": {"sessionCapabilities": {"close": {}}}});
     harness.reply("initialize", &can);
-    harness.player.prompt_as(RUN, order());
+    harness.player.prompt_as(RUN, spec());
     let open = harness.frame()["id"].clone();
     harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
     harness.player.check();

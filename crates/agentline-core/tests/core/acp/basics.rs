@@ -1,7 +1,7 @@
 //! Tests the course of one run: handshake, session, prompt, updates, answer.
 
 use super::harness::AcpHarness;
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     Event, FailureKind, HostRequest, HostResponse, InputKind, PermissionDecision, Phase, RequestedMode,
     Verdict,
@@ -52,7 +52,7 @@ fn tool_permission_is_requested_answered_by_kind_and_closed() {
         } else {
             PermissionDecision::deny("rule", "rule").rule("Write(b)")
         };
-        harness.answer(ask, HostResponse::Ruled(ruling));
+        harness.answer(ask, HostResponse::PermissionDecided(ruling));
         let frame = harness.frame();
         let chosen = if allow { "p1" } else { "cancel" };
         assert_eq!(
@@ -96,7 +96,7 @@ fn cancel_is_sent_in_band_and_pending_requests_are_answered() {
     harness.player.check();
     assert_eq!(harness.player.outcome().verdict, Verdict::Cancelled);
     // The session remains usable.
-    let mut next = order();
+    let mut next = spec();
     next.session = agentline_core::SessionTarget::Open("s".into());
     harness.player.prompt_as(agentline_core::RunId(2), next);
     assert_eq!(harness.frame()["method"], "session/prompt");
@@ -106,9 +106,9 @@ fn cancel_is_sent_in_band_and_pending_requests_are_answered() {
 fn failure_to_set_a_required_mode_ends_the_run_before_the_prompt() {
     for (must, verdict) in [(true, Verdict::Failed), (false, Verdict::Done)] {
         let mut harness = AcpHarness::unknown();
-        let mut order = order();
-        order.mode = Some(RequestedMode::new("plan", must));
-        harness.start(RUN, "s", order);
+        let mut spec = spec();
+        spec.mode = Some(RequestedMode::new("plan", must));
+        harness.start(RUN, "s", spec);
         harness.refuse("session/set_mode", -32603, "no such mode");
         if must {
             assert!(harness.frames().is_empty(), "no prompt is sent");
@@ -126,9 +126,9 @@ fn failure_to_set_a_required_mode_ends_the_run_before_the_prompt() {
 
 #[test]
 fn refused_handshake_fails_before_any_model_request() {
-    let talk = agentline_core::DialogueConfig::new(agentline_core::Surface::Acp, None);
-    let mut harness = AcpHarness::with(agentline_core::acp_dialogue(&talk));
-    harness.player.prompt_as(RUN, order());
+    let dialogue = agentline_core::DialogueConfig::new(agentline_core::Surface::Acp, None);
+    let mut harness = AcpHarness::with(agentline_core::acp_dialogue(&dialogue));
+    harness.player.prompt_as(RUN, spec());
     harness.refuse("initialize", -32603, "cannot initialize");
     let error = harness.player.outcome().error.clone().expect("an error");
     assert_eq!((error.kind, error.phase), (FailureKind::Input, Phase::Request), "{error:?}");
@@ -147,7 +147,7 @@ fn request_without_a_session_belongs_to_the_only_run() {
     ask(&mut harness);
     assert_eq!(harness.asked().len(), 1);
     // With another run active, the owner of the request is unknown, so it is cancelled instead of left waiting.
-    harness.start(agentline_core::RunId(2), "t", order());
+    harness.start(agentline_core::RunId(2), "t", spec());
     harness.frames();
     ask(&mut harness);
     assert_eq!(harness.asked().len(), 1);
@@ -173,7 +173,7 @@ fn unknown_tool_gets_its_kind_from_the_protocol() {
 fn sessions_with_the_same_id_are_never_mixed() {
     let (mut harness, id) = AcpHarness::going();
     let second = agentline_core::RunId(2);
-    harness.player.prompt_as(second, order());
+    harness.player.prompt_as(second, spec());
     harness.reply("session/new", &json!({"sessionId": "s"}));
     assert!(harness.frames().is_empty(), "no prompt is sent in it");
     let error = harness.player.outcome_of(second).error.clone().expect("an error");
@@ -190,7 +190,7 @@ fn sessions_with_the_same_id_are_never_mixed() {
 fn agent_with_closed_stdout_is_not_awaited() {
     let (mut harness, _) = AcpHarness::going();
     harness.text("s", "half");
-    harness.player.take(InputKind::Mute);
+    harness.player.take(InputKind::StdoutClosed);
     assert!(!harness.player.conn.vacant(), "no other run uses it");
     harness.player.take(InputKind::Exit(agentline_core::ExitReason::Code(0)));
     let outcome = harness.player.outcome();

@@ -3,7 +3,7 @@
 //! `agentline-tests` checks the same properties with the real program.
 
 use super::harness::{AcpHarness, capabilities};
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     DialogueConfig, Event, FailureKind, McpServer, PermissionMode, RunRequest, Surface, TurnSpec, Verdict,
     acp_dialogue,
@@ -17,16 +17,16 @@ fn end(harness: &mut AcpHarness, id: &Value) {
 }
 
 fn with_server() -> TurnSpec {
-    let mut order = order();
+    let mut spec = spec();
     let server = McpServer::Url { url: "http://127.0.0.1:1/mcp".into(), headers: [].into() };
-    order.servers.insert("wink-tools".into(), server);
-    order
+    spec.servers.insert("wink-tools".into(), server);
+    spec
 }
 
 #[test]
 fn handshake_with_auth_methods() {
     let mut harness = AcpHarness::bare();
-    harness.player.prompt(order());
+    harness.player.prompt(spec());
     let mut hello = capabilities("0.61.0");
     hello["authMethods"] = json!([{"id": "oauth-personal", "name": "Log in with Google"}]);
     harness.reply("initialize", &hello);
@@ -75,9 +75,9 @@ fn unhandled_update_types_dont_crash() {
 #[test]
 fn usage_update_timestamps_last_update() {
     let mut harness = AcpHarness::gemini();
-    let mut order = order();
-    order.clocks.idle = 1000;
-    harness.start(RUN, "s", order);
+    let mut spec = spec();
+    spec.timeouts.idle = 1000;
+    harness.start(RUN, "s", spec);
     harness.player.wait(900);
     harness.update("s", &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
     harness.player.wait(900);
@@ -137,8 +137,8 @@ fn cached_read_tokens_mapped() {
 #[test]
 fn prompt_sends_text_content_block() {
     let mut harness = AcpHarness::gemini();
-    harness.start(RUN, "s", order());
-    assert_eq!(harness.frame()["params"]["prompt"], json!([{"type": "text", "text": order().prompt}]));
+    harness.start(RUN, "s", spec());
+    assert_eq!(harness.frame()["params"]["prompt"], json!([{"type": "text", "text": spec().prompt}]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{
     harness::AcpHarness,
     recorded::{self, Recorded},
 };
-use crate::play::{Player, order};
+use crate::play::{Player, spec};
 use agentline_core::{
     ConnectionOutput, HostRequestId, HostResponse, Input, InputKind, PermissionDecision, RunId,
     SessionTarget, SideChannel, Stream, Tape, Verdict,
@@ -60,7 +60,7 @@ fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Ve
     let mut shared = harness().player;
     let mut alone = harness().player;
     (shared.disk, alone.disk) = (None, None);
-    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: InputKind::Up, .. })));
+    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: InputKind::Started, .. })));
     for input in tape.inputs.iter().skip(skip) {
         let from = shared.out.len();
         hand(&mut shared, input);
@@ -108,7 +108,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
             let wanted = tape.inputs.iter().find_map(|input| match &input.what {
-                InputKind::Prompt { run: of, order } if *of == run => Some(order.session.clone()),
+                InputKind::Prompt { run: of, spec } if *of == run => Some(spec.session.clone()),
                 _ => None,
             });
             let own = || {
@@ -140,8 +140,8 @@ fn conversations_extracted_from_a_recording_replay_identically() {
 }
 
 /// Returns the lines of one of two concurrent runs, one per step. `who` is the number of the run and its session.
-fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
-    let session = format!("s{who}");
+fn steps(info: u32, ids: (u64, u64)) -> Vec<Value> {
+    let session = format!("s{info}");
     let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
     let text = |text: &str| {
         update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}))
@@ -153,7 +153,7 @@ fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
         json!({"jsonrpc": "2.0", "id": ids.0, "result": {"sessionId": session}}),
         update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []})),
         text("Hel"),
-        json!({"jsonrpc": "2.0", "id": who, "method": "session/request_permission",
+        json!({"jsonrpc": "2.0", "id": info, "method": "session/request_permission",
             "params": {"sessionId": session, "toolCall": call, "options": options}}),
         update(
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "write_file__write_file_1_0", "status": "completed"}),
@@ -161,7 +161,7 @@ fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
         update(json!({"sessionUpdate": "brand_new"})),
         text("lo"),
         json!({"jsonrpc": "2.0", "id": ids.1, "result": {"stopReason": "end_turn",
-            "_meta": {"quota": {"token_count": {"input_tokens": 10 * who, "output_tokens": who}}}}}),
+            "_meta": {"quota": {"token_count": {"input_tokens": 10 * info, "output_tokens": info}}}}}),
     ]
 }
 
@@ -169,7 +169,7 @@ fn steps(who: u32, ids: (u64, u64)) -> Vec<Value> {
 fn concurrent_runs_have_separate_events() {
     let mut harness = AcpHarness::gemini();
     for run in [1, 2] {
-        harness.player.prompt_as(RunId(run), order());
+        harness.player.prompt_as(RunId(run), spec());
     }
     let ids = |run: u64| (run << 12 | 1, run << 12 | 17);
     let (one, two) = (steps(1, ids(1)), steps(2, ids(2)));
@@ -180,7 +180,7 @@ fn concurrent_runs_have_separate_events() {
             if n == 3 {
                 let (ask, _) = harness.asked().pop().expect("a request is sent");
                 assert_eq!(ask.0 >> 8, run);
-                harness.answer(ask, HostResponse::Ruled(PermissionDecision::allow("test")));
+                harness.answer(ask, HostResponse::PermissionDecided(PermissionDecision::allow("test")));
             }
         }
     }
@@ -204,9 +204,9 @@ fn concurrent_runs_have_separate_events() {
 #[test]
 fn silent_session_is_not_kept_alive_by_another_session() {
     let mut harness = AcpHarness::gemini();
-    harness.start(RunId(1), "a", order());
+    harness.start(RunId(1), "a", spec());
     harness.frames();
-    harness.start(RunId(2), "b", order());
+    harness.start(RunId(2), "b", spec());
     for _ in 0..13 {
         harness.player.wait(10_000);
         harness.text("b", "on and on");
@@ -222,7 +222,7 @@ fn silent_session_is_not_kept_alive_by_another_session() {
 fn runs_do_not_share_tools() {
     let mut harness = AcpHarness::gemini();
     for run in [1, 2] {
-        let mut hosted = order();
+        let mut hosted = spec();
         hosted.hosted = vec!["ask".into()];
         harness.player.prompt_as(RunId(run), hosted);
         harness.frames();
@@ -236,7 +236,7 @@ fn runs_do_not_share_tools() {
 #[test]
 fn loaded_session_is_not_loaded_again() {
     let mut harness = AcpHarness::unknown();
-    let mut load = order();
+    let mut load = spec();
     load.session = SessionTarget::Load("old".into());
     harness.player.prompt_as(RunId(1), load.clone());
     harness.reply("session/load", &json!({}));

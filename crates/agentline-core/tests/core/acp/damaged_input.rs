@@ -5,7 +5,7 @@ use super::{
     harness::{AcpHarness, capabilities},
     recorded::{self, Recorded, Replay},
 };
-use crate::play::{Dice, Player, RUN, order};
+use crate::play::{Dice, Player, RUN, spec};
 use agentline_core::{
     ConnectionOutput, DialogueConfig, Event, ExitReason, InputKind, LineSplitter, RunId, SplitItem, Stream,
     Surface, Verdict,
@@ -223,9 +223,9 @@ fn tape_round_trips_and_replays_identically() {
 fn agent_exit_ends_all_its_runs() {
     let mut harness = AcpHarness::with(super::harness::gemini(&DialogueConfig::new(Surface::Acp, None)));
     harness.reply("initialize", &capabilities("0.61.0"));
-    harness.start(RUN, "a", order());
+    harness.start(RUN, "a", spec());
     harness.frames();
-    harness.start(RunId(2), "b", order());
+    harness.start(RunId(2), "b", spec());
     harness.text("a", "half");
     harness.player.line(Stream::Stderr, "Error when talking to Gemini API");
     harness.player.exit(ExitReason::Signal(9));

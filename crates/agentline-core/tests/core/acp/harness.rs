@@ -1,6 +1,6 @@
 //! A scripted ACP agent: it inspects the frames that were sent and replies to them.
 
-use crate::play::{Player, RUN, order};
+use crate::play::{Player, RUN, spec};
 use agentline_core::{
     Connection, ConnectionOutput, Dialogue, DialogueConfig, HostRequest, HostRequestId, HostResponse, Input,
     InputKind, RunId, Surface, Timeouts, TurnSpec, acp_dialogue, agents, tape_line,
@@ -14,8 +14,8 @@ pub(crate) fn capabilities(version: &str) -> Value {
             "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true}}})
 }
 
-pub(crate) fn gemini(talk: &DialogueConfig) -> Box<dyn Dialogue> {
-    agents::find("gemini").expect("the agent is listed").dialogue(talk)
+pub(crate) fn gemini(dialogue: &DialogueConfig) -> Box<dyn Dialogue> {
+    agents::find("gemini").expect("the agent is listed").dialogue(dialogue)
 }
 
 /// A connection over ACP, and the position up to which its frames have been read.
@@ -45,7 +45,7 @@ impl AcpHarness {
 
     pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
         let mut player = Player::with(Connection::new(dialogue, Timeouts::default()));
-        player.tape = Some(vec![tape_line(&Input { at: 0, what: InputKind::Up })]);
+        player.tape = Some(vec![tape_line(&Input { at: 0, what: InputKind::Started })]);
         Self { player, seen: 0 }
     }
 
@@ -111,15 +111,15 @@ impl AcpHarness {
     }
 
     /// Starts a run in a new session and sends its prompt.
-    pub(crate) fn start(&mut self, run: RunId, session: &str, order: TurnSpec) {
-        self.player.prompt_as(run, order);
+    pub(crate) fn start(&mut self, run: RunId, session: &str, spec: TurnSpec) {
+        self.player.prompt_as(run, spec);
         self.reply("session/new", &json!({"sessionId": session}));
     }
 
     /// Starts a run of the default order, whose prompt awaits its reply.
     pub(crate) fn going() -> (Self, Value) {
         let mut harness = Self::gemini();
-        harness.start(RUN, "s", order());
+        harness.start(RUN, "s", spec());
         let prompt = harness.frame();
         assert_eq!(prompt["method"], "session/prompt");
         (harness, prompt["id"].clone())
@@ -135,7 +135,7 @@ impl AcpHarness {
             .out
             .iter()
             .filter_map(|o| match o {
-                ConnectionOutput::Ask(_, id, ask) if !matches!(ask, HostRequest::Settle { .. }) => {
+                ConnectionOutput::Ask(_, id, ask) if !matches!(ask, HostRequest::CollectChanges { .. }) => {
                     Some((*id, ask.clone()))
                 }
                 _ => None,

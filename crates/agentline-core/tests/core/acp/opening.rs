@@ -2,7 +2,7 @@
 //! the prompt is sent.
 
 use super::harness::{AcpHarness, capabilities, gemini};
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     Attachment, AttachmentContent, ConnectionOutput, DialogueConfig, FailureKind, InputKind, McpServer,
     Phase, RequestedMode, RequestedModel, RunId, SessionTarget, SideChannel, Stream, Surface, TurnSpec,
@@ -26,9 +26,9 @@ fn host(harness: &mut AcpHarness, line: &Value) {
 #[test]
 fn only_provided_client_capabilities_are_offered() {
     for (read, write) in [(false, false), (true, false), (true, true)] {
-        let mut talk = DialogueConfig::new(Surface::Acp, None);
-        (talk.read_files, talk.write_files) = (read, write);
-        let mut harness = AcpHarness::with(gemini(&talk));
+        let mut dialogue = DialogueConfig::new(Surface::Acp, None);
+        (dialogue.read_files, dialogue.write_files) = (read, write);
+        let mut harness = AcpHarness::with(gemini(&dialogue));
         let hello = harness.frame();
         assert_eq!((&hello["id"], &hello["method"]), (&json!(0), &json!("initialize")));
         let params = &hello["params"];
@@ -54,8 +54,8 @@ fn only_provided_client_capabilities_are_offered() {
 fn prompt_before_the_handshake_waits() {
     let mut harness = AcpHarness::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
     let hello = harness.frame();
-    harness.player.prompt(order());
-    harness.player.prompt_as(RunId(2), order());
+    harness.player.prompt(spec());
+    harness.player.prompt_as(RunId(2), spec());
     assert!(harness.frames().is_empty());
     harness.end(&hello["id"], &capabilities("1.0"));
     let opened: Vec<_> = harness.frames().iter().map(|f| (f["id"].clone(), f["method"].clone())).collect();
@@ -75,13 +75,13 @@ fn incompatible_agent_is_reported() {
         (json!({"error": {"code": -32603, "message": "boom"}}), FailureKind::Input, "boom"),
     ] {
         let mut harness = AcpHarness::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
-        harness.player.prompt(order());
+        harness.player.prompt(spec());
         let mut answer = answer;
         answer["id"] = harness.frame()["id"].clone();
         harness.send(&answer);
         failed(&mut harness, kind, part);
         // Later runs fail in the same way.
-        harness.player.prompt_as(RunId(2), order());
+        harness.player.prompt_as(RunId(2), spec());
         assert_eq!(harness.player.outcome_of(RunId(2)).error.as_ref().map(|e| e.kind), Some(kind));
         harness.player.ticks_to_the_end();
         harness.player.check();
@@ -89,7 +89,7 @@ fn incompatible_agent_is_reported() {
     // An agent that reports neither a version nor capabilities is accepted.
     for quiet in [json!({}), json!(null), json!({"agentCapabilities": 7, "agentInfo": []})] {
         let mut harness = AcpHarness::with(acp_dialogue(&DialogueConfig::new(Surface::Acp, None)));
-        harness.player.prompt(order());
+        harness.player.prompt(spec());
         harness.reply("initialize", &quiet);
         assert_eq!(harness.frame()["method"], "session/new", "{quiet}");
     }
@@ -101,19 +101,19 @@ fn with_servers(http: bool) -> (AcpHarness, TurnSpec) {
     can["agentCapabilities"]["mcpCapabilities"]["http"] = json!(http);
     harness.reply("initialize", &can);
     let pair = |k: &str, v: &str| BTreeMap::from([(k.to_owned(), v.to_owned())]);
-    let mut order = order();
+    let mut spec = spec();
     let command =
         McpServer::Command { command: "node".into(), args: vec!["s.js".into()], env: pair("A", "1") };
     let url =
         McpServer::Url { url: "http://127.0.0.1:1/mcp".into(), headers: pair("Authorization", "Bearer t") };
-    order.servers = BTreeMap::from([("local".to_owned(), command), ("web".to_owned(), url)]);
-    (harness, order)
+    spec.servers = BTreeMap::from([("local".to_owned(), command), ("web".to_owned(), url)]);
+    (harness, spec)
 }
 
 #[test]
 fn servers_are_passed_in_protocol_format() {
-    let (mut harness, order) = with_servers(true);
-    harness.player.prompt(order.clone());
+    let (mut harness, spec) = with_servers(true);
+    harness.player.prompt(spec.clone());
     let params = harness.reply("session/new", &json!({"sessionId": "s"}));
     assert_eq!(params["cwd"], "/ws");
     assert_eq!(
@@ -124,24 +124,24 @@ fn servers_are_passed_in_protocol_format() {
                 "headers": [{"name": "Authorization", "value": "Bearer t"}]},
         ])
     );
-    let (mut harness, order) = with_servers(false);
-    harness.player.prompt(order);
+    let (mut harness, spec) = with_servers(false);
+    harness.player.prompt(spec);
     failed(&mut harness, FailureKind::Input, "`web`");
     assert_eq!(harness.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));
 }
 
 #[test]
 fn attachments_become_blocks_the_agent_supports() {
-    let mut order = order();
+    let mut spec = spec();
     let base64 = |mime: &str| Attachment::new("file:///a", mime, AttachmentContent::Base64("aGk=".into()));
-    order.attachments = vec![
+    spec.attachments = vec![
         base64("image/png"),
         base64("audio/wav"),
         Attachment::new("file:///t.rs", "text/x-rust", AttachmentContent::Text("fn".into())),
         base64("application/pdf"),
     ];
     let mut harness = AcpHarness::unknown();
-    harness.start(RUN, "s", order.clone());
+    harness.start(RUN, "s", spec.clone());
     let prompt = harness.frame();
     assert_eq!(
         prompt["params"]["prompt"],
@@ -158,7 +158,7 @@ fn attachments_become_blocks_the_agent_supports() {
         let mut can = capabilities("0.61.0");
         can["agentCapabilities"]["promptCapabilities"][missing] = json!(false);
         harness.reply("initialize", &can);
-        harness.player.prompt(order.clone());
+        harness.player.prompt(spec.clone());
         failed(&mut harness, FailureKind::Input, part);
         assert!(harness.player.outcome().error.as_ref().is_some_and(|e| e.message.contains("`attachments`")));
     }
@@ -168,9 +168,9 @@ fn attachments_become_blocks_the_agent_supports() {
 fn prompt_waits_for_our_own_tools() {
     let hosted = || {
         let mut harness = AcpHarness::gemini();
-        let mut order = order();
-        order.hosted = vec!["ask".into(), "tell".into()];
-        harness.player.prompt(order);
+        let mut spec = spec();
+        spec.hosted = vec!["ask".into(), "tell".into()];
+        harness.player.prompt(spec);
         harness
     };
     // The tools may be listed before or after the session is open.
@@ -222,7 +222,7 @@ fn tool_host_reports_are_passed_on() {
 #[test]
 fn session_can_be_opened_without_a_prompt_and_continued() {
     let mut harness = AcpHarness::gemini();
-    let mut open = order();
+    let mut open = spec();
     open.only_open = true;
     open.mode = Some(RequestedMode::new("yolo", true));
     harness.player.prompt(open);
@@ -235,7 +235,7 @@ fn session_can_be_opened_without_a_prompt_and_continued() {
     assert!(harness.frames().is_empty(), "no prompt is sent");
     // The agent announces its commands between runs, which is no reason for a warning.
     harness.update("s", &json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
-    let mut next = order();
+    let mut next = spec();
     next.session = SessionTarget::Open("s".into());
     next.mode = Some(RequestedMode::new("yolo", true));
     harness.player.prompt_as(RunId(2), next.clone());
@@ -262,9 +262,9 @@ fn session_can_be_opened_without_a_prompt_and_continued() {
 fn model_is_set_with_the_method_the_session_supports() {
     let wish = |result: &Value| {
         let mut harness = AcpHarness::unknown();
-        let mut order = order();
-        order.model = Some(RequestedModel::new("big", false));
-        harness.player.prompt(order);
+        let mut spec = spec();
+        spec.model = Some(RequestedModel::new("big", false));
+        harness.player.prompt(spec);
         harness.reply("session/new", result);
         harness
     };
@@ -295,33 +295,33 @@ fn model_is_set_with_the_method_the_session_supports() {
 fn stages() -> Vec<(&'static str, AcpHarness)> {
     let mut all = Vec::new();
     let mut harness = AcpHarness::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
-    harness.player.prompt(order());
+    harness.player.prompt(spec());
     all.push(("before the handshake", harness));
 
     let mut harness = AcpHarness::gemini();
-    harness.player.prompt(order());
+    harness.player.prompt(spec());
     all.push(("while the session opens", harness));
 
     let mut harness = AcpHarness::gemini();
-    let mut wish = order();
+    let mut wish = spec();
     wish.mode = Some(RequestedMode::new("plan", true));
     harness.start(RUN, "s", wish);
     all.push(("while the mode is set", harness));
 
     let mut harness = AcpHarness::gemini();
-    let mut wish = order();
+    let mut wish = spec();
     wish.model = Some(RequestedModel::new("m", false));
     harness.start(RUN, "s", wish);
     all.push(("while the model is set", harness));
 
     let mut harness = AcpHarness::gemini();
-    let mut wish = order();
+    let mut wish = spec();
     wish.hosted = vec!["ask".into()];
     harness.start(RUN, "s", wish);
     all.push(("while tools are waited for", harness));
 
     let mut harness = AcpHarness::gemini();
-    let mut wish = order();
+    let mut wish = spec();
     wish.session = SessionTarget::Load("s".into());
     harness.player.prompt(wish);
     harness.reply("session/load", &json!({}));
@@ -345,7 +345,7 @@ fn run_cancelled_before_its_prompt_sends_none() {
         assert!(harness.frames().iter().all(|f| f["method"] == "initialize"), "{when}");
         // The process is intact and accepts the next run.
         assert!(harness.player.conn.vacant(), "{when}");
-        harness.player.prompt_as(RunId(2), order());
+        harness.player.prompt_as(RunId(2), spec());
         let frames = harness.frames();
         assert!(frames.iter().any(|f| f["method"] == "session/new"), "{when}: {frames:?}");
     }
@@ -370,9 +370,9 @@ fn session_open_failure_is_reported_with_its_reason() {
         (SessionTarget::Load("x".into()), -32603, "something else", FailureKind::SessionNotFound),
     ] {
         let mut harness = AcpHarness::gemini();
-        let mut order = order();
-        order.session = want.clone();
-        harness.player.prompt(order);
+        let mut spec = spec();
+        spec.session = want.clone();
+        harness.player.prompt(spec);
         let method = if want == SessionTarget::New { "session/new" } else { "session/load" };
         harness.refuse(method, code, message);
         failed(&mut harness, kind, message);
@@ -380,16 +380,16 @@ fn session_open_failure_is_reported_with_its_reason() {
     }
     // An agent that cannot load sessions is not asked to.
     let mut harness = AcpHarness::gemini_of("0.24.0");
-    let mut order = order();
-    order.session = SessionTarget::Load("x".into());
+    let mut spec = spec();
+    spec.session = SessionTarget::Load("x".into());
     let mut can = capabilities("0.24.0");
     can["agentCapabilities"]["loadSession"] = json!(false);
     let mut old = AcpHarness::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
     old.reply("initialize", &can);
-    old.player.prompt(order);
+    old.player.prompt(spec);
     failed(&mut old, FailureKind::Input, "stored session");
     // A session without an id cannot be used.
-    harness.player.prompt(crate::play::order());
+    harness.player.prompt(crate::play::spec());
     harness.reply("session/new", &json!({}));
     failed(&mut harness, FailureKind::NoResult, "id");
 }

@@ -5,7 +5,7 @@ use super::{
     harness::{AcpHarness, gemini},
     recorded::{self, Replay},
 };
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     Attachment, AttachmentContent, DialogueConfig, Event, FailureKind, HostRequest, HostResponse, Outcome,
     RequestedModel, RunId, SessionTarget, Surface, ToolStatus, Verdict,
@@ -33,7 +33,7 @@ fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
 /// Runs an answer of one chunk with this version of the agent.
 fn text_of(version: &str, chunk: &str) -> (String, Vec<String>) {
     let mut harness = AcpHarness::gemini_of(version);
-    harness.start(RUN, "s", order());
+    harness.start(RUN, "s", spec());
     let id = harness.frame()["id"].clone();
     harness.text("s", chunk);
     harness.text("s", "ok");
@@ -100,7 +100,7 @@ fn no_such_tool(names: &[&str]) -> String {
 fn silent_unknown_tool() {
     for late in [false, true] {
         let mut harness = AcpHarness::gemini_of("0.61.0");
-        harness.start(RUN, "s", order());
+        harness.start(RUN, "s", spec());
         let id = harness.frame()["id"].clone();
         harness.text("s", "I ra");
         let record = no_such_tool(&["run_shell_command", "made_up"]);
@@ -122,7 +122,7 @@ fn silent_unknown_tool() {
     }
     // Text of the user is not a record of a call.
     let mut harness = AcpHarness::gemini_of("0.61.0");
-    harness.start(RUN, "s", order());
+    harness.start(RUN, "s", spec());
     let id = harness.frame()["id"].clone();
     harness.player.side(&json!({"type": "user", "content": [{"text": no_such_tool(&["glob"])}]}).to_string());
     harness.text("s", "fine");
@@ -155,16 +155,16 @@ fn answer_for_a_missing_file(harness: &mut AcpHarness) -> Value {
 
 #[test]
 fn empty_content_for_missing_files() {
-    let mut talk = DialogueConfig::new(Surface::Acp, None);
-    talk.read_files = true;
-    let mut harness = AcpHarness::with(gemini(&talk));
+    let mut dialogue = DialogueConfig::new(Surface::Acp, None);
+    dialogue.read_files = true;
+    let mut harness = AcpHarness::with(gemini(&dialogue));
     harness.reply("initialize", &super::harness::capabilities("0.61.0"));
-    harness.start(RUN, "s", order());
+    harness.start(RUN, "s", spec());
     assert_eq!(answer_for_a_missing_file(&mut harness)["result"], json!({"content": ""}));
 
-    let mut harness = AcpHarness::with(agentline_core::acp_dialogue(&talk));
+    let mut harness = AcpHarness::with(agentline_core::acp_dialogue(&dialogue));
     harness.reply("initialize", &super::harness::capabilities("1.0.0"));
-    harness.start(RUN, "s", order());
+    harness.start(RUN, "s", spec());
     assert_eq!(answer_for_a_missing_file(&mut harness)["error"]["message"], "not_found: /ws/new.txt");
 
     let replay = recorded::find("gemini/fs_capability_empty_on_missing").play();
@@ -174,9 +174,9 @@ fn empty_content_for_missing_files() {
 /// Starts a run that loads a session, up to the agent's reply.
 fn loading(version: &str) -> AcpHarness {
     let mut harness = AcpHarness::gemini_of(version);
-    let mut order = order();
-    order.session = SessionTarget::Load("old".into());
-    harness.player.prompt(order);
+    let mut spec = spec();
+    spec.session = SessionTarget::Load("old".into());
+    harness.player.prompt(spec);
     let params =
         harness.reply("session/load", &json!({"modes": {"currentModeId": "plan", "availableModes": []}}));
     assert_eq!((&params["sessionId"], &params["cwd"]), (&json!("old"), &json!("/ws")));
@@ -211,9 +211,9 @@ fn history_after_load() {
     assert!(results(&replay).is_empty());
     // An agent that replies after replaying the history is prompted at once.
     let mut harness = AcpHarness::unknown();
-    let mut order = order();
-    order.session = SessionTarget::Load("old".into());
-    harness.player.prompt(order);
+    let mut spec = spec();
+    spec.session = SessionTarget::Load("old".into());
+    harness.player.prompt(spec);
     let load = harness.frame();
     harness.text("old", "history");
     harness.end(&load["id"], &json!({}));
@@ -239,7 +239,7 @@ fn session_context_replayed() {
 fn folder_as_thought() {
     for (version, story) in [("0.36.0", "agent"), ("0.24.0", "thinking"), ("0.61.0", "thinking")] {
         let mut harness = AcpHarness::gemini_of(version);
-        harness.start(RUN, "s", order());
+        harness.start(RUN, "s", spec());
         let content = json!({"type": "text", "text": "[current working directory /ws]"});
         harness.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
         assert_eq!(harness.story()[1], story, "{version}");
@@ -265,9 +265,9 @@ fn models_unchecked() {
         "availableModels": [{"modelId": "auto"}, {"modelId": "gemini-3.8-flash"}]}});
     let wish = |id: &str, strict| {
         let mut harness = AcpHarness::gemini();
-        let mut order = order();
-        order.model = Some(RequestedModel::new(id, strict));
-        harness.player.prompt(order);
+        let mut spec = spec();
+        spec.model = Some(RequestedModel::new(id, strict));
+        harness.player.prompt(spec);
         harness.reply("session/new", &models);
         harness
     };
@@ -292,9 +292,9 @@ fn models_unchecked() {
         "availableModels": [{"modelId": "auto"}]}});
     for strict in [false, true] {
         let mut harness = AcpHarness::gemini();
-        let mut order = order();
-        order.model = Some(RequestedModel::new("gemini-3.9-flash", strict));
-        harness.player.prompt(order);
+        let mut spec = spec();
+        spec.model = Some(RequestedModel::new("gemini-3.9-flash", strict));
+        harness.player.prompt(spec);
         harness.reply("session/new", &models);
         let methods: Vec<_> = harness.frames().iter().map(|frame| frame["method"].clone()).collect();
         assert_eq!(methods, if strict { vec![] } else { vec![json!("session/prompt")] });
@@ -303,19 +303,19 @@ fn models_unchecked() {
     }
     // The warning appears once per session and only in a run with a prompt, not in one that only opens the session.
     let mut harness = AcpHarness::gemini();
-    let mut order = order();
-    order.model = Some(RequestedModel::new("gemini-3.9-flash", false));
+    let mut spec = spec();
+    spec.model = Some(RequestedModel::new("gemini-3.9-flash", false));
     let warnings = |harness: &AcpHarness| {
         format!("{:?}", harness.player.events().collect::<Vec<_>>()).matches("unknown_model").count()
     };
-    order.only_open = true;
-    harness.player.prompt(order.clone());
+    spec.only_open = true;
+    harness.player.prompt(spec.clone());
     harness.reply("session/new", &models);
     let opened = warnings(&harness);
-    order.only_open = false;
-    order.session = SessionTarget::Open("s".into());
+    spec.only_open = false;
+    spec.session = SessionTarget::Open("s".into());
     for _ in 0..2 {
-        harness.player.prompt(order.clone());
+        harness.player.prompt(spec.clone());
         harness.reply("session/prompt", &json!({"stopReason": "end_turn"}));
     }
     assert_eq!(warnings(&harness) - opened, 1);
@@ -387,9 +387,9 @@ fn resources_drop_media() {
     let text = || file("text/plain", AttachmentContent::Text("hi".into()));
     let data = |mime| file(mime, AttachmentContent::Base64("aGk=".into()));
     let sent = |mut harness: AcpHarness, attachments: Vec<Attachment>| {
-        let mut order = order();
-        order.attachments = attachments;
-        harness.start(RUN, "s", order);
+        let mut spec = spec();
+        spec.attachments = attachments;
+        harness.start(RUN, "s", spec);
         let blocks = harness.frame()["params"]["prompt"].take();
         let kinds = blocks.as_array().unwrap().iter().map(|b| b["type"].as_str().unwrap().to_owned());
         (kinds.collect::<Vec<_>>().join(" "), blocks)
@@ -408,23 +408,23 @@ fn resources_drop_media() {
 fn authenticate_rewrites_settings() {
     // Authentication is never requested by default, whatever the agent offers.
     let mut harness = AcpHarness::with(gemini(&DialogueConfig::new(Surface::Acp, None)));
-    harness.player.prompt(order());
+    harness.player.prompt(spec());
     let mut offers = super::harness::capabilities("0.61.0");
     offers["authMethods"] = json!([{"id": "oauth-personal"}, {"id": "gemini-api-key"}]);
     harness.reply("initialize", &offers);
     harness.reply("session/new", &json!({"sessionId": "s"}));
     assert_eq!(harness.frame()["method"], "session/prompt");
 
-    let mut talk = DialogueConfig::new(Surface::Acp, None);
-    talk.authenticate = Some("oauth-personal".into());
-    let mut harness = AcpHarness::with(gemini(&talk));
-    harness.player.prompt(order());
+    let mut dialogue = DialogueConfig::new(Surface::Acp, None);
+    dialogue.authenticate = Some("oauth-personal".into());
+    let mut harness = AcpHarness::with(gemini(&dialogue));
+    harness.player.prompt(spec());
     harness.reply("initialize", &offers);
     assert_eq!(harness.reply("authenticate", &json!({}))["methodId"], "oauth-personal");
     assert_eq!(harness.frame()["method"], "session/new");
 
-    let mut harness = AcpHarness::with(gemini(&talk));
-    harness.player.prompt(order());
+    let mut harness = AcpHarness::with(gemini(&dialogue));
+    harness.player.prompt(spec());
     harness.reply("initialize", &offers);
     harness.refuse("authenticate", -32602, "Invalid params");
     let error = harness.player.outcome().error.clone().expect("why");

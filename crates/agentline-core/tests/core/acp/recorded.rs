@@ -91,10 +91,10 @@ impl Recorded {
     pub(crate) fn harness(&self) -> AcpHarness {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
         let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
-        let mut talk = DialogueConfig::new(Surface::Acp, None);
-        (talk.read_files, talk.write_files) = (fs("readTextFile"), fs("writeTextFile"));
+        let mut dialogue = DialogueConfig::new(Surface::Acp, None);
+        (dialogue.read_files, dialogue.write_files) = (fs("readTextFile"), fs("writeTextFile"));
         // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
-        AcpHarness::with(if self.agent == "gemini" { gemini(&talk) } else { acp_dialogue(&talk) })
+        AcpHarness::with(if self.agent == "gemini" { gemini(&dialogue) } else { acp_dialogue(&dialogue) })
     }
 
     /// Replays the conversation, changing every line of stdout.
@@ -160,29 +160,29 @@ impl Replay {
     fn ours(&mut self, msg: &Value) {
         self.probes();
         let session = msg["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
-        let mut order = TurnSpec::default();
-        order.settle = true;
-        order.who.agent = "agent".into();
-        order.who.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
+        let mut spec = TurnSpec::default();
+        spec.settle = true;
+        spec.info.agent = "agent".into();
+        spec.info.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
         match msg["method"].as_str() {
             Some("initialize") if !self.ids.values().any(|id| *id == json!(0)) => {
                 self.harness.frames();
                 self.ids.insert(msg["id"].to_string(), json!(0));
             }
             Some("session/new") => {
-                order.only_open = true;
-                self.order(order, msg);
+                spec.only_open = true;
+                self.spec(spec, msg);
             }
             Some("session/load") => {
-                order.only_open = true;
-                order.session = SessionTarget::Load(session);
-                self.order(order, msg);
+                spec.only_open = true;
+                spec.session = SessionTarget::Load(session);
+                self.spec(spec, msg);
             }
             Some("session/prompt") => {
                 let texts = msg["params"]["prompt"].as_array().cloned().unwrap_or_default();
-                order.prompt = texts.iter().filter_map(|b| b["text"].as_str()).collect();
-                order.session = SessionTarget::Open(session);
-                self.order(order, msg);
+                spec.prompt = texts.iter().filter_map(|b| b["text"].as_str()).collect();
+                spec.session = SessionTarget::Open(session);
+                self.spec(spec, msg);
             }
             Some("session/cancel") => {
                 if let Some(run) = self.last.get(&session) {
@@ -194,16 +194,16 @@ impl Replay {
         }
     }
 
-    fn order(&mut self, order: TurnSpec, msg: &Value) {
+    fn spec(&mut self, spec: TurnSpec, msg: &Value) {
         self.runs += 1;
         let run = RunId(self.runs);
-        if order.only_open {
+        if spec.only_open {
             self.openers.push(run);
         }
-        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &order.session {
+        if let SessionTarget::Open(session) | SessionTarget::Load(session) = &spec.session {
             self.last.insert(session.clone(), run);
         }
-        self.harness.player.prompt_as(run, order);
+        self.harness.player.prompt_as(run, spec);
         for frame in self.harness.frames() {
             if frame["method"] == msg["method"] {
                 self.ids.insert(msg["id"].to_string(), frame["id"].clone());
@@ -219,12 +219,18 @@ impl Replay {
         let allows = kind.and_then(|o| o["kind"].as_str()).is_some_and(|k| k.starts_with("allow"));
         let answer = match (&result["content"], &result["outcome"], &msg["error"]) {
             (Value::String(text), ..) => HostResponse::Text(text.clone()),
-            (_, Value::Object(_), _) if allows => HostResponse::Ruled(PermissionDecision::allow("test")),
-            (_, Value::Object(_), _) => HostResponse::Ruled(PermissionDecision::deny("test", "said_no")),
+            (_, Value::Object(_), _) if allows => {
+                HostResponse::PermissionDecided(PermissionDecision::allow("test"))
+            }
+            (_, Value::Object(_), _) => {
+                HostResponse::PermissionDecided(PermissionDecision::deny("test", "said_no"))
+            }
             (_, _, Value::Object(error)) if offered.is_null() => {
                 HostResponse::Error(error["message"].as_str().unwrap_or_default().to_owned())
             }
-            (_, _, Value::Object(_)) => HostResponse::Ruled(PermissionDecision::deny("test", "said_no")),
+            (_, _, Value::Object(_)) => {
+                HostResponse::PermissionDecided(PermissionDecision::deny("test", "said_no"))
+            }
             _ => HostResponse::Done,
         };
         self.harness.answer(ask, answer);

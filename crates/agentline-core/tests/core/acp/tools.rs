@@ -2,7 +2,7 @@
 //! other names.
 
 use super::harness::AcpHarness;
-use crate::play::{RUN, order};
+use crate::play::{RUN, spec};
 use agentline_core::{
     Event, HostRequest, HostResponse, PermissionDecision, PermissionRequest, ToolKind, ToolStatus, Verdict,
 };
@@ -25,7 +25,7 @@ fn uses(harness: &AcpHarness) -> Vec<(String, String, String)> {
 
 fn going_unknown() -> (AcpHarness, Value) {
     let mut harness = AcpHarness::unknown();
-    harness.start(RUN, "s", order());
+    harness.start(RUN, "s", spec());
     let id = harness.frame()["id"].clone();
     (harness, id)
 }
@@ -56,7 +56,7 @@ fn answer_permission(harness: &mut AcpHarness, allow: bool) -> Value {
     let (ask, _) = harness.asked().pop().expect("a request is sent");
     let ruling =
         if allow { PermissionDecision::allow("test") } else { PermissionDecision::deny("test", "said_no") };
-    harness.answer(ask, HostResponse::Ruled(ruling));
+    harness.answer(ask, HostResponse::PermissionDecided(ruling));
     harness.frame()["result"]["outcome"].clone()
 }
 

@@ -15,7 +15,7 @@ use std::{
 #[test]
 fn out_of_range_durations_are_usage_errors() {
     let user = User::headless("ok", &json!({}));
-    let clocks = [
+    let timeouts = [
         "--timeout",
         "--idle-timeout",
         "--tool-timeout",
@@ -23,7 +23,7 @@ fn out_of_range_durations_are_usage_errors() {
         "--quiet-period",
         "--deadline",
     ];
-    for flag in clocks {
+    for flag in timeouts {
         for value in ["9e99", "nan", "inf", "-inf", "-1", "soon", "99999999999999999999h"] {
             let done = user.done(&["run", &format!("{flag}={value}"), "hi"]);
             assert_eq!(done.code, 2, "{flag} {value}: {done:?}");

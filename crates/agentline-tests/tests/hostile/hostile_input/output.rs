@@ -97,8 +97,8 @@ fn endless_schema_check_does_not_stall_other_host_runs() {
     std::thread::sleep(Duration::from_secs(3));
     ask(2, "pool/status", json!({}));
     ask(3, "run", json!({"prompt": "say hello", "timeout": 120}));
-    let mut order = Vec::new();
-    while order.len() < 3 {
+    let mut spec = Vec::new();
+    while spec.len() < 3 {
         let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         if let Some(id) = line["id"].as_u64().filter(|_| line.get("method").is_none()) {
             if id == 1 {
@@ -107,10 +107,10 @@ fn endless_schema_check_does_not_stall_other_host_runs() {
             if id == 3 {
                 assert_eq!(line["result"]["verdict"], "done", "{line:#}");
             }
-            order.push(id);
+            spec.push(id);
         }
     }
-    assert_eq!(order.last(), Some(&1), "{order:?} after {:?}", begun.elapsed());
+    assert_eq!(spec.last(), Some(&1), "{spec:?} after {:?}", begun.elapsed());
     drop(stdin);
     wait_unread(&mut host);
 }

@@ -140,11 +140,11 @@ impl Client {
 
     async fn run_there(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
         let inner = agentline.inner();
-        let mut who = RunInfo::default();
-        who.agent.clone_from(&request.agent);
-        who.model.clone_from(&request.model);
-        who.name.clone_from(&request.name);
-        who.cwd = request.working_dir.as_ref().unwrap_or(&inner.here.cwd).to_string_lossy().into_owned();
+        let mut info = RunInfo::default();
+        info.agent.clone_from(&request.agent);
+        info.model.clone_from(&request.model);
+        info.name.clone_from(&request.name);
+        info.cwd = request.working_dir.as_ref().unwrap_or(&inner.here.cwd).to_string_lossy().into_owned();
         let here = inner.here.clone();
         let order = DaemonRun {
             env: here.env,
@@ -181,13 +181,13 @@ impl Client {
         };
         let wakeup = Wakeup::default();
         let (driven, held) = link(Wakeup::clone(&wakeup));
-        who.run_id.clone_from(&run_id);
-        tokio::spawn(self.hand_on(driven, wakeup, who, end));
+        info.run_id.clone_from(&run_id);
+        tokio::spawn(self.hand_on(driven, wakeup, info, end));
         Ok(Run::new(run_id, held, launched))
     }
 
     /// Forwards events to the run until its outcome, and cancellations to the daemon.
-    async fn hand_on(mut self, link: RunSender, wakeup: Wakeup, mut who: RunInfo, mut end: Instant) {
+    async fn hand_on(mut self, link: RunSender, wakeup: Wakeup, mut info: RunInfo, mut end: Instant) {
         let mut session = None;
         let mut stopped = None;
         loop {
@@ -205,7 +205,7 @@ impl Client {
                 }
                 // While the local reader is slow, the daemon's time limit does not apply.
                 () = tokio::time::sleep_until(end), if !link.is_full() => {
-                    return link.finish(silent_pool(&who, session, stopped));
+                    return link.finish(silent_pool(&info, session, stopped));
                 }
             };
             let Some(line) = line else { break };
@@ -214,7 +214,7 @@ impl Client {
                 Some(record) => {
                     if let Event::Started(started) = &record.event {
                         session.clone_from(&started.session_id);
-                        who = who_is(started);
+                        info = who_is(started);
                     }
                     link.send(vec![record]);
                 }
@@ -223,7 +223,7 @@ impl Client {
         }
         let failure = Failure::new(FailureKind::Crashed, "lost the connection to the pool during the run")
             .hint("retry; check the pool with `agentline pool status`");
-        let mut outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
+        let mut outcome = Outcome::not_begun(&info, Verdict::Failed, failure);
         outcome.session_id = session;
         link.finish(outcome);
     }
@@ -244,15 +244,15 @@ impl Client {
 }
 
 /// Returns the outcome of a run that the daemon did not end in time.
-fn silent_pool(who: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
+fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
     let hint = "stop the pool with `agentline pool stop`; the next run starts its own agent";
     let mut outcome = match stopped {
-        Some(signal) => stopped_before(who, signal),
+        Some(signal) => stopped_before(info, signal),
         None => {
             let failure =
                 Failure::new(FailureKind::TimeoutRun, "the pool did not end the run within its timeout")
                     .hint(hint);
-            Outcome::not_begun(who, Verdict::TimedOut, failure)
+            Outcome::not_begun(info, Verdict::TimedOut, failure)
         }
     };
     outcome.session_id = session;
@@ -262,9 +262,9 @@ fn silent_pool(who: &RunInfo, session: Option<String>, stopped: Option<i32>) -> 
 /// Returns the run information that the `started` event reports.
 fn who_is(started: &Started) -> RunInfo {
     let started = started.clone();
-    let mut who = RunInfo::default();
-    (who.run_id, who.agent, who.cwd) = (started.run_id, started.agent, started.cwd);
-    (who.agent_version, who.surface) = (started.agent_version, started.surface);
-    (who.model, who.name) = (started.model, started.name);
-    who
+    let mut info = RunInfo::default();
+    (info.run_id, info.agent, info.cwd) = (started.run_id, started.agent, started.cwd);
+    (info.agent_version, info.surface) = (started.agent_version, started.surface);
+    (info.model, info.name) = (started.model, started.name);
+    info
 }

@@ -50,7 +50,7 @@ impl Room {
     }
 
     fn place_of(&self, ticket: Ticket) -> Option<EntryId> {
-        self.sat.iter().find(|(who, _)| *who == ticket).map(|(_, entry)| *entry)
+        self.sat.iter().find(|(info, _)| *info == ticket).map(|(_, entry)| *entry)
     }
 
     fn open(&mut self, ticket: Ticket) {
@@ -59,7 +59,7 @@ impl Room {
     }
 
     fn leave(&mut self, ticket: Ticket) {
-        let at = self.sat.iter().position(|(who, _)| *who == ticket).unwrap();
+        let at = self.sat.iter().position(|(info, _)| *info == ticket).unwrap();
         let (_, entry) = self.sat.swap_remove(at);
         self.scheduler.leave(entry, false, self.now);
         self.act(false);

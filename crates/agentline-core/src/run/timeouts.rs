@@ -23,7 +23,7 @@ impl RunState {
     /// Returns the time and kind of the next timeout.
     pub(crate) fn deadline(&self) -> Option<(Millis, Timeout)> {
         let soonest = self.deadline_of_stage();
-        let callers = self.order.clocks.deadline.map(|after| (self.begun + after, Timeout::Deadline));
+        let callers = self.spec.timeouts.deadline.map(|after| (self.begun + after, Timeout::Deadline));
         match (self.stage, soonest, callers) {
             (RunStage::Starting | RunStage::Going | RunStage::Reviewing, Some(soonest), Some(callers))
                 if callers.0 < soonest.0 =>
@@ -37,24 +37,24 @@ impl RunState {
     }
 
     fn deadline_of_stage(&self) -> Option<(Millis, Timeout)> {
-        let clocks = &self.order.clocks;
-        let run = clocks.run.saturating_sub(clocks.spent).max(1);
+        let timeouts = &self.spec.timeouts;
+        let run = timeouts.run.saturating_sub(timeouts.spent).max(1);
         let whole = (self.begun + run + self.waited, Timeout::Run);
         let earlier = |a: (Millis, Timeout), b: (Millis, Timeout)| if b.0 < a.0 { b } else { a };
         match self.stage {
             RunStage::Starting | RunStage::Going if self.asked_at.is_some() => {
-                self.asked_at.map(|since| (since + clocks.answer, Timeout::Answer))
+                self.asked_at.map(|since| (since + timeouts.answer, Timeout::Answer))
             }
             RunStage::Starting | RunStage::Going if self.silent => Some(self.with_patience(whole)),
             RunStage::Starting => {
-                let first = earlier(whole, (self.begun + clocks.startup + self.waited, Timeout::Startup));
+                let first = earlier(whole, (self.begun + timeouts.startup + self.waited, Timeout::Startup));
                 Some(self.with_patience(first))
             }
             RunStage::Going => {
                 let (silence, clock) = if self.open.is_empty() {
-                    (clocks.idle, Timeout::Idle)
+                    (timeouts.idle, Timeout::Idle)
                 } else {
-                    (clocks.idle_tool, Timeout::IdleTool)
+                    (timeouts.idle_tool, Timeout::IdleTool)
                 };
                 Some(self.with_patience(earlier(whole, (self.touched + silence, clock))))
             }
@@ -62,16 +62,17 @@ impl RunState {
             RunStage::Ended(since) => {
                 // After a stop, a tool may never report, so the run does not wait for it. It still waits for other
                 // output, which belongs to this run and not to the next prompt in the session.
-                let stopped = self.seen.stop.is_some();
+                let stopped = self.facts.stop.is_some();
                 let tools = if self.open.is_empty() || stopped { 0 } else { TOOL_QUIET };
-                let quiet = if self.hurried { 0 } else { clocks.quiet.max(tools) };
-                let most = if stopped { clocks.rung } else { QUIET_CAP };
+                let quiet = if self.skip_quiet_period { 0 } else { timeouts.quiet.max(tools) };
+                let most = if stopped { timeouts.shutdown_step } else { QUIET_CAP };
                 let silent_since = since.max(self.touched);
                 Some(((silent_since + quiet).min(since + most), Timeout::Quiet))
             }
             RunStage::Reviewing => Some(whole),
             RunStage::Settling(since) => {
-                let is_cancelled = self.in_haste || matches!(self.seen.stop, Some(StopReason::Cancel(_)));
+                let is_cancelled =
+                    self.cancelled_while_settling || matches!(self.facts.stop, Some(StopReason::Cancel(_)));
                 let limit = if is_cancelled { HURRIED_SETTLE } else { SETTLE };
                 Some((since + limit, Timeout::Answer))
             }
@@ -81,8 +82,8 @@ impl RunState {
 
     fn with_patience(&self, other: (Millis, Timeout)) -> (Millis, Timeout) {
         match self.retry_since {
-            Some(since) if since + self.order.clocks.patience < other.0 => {
-                (since + self.order.clocks.patience, Timeout::Patience)
+            Some(since) if since + self.spec.timeouts.patience < other.0 => {
+                (since + self.spec.timeouts.patience, Timeout::Patience)
             }
             _ => other,
         }
@@ -90,16 +91,16 @@ impl RunState {
 
     /// Returns a message with the expired timeout, its length and the last activity.
     pub(crate) fn clock_text(&self, clock: Timeout, at: Millis) -> String {
-        let clocks = &self.order.clocks;
+        let timeouts = &self.spec.timeouts;
         let (what, long) = match clock {
-            Timeout::Startup => ("the agent did not respond within the startup timeout of", clocks.startup),
-            Timeout::Idle => ("no activity within the idle timeout of", clocks.idle),
-            Timeout::IdleTool => ("a tool showed no activity within the tool timeout of", clocks.idle_tool),
+            Timeout::Startup => ("the agent did not respond within the startup timeout of", timeouts.startup),
+            Timeout::Idle => ("no activity within the idle timeout of", timeouts.idle),
+            Timeout::IdleTool => ("a tool showed no activity within the tool timeout of", timeouts.idle_tool),
             Timeout::Patience => {
-                ("the agent kept retrying for longer than the retry patience of", clocks.patience)
+                ("the agent kept retrying for longer than the retry patience of", timeouts.patience)
             }
-            Timeout::Deadline => ("the deadline passed after", clocks.deadline.unwrap_or(clocks.run)),
-            _ => ("the run exceeded the timeout of", clocks.run),
+            Timeout::Deadline => ("the deadline passed after", timeouts.deadline.unwrap_or(timeouts.run)),
+            _ => ("the run exceeded the timeout of", timeouts.run),
         };
         let mut text = format!("{what} {}", seconds(long));
         if self.last.what.is_empty() {
