@@ -27,7 +27,7 @@ impl Package {
     /// Returns its `node_modules`, and installs it if necessary.
     pub(crate) fn modules(self) -> Result<PathBuf, String> {
         let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
-        let here = agentline.here();
+        let here = agentline.host_env();
         let agents = here.cache.join("agents");
         let name = format!("{}-{}", self.id, self.version);
         let folder = agents.join(&name);

@@ -88,7 +88,7 @@ impl Python {
 fn make() -> Result<Python, String> {
     let (base, (major, minor)) = base()?;
     let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
-    let folder = agentline.here().cache.join("python");
+    let folder = agentline.host_env().cache.join("python");
     let tools =
         folder.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(PACKAGES.concat().as_bytes())));
     let said = |e: std::io::Error| format!("{}: {e}", folder.display());

@@ -18,7 +18,7 @@ pub struct Agentline {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
-    pub(crate) here: HostEnv,
+    pub(crate) host_env: HostEnv,
     pub(crate) programs: BTreeMap<String, PathBuf>,
     pub(crate) registry: AgentRegistry,
     pub(crate) prices: Arc<PriceTable>,
@@ -48,9 +48,9 @@ impl Agentline {
 
     /// Creates an instance for an explicit environment, home and working directory. Reads no process state.
     #[must_use]
-    pub fn new(here: HostEnv) -> Self {
+    pub fn new(host_env: HostEnv) -> Self {
         let inner = Inner {
-            here,
+            host_env,
             programs: BTreeMap::new(),
             registry: AgentRegistry::default(),
             prices: Arc::new(PriceTable::built_in()),
@@ -104,8 +104,8 @@ impl Agentline {
 
     /// Returns the environment and directories of the caller.
     #[must_use]
-    pub fn here(&self) -> &HostEnv {
-        &self.inner.here
+    pub fn host_env(&self) -> &HostEnv {
+        &self.inner.host_env
     }
 
     /// Returns the program configured for an agent.

@@ -8,7 +8,7 @@ use crate::{
     run::{
         Launched, Run,
         active_run::CompletionTiming,
-        channel::{Wakeup, link},
+        channel::{Wakeup, channel},
         live_process::ProcessHandle,
         options::RunOptions,
         typed::{Typed, TypedError, run_typed},
@@ -84,23 +84,23 @@ impl Agentline {
         }
         // Return the run before the wait is over, so that the caller can cancel it.
         let wakeup = Wakeup::default();
-        let (driven, held) = link(Wakeup::clone(&wakeup));
+        let (sender, receiver) = channel(Wakeup::clone(&wakeup));
         let redactor = Redactor::new(&ready.start.launch.secrets);
         let launched = Launched::of(&ready.start.launch, &redactor);
-        let run = Run::new(info.run_id.clone(), held, launched).redacted(redactor);
+        let run = Run::new(info.run_id.clone(), receiver, launched).redacted(redactor);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             let stopped = tokio::select! {
                 () = tokio::time::sleep(wait) => None,
-                signal = driven.stopped(&wakeup) => Some(signal),
+                signal = sender.stopped(&wakeup) => Some(signal),
             };
             if let Some(signal) = stopped {
                 drop(ready);
-                return driven.finish(stopped_before(&info, signal));
+                return sender.finish(stopped_before(&info, signal));
             }
             match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
-                Ok(live) => live.take(ready.prepared_run.board(driven, CompletionTiming::WhenGone)),
-                Err(error) => driven.finish(not_started(&info, agent, &error)),
+                Ok(live) => live.take(ready.prepared_run.board(sender, CompletionTiming::WhenGone)),
+                Err(error) => sender.finish(not_started(&info, agent, &error)),
             }
         });
         Ok(run)

@@ -50,8 +50,8 @@ pub struct Cache {
 impl Cache {
     /// Returns the cache that runs with this setting use.
     #[must_use]
-    pub fn of(agentline: &Agentline, wish: &CachePolicy) -> Self {
-        Self { store: store(agentline.inner(), wish) }
+    pub fn of(agentline: &Agentline, policy: &CachePolicy) -> Self {
+        Self { store: store(agentline.inner(), policy) }
     }
 
     /// Returns the path of the directory.
@@ -75,12 +75,12 @@ impl Cache {
     }
 }
 
-fn store(inner: &Inner, wish: &CachePolicy) -> CacheStore {
-    let folder = wish
+fn store(inner: &Inner, policy: &CachePolicy) -> CacheStore {
+    let folder = policy
         .path
         .as_ref()
-        .map_or_else(|| inner.here.cache.join("outcomes"), |path| inner.here.cwd.join(path));
-    CacheStore::new(folder, wish.max_mb)
+        .map_or_else(|| inner.host_env.cache.join("outcomes"), |path| inner.host_env.cwd.join(path));
+    CacheStore::new(folder, policy.max_mb)
 }
 
 /// The result of a cache lookup.
@@ -111,11 +111,11 @@ fn look_now(
     options: &RunOptions,
     began_at: u64,
 ) -> Lookup {
-    let wish = request.cache.clone();
-    let store = store(inner, &wish);
+    let policy = request.cache.clone();
+    let store = store(inner, &policy);
     let mut notices = Vec::new();
-    let question = match key::question(inner, request, options) {
-        key::KeyResult::Key(question) => Ok(*question),
+    let cache_key = match key::cache_key(inner, request, options) {
+        key::KeyResult::Key(cache_key) => Ok(*cache_key),
         key::KeyResult::Unclear => return Lookup::Unclear,
         key::KeyResult::Not { reason, warn } => {
             notices
@@ -123,44 +123,44 @@ fn look_now(
             Err(reason)
         }
     };
-    if let Ok(question) = &question
-        && let Some(entry) = store.get(&question.key)
-        && wish.max_age.is_none_or(|age| seconds().saturating_sub(entry.meta.stored_at) <= age.as_secs())
+    if let Ok(cache_key) = &cache_key
+        && let Some(entry) = store.get(&cache_key.key)
+        && policy.max_age.is_none_or(|age| seconds().saturating_sub(entry.meta.stored_at) <= age.as_secs())
     {
-        match told(inner, question, &entry) {
+        match told(inner, cache_key, &entry) {
             Ok(Some(run)) => return Lookup::Hit(Box::new(run)),
-            Ok(None) => store.remove(&question.key),
+            Ok(None) => store.remove(&cache_key.key),
             Err(why) => notices.push(Notice::new(
                 "not_cached",
                 format!("cannot restore the files of the cached run, so it runs again: {why}"),
             )),
         }
     }
-    Lookup::Miss(Recorder::new(agentline.clone(), store, question, wish.impure, notices, began_at))
+    Lookup::Miss(Recorder::new(agentline.clone(), store, cache_key, policy.impure, notices, began_at))
 }
 
 /// Replays the run of an entry; `None` if the entry cannot be parsed.
-fn told(inner: &Inner, question: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
+fn told(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
     let mut records: Vec<Record> = Vec::new();
     for line in entry.events().lines() {
         let Some(record) = Record::from_line(line) else { return Ok(None) };
         records.push(record);
     }
     let Some(Record { event: Event::Outcome { mut outcome }, .. }) = records.pop() else { return Ok(None) };
-    if !entry.meta.files.is_empty() && !question.is_temporary {
-        restore::restore(inner, question, entry)?;
+    if !entry.meta.files.is_empty() && !cache_key.is_temporary {
+        restore::restore(inner, cache_key, entry)?;
     }
     for record in &mut records {
         if let Event::Started(started) = &mut record.event {
-            started.run_id.clone_from(&question.info.run_id);
-            started.name.clone_from(&question.info.name);
+            started.run_id.clone_from(&cache_key.info.run_id);
+            started.name.clone_from(&cache_key.info.name);
         }
     }
-    outcome.run_id.clone_from(&question.info.run_id);
-    outcome.name.clone_from(&question.info.name);
-    outcome.cache = Some(CacheStatus::hit(&question.key, entry.meta.stored_at));
-    let run = Run::told_again(records, outcome, question.launched.clone(), entry.meta.began_at_ms);
-    Ok(Some(run.redacted(question.redactor.clone())))
+    outcome.run_id.clone_from(&cache_key.info.run_id);
+    outcome.name.clone_from(&cache_key.info.name);
+    outcome.cache = Some(CacheStatus::hit(&cache_key.key, entry.meta.stored_at));
+    let run = Run::told_again(records, outcome, cache_key.launched.clone(), entry.meta.began_at_ms);
+    Ok(Some(run.redacted(cache_key.redactor.clone())))
 }
 
 fn seconds() -> u64 {

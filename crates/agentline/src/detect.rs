@@ -90,8 +90,8 @@ impl Detection {
 }
 
 /// Searches for an agent's program outside the project, because the project's own program must not be started.
-pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: HostEnv, refused: &Path) -> Detection {
-    let mut detection = detect(agent, &HostEnv { project: PathBuf::new(), ..here });
+pub(crate) fn detect_elsewhere(agent: &dyn Agent, host_env: HostEnv, refused: &Path) -> Detection {
+    let mut detection = detect(agent, &HostEnv { project: PathBuf::new(), ..host_env });
     if detection.program.is_none() {
         let info = agent.info();
         let message = format!(
@@ -110,9 +110,9 @@ pub(crate) fn detect_elsewhere(agent: &dyn Agent, here: HostEnv, refused: &Path)
 
 /// Searches for an agent's program.
 #[must_use]
-pub fn detect(agent: &dyn Agent, here: &HostEnv) -> Detection {
+pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
     let info = agent.info();
-    let search = here.search();
+    let search = host_env.search();
     let found = find(info, &search, &DiskFs);
     let node = find_tool("node", &search, &DiskFs);
     let version = found.program.as_ref().and_then(|p| p.version);
@@ -176,7 +176,7 @@ mod tests {
     use agentline_core::{Version, agents, detect::Candidate};
     use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
-    fn here(root: &Path, path: &str) -> HostEnv {
+    fn host_env(root: &Path, path: &str) -> HostEnv {
         let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
         HostEnv::new(env, root.join("home"), root.join("work"))
     }
@@ -204,7 +204,7 @@ mod tests {
         let agent = agents::find("gemini").unwrap();
         install(&root.path().join("home/.nvm/versions/node/v20.9.0"), "0.50.0");
         install(&root.path().join("home/.nvm/versions/node/v22.1.0"), "0.61.0");
-        let found = detect(agent, &here(root.path(), "/nonexistent"));
+        let found = detect(agent, &host_env(root.path(), "/nonexistent"));
         let program = found.program.unwrap();
         assert_eq!(program.version, Some(Version(0, 61, 0)));
         assert!(program.path.ends_with("v22.1.0/bin/node") && program.args.len() == 1, "{program:?}");
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(versions, ["0.61.0", "0.50.0"]);
 
         let bin = root.path().join("home/.nvm/versions/node/v20.9.0/bin");
-        let found = detect(agent, &here(root.path(), bin.to_str().unwrap()));
+        let found = detect(agent, &host_env(root.path(), bin.to_str().unwrap()));
         assert_eq!((found.looked[0].place, found.looked[0].found), (Candidate::Path, true));
         assert_eq!(found.program.unwrap().path, bin.join("gemini"));
         assert!(found.notes[0].contains("older than 0.61.0"));
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn missing_program_is_one_problem_with_a_hint() {
         let root = tempfile::tempdir().unwrap();
-        let here = here(root.path(), "/nonexistent");
-        let mut found = detect(agents::find("gemini").unwrap(), &here);
+        let host_env = host_env(root.path(), "/nonexistent");
+        let mut found = detect(agents::find("gemini").unwrap(), &host_env);
         // The test machine may have a program in a directory that does not depend on the home directory.
         found.looked.retain(|l| l.found);
         if found.looked.is_empty() {
@@ -241,11 +241,11 @@ mod tests {
     fn detection_is_fast() {
         let root = tempfile::tempdir().unwrap();
         let path: Vec<String> = (0..40).map(|i| format!("/nonexistent/{i}")).collect();
-        let here = here(root.path(), &path.join(":"));
+        let host_env = host_env(root.path(), &path.join(":"));
         let agent = agents::find("gemini").unwrap();
         let best = (0..10).map(|_| {
             let start = Instant::now();
-            assert_eq!(detect(agent, &here).agent, "gemini");
+            assert_eq!(detect(agent, &host_env).agent, "gemini");
             start.elapsed()
         });
         let best = best.min().unwrap();

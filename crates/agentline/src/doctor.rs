@@ -96,8 +96,8 @@ pub struct AgentReport {
 /// Checks the built-in agents on this machine for runs with the default trust. Starts no process except `node
 /// --version`.
 #[must_use]
-pub fn doctor(here: &HostEnv) -> DoctorReport {
-    examine_all(here, &AgentRegistry::default(), Trust::default(), |_| here.configured.clone())
+pub fn doctor(host_env: &HostEnv) -> DoctorReport {
+    examine_all(host_env, &AgentRegistry::default(), Trust::default(), |_| host_env.configured.clone())
 }
 
 impl Agentline {
@@ -105,27 +105,27 @@ impl Agentline {
     /// --version`.
     #[must_use]
     pub fn doctor(&self, cwd: &Path, trust: Trust) -> DoctorReport {
-        let here = HostEnv { cwd: cwd.to_owned(), ..self.here().clone() };
-        examine_all(&here, self.registry(), trust, |id| self.configured(id))
+        let host_env = HostEnv { cwd: cwd.to_owned(), ..self.host_env().clone() };
+        examine_all(&host_env, self.registry(), trust, |id| self.configured(id))
     }
 }
 
 fn examine_all(
-    here: &HostEnv,
+    host_env: &HostEnv,
     registry: &AgentRegistry,
     trust: Trust,
     configured: impl Fn(&str) -> Option<PathBuf>,
 ) -> DoctorReport {
-    let node = find_node(here);
+    let node = find_node(host_env);
     let examined = |agent: &'static dyn Agent| {
-        let here = HostEnv { configured: configured(agent.info().id), ..here.clone() };
-        examine(agent, &here, trust, node.as_ref())
+        let host_env = HostEnv { configured: configured(agent.info().id), ..host_env.clone() };
+        examine(agent, &host_env, trust, node.as_ref())
     };
     DoctorReport {
         agentline: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        folder: here.cwd.clone(),
-        cache: CacheReport { path: here.cache.clone(), problem: cache_problem(&here.cache) },
+        folder: host_env.cwd.clone(),
+        cache: CacheReport { path: host_env.cache.clone(), problem: cache_problem(&host_env.cache) },
         agents: registry.all().map(examined).collect(),
         node,
         supervisor: None,
@@ -133,19 +133,19 @@ fn examine_all(
 }
 
 /// Returns the program that a run with this trust would start.
-fn detect_for_run(agent: &dyn Agent, here: &HostEnv, trust: Trust) -> Detection {
-    let detection = detect(agent, here);
-    let workspace = here.cwd.canonicalize().unwrap_or_else(|_| here.cwd.clone());
-    match detection.in_workspace(&workspace, &here.home) {
-        Some(refused) if trust != Trust::Full => detect_elsewhere(agent, here.clone(), refused),
+fn detect_for_run(agent: &dyn Agent, host_env: &HostEnv, trust: Trust) -> Detection {
+    let detection = detect(agent, host_env);
+    let workspace = host_env.cwd.canonicalize().unwrap_or_else(|_| host_env.cwd.clone());
+    match detection.in_workspace(&workspace, &host_env.home) {
+        Some(refused) if trust != Trust::Full => detect_elsewhere(agent, host_env.clone(), refused),
         _ => detection,
     }
 }
 
-fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>) -> AgentReport {
+fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&Node>) -> AgentReport {
     let info = agent.info();
     let Detection { program, version, supported, looked, mut notes, mut problems, .. } =
-        detect_for_run(agent, here, trust);
+        detect_for_run(agent, host_env, trust);
     if program.is_some() && !supported {
         problems.push(Problem::new(info.id, "agentline does not support this version"));
     }
@@ -159,9 +159,9 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
         problems
             .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", info.min_node)));
     }
-    problems.extend(agent.settings_problems(&here.cwd, &here.env, &here.home, &DiskFs));
+    problems.extend(agent.settings_problems(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs));
 
-    let sign_in = agent.sign_in(&here.cwd, &here.env, &here.home, &DiskFs);
+    let sign_in = agent.sign_in(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
     // For agents without sign-in facts, the sign-in cannot be checked.
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
@@ -172,7 +172,7 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
     }
-    let trusted = agent.trusts(&here.cwd, &here.env, &here.home, &DiskFs);
+    let trusted = agent.trusts(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
     if trusted == Some(true) {
         notes.push(
             "the agent's own rules trust this directory, but `--trust run` does not load its settings".into(),
@@ -190,7 +190,7 @@ fn examine(agent: &dyn Agent, here: &HostEnv, trust: Trust, node: Option<&Node>)
         looked,
         sign_in,
         trusted,
-        withheld: filter_env(&here.env, info.variables, &[]).withheld,
+        withheld: filter_env(&host_env.env, info.variables, &[]).withheld,
         notes,
         problems,
         fixes,

@@ -164,10 +164,10 @@ impl fmt::Display for Tail<'_> {
 pub fn ensure(
     agent: &dyn Agent,
     version: &str,
-    here: &HostEnv,
+    host_env: &HostEnv,
     on: &mut dyn FnMut(InstallProgress),
 ) -> Result<Program, InstallError> {
-    let job = Job::new(agent.info(), version, here)?;
+    let job = Job::new(agent.info(), version, host_env)?;
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
@@ -186,21 +186,21 @@ pub fn ensure(
 /// The installation of one version of one agent.
 struct Job<'a> {
     info: &'static AgentInfo,
-    here: &'a HostEnv,
+    host_env: &'a HostEnv,
     version: &'a str,
     name: String,
     agents: PathBuf,
 }
 
 impl<'a> Job<'a> {
-    fn new(info: &'static AgentInfo, version: &'a str, here: &'a HostEnv) -> Result<Self, InstallError> {
+    fn new(info: &'static AgentInfo, version: &'a str, host_env: &'a HostEnv) -> Result<Self, InstallError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
         let whole = version.split(['-', '+']).next().is_some_and(|v| v.split('.').count() == 3);
         if !whole || !version.starts_with(|c: char| c.is_ascii_digit()) || !version.chars().all(plain) {
             return Err(InstallError::Version(version.to_owned()));
         }
         let name = format!("{}-{version}", info.id);
-        Ok(Self { info, here, version, name, agents: here.cache.join("agents") })
+        Ok(Self { info, host_env, version, name, agents: host_env.cache.join("agents") })
     }
 
     fn folder(&self) -> PathBuf {
@@ -226,7 +226,7 @@ impl<'a> Job<'a> {
             return Err(format!("version {found}"));
         }
         let bin = modules.join(".bin");
-        program_in(self.info, &self.here.search(), &bin, &DiskFs)
+        program_in(self.info, &self.host_env.search(), &bin, &DiskFs)
             .ok_or_else(|| format!("no program `{}` in `{}`", self.info.program, bin.display()))
     }
 
@@ -255,12 +255,12 @@ impl<'a> Job<'a> {
     }
 
     fn install(&self, alone: bool, on: &mut dyn FnMut(InstallProgress)) -> Result<Program, InstallError> {
-        let node = find_node(self.here).ok_or(InstallError::NoNode { needed: self.info.min_node })?;
+        let node = find_node(self.host_env).ok_or(InstallError::NoNode { needed: self.info.min_node })?;
         if node.version.is_some_and(|v| v.0 < self.info.min_node) {
             let found = node.version.map(|v| v.to_string()).unwrap_or_default();
             return Err(InstallError::NodeTooOld { path: node.path, found, needed: self.info.min_node });
         }
-        let npm = npm::find_npm(self.here, &node.path)
+        let npm = npm::find_npm(self.host_env, &node.path)
             .ok_or_else(|| InstallError::NoNpm { node: node.path.clone() })?;
         let prefix = format!(".{}-", self.name);
         if alone {
@@ -272,7 +272,7 @@ impl<'a> Job<'a> {
         let start = Instant::now();
         on(InstallProgress::Installing { what: self.what(), folder: self.folder() });
         let (what, with_script) = (self.what(), self.info.install_script);
-        npm::install(&npm, &node.path, &what, staging.path(), self.here, with_script, on)?;
+        npm::install(&npm, &node.path, &what, staging.path(), self.host_env, with_script, on)?;
         let incomplete = |found| InstallError::Incomplete { what: self.what(), folder: self.folder(), found };
         self.complete(staging.path()).map_err(incomplete)?;
 

@@ -21,7 +21,7 @@ use crate::{
     resolve::{StartFailure, not_ready_in_time, preparation_time},
     run::{
         Run,
-        channel::{Wakeup, link},
+        channel::{Wakeup, channel},
         options::RunOptions,
     },
 };
@@ -36,9 +36,9 @@ pub struct PoolOptions {
     /// The maximum number of agent processes.
     pub max_processes: usize,
     /// The maximum number of concurrent sessions on one process, if its runs can share it.
-    pub lanes: usize,
+    pub concurrent_sessions: usize,
     /// The maximum number of sessions that are opened concurrently on one process. Some agents stall if it is high.
-    pub opening: usize,
+    pub concurrent_openings: usize,
     /// The maximum number of runs that wait for a slot.
     pub max_queue: usize,
     /// The age at which a process is replaced.
@@ -48,20 +48,20 @@ pub struct PoolOptions {
     /// The memory use above which a process is replaced, in bytes.
     pub max_memory: u64,
     /// The idle time after which a process is stopped.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
             max_processes: 4,
-            lanes: 4,
-            opening: 2,
+            concurrent_sessions: 4,
+            concurrent_openings: 2,
             max_queue: 10_000,
             max_age: Duration::from_secs(3600),
             max_sessions: 50,
             max_memory: 700 << 20,
-            idle: Duration::from_secs(600),
+            idle_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -82,8 +82,8 @@ impl Default for PoolOptions {
 #[derive(Clone, Debug)]
 pub struct Pool {
     agentline: Agentline,
-    lanes: Arc<PoolState>,
-    known: Arc<PoolCaches>,
+    pool: Arc<PoolState>,
+    caches: Arc<PoolCaches>,
 }
 
 /// What a pool caches between runs.
@@ -137,9 +137,9 @@ impl Pool {
     /// Creates an empty pool. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
-        let lanes = Arc::new(PoolState::new(options));
-        maintenance::begin(&lanes);
-        Self { agentline, lanes, known: Arc::default() }
+        let pool = Arc::new(PoolState::new(options));
+        maintenance::begin(&pool);
+        Self { agentline, pool, caches: Arc::default() }
     }
 
     /// Runs a prompt on a warm agent, and starts one if necessary.
@@ -205,14 +205,14 @@ impl Pool {
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        let Some(asked) = warm(agentline, &request) else { return agentline.make(request, options).await };
+        let Some(resolved) = warm(agentline, &request) else { return agentline.make(request, options).await };
         let given = options.clone();
-        let (known, lanes) = (Arc::clone(&self.known), Arc::clone(&self.lanes));
+        let (caches, pool) = (Arc::clone(&self.caches), Arc::clone(&self.pool));
         let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
-            let wanted = key::prepare(inner, &known.finds, &known.launches, asked, &given)?;
+            let pool_request = key::prepare(inner, &caches.finds, &caches.launches, resolved, &given)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(run_task::PendingRun::at_once(inner, &lanes, Arc::new(*wanted)))
+            Ok(run_task::PendingRun::at_once(inner, &pool, Arc::new(*pool_request)))
         });
         let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
         let begun = match prepared {
@@ -226,21 +226,22 @@ impl Pool {
             Err(StartFailure::Error(error)) => return Err(error),
         };
         let wakeup = Wakeup::default();
-        let (driven, held) = link(Wakeup::clone(&wakeup));
-        let wanted = &begun.wanted;
-        let run_id = wanted.asked.info.run_id.clone();
-        let (redactor, launched) = (wanted.fit.redactor.clone(), wanted.fit.launched.clone());
+        let (sender, receiver) = channel(Wakeup::clone(&wakeup));
+        let pool_request = &begun.pool_request;
+        let run_id = pool_request.resolved.info.run_id.clone();
+        let (redactor, launched) =
+            (pool_request.template.redactor.clone(), pool_request.template.launched.clone());
         let carrier = run_task::RunTask {
             agentline: agentline.clone(),
-            lanes: Arc::clone(&self.lanes),
-            wanted: begun.wanted,
-            granted: begun.granted,
-            link: driven,
+            pool: Arc::clone(&self.pool),
+            pool_request: begun.pool_request,
+            allocation: begun.allocation,
+            channel: sender,
             wakeup,
             is_stopped: false,
         };
         tokio::spawn(carrier.carry());
-        Ok(Run::new(run_id, held, launched).redacted(redactor))
+        Ok(Run::new(run_id, receiver, launched).redacted(redactor))
     }
 
     /// Prepares for `runs` runs with this request, and returns how many sessions are ready.
@@ -266,30 +267,30 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
-        let known = Arc::clone(&self.known);
+        let caches = Arc::clone(&self.caches);
         let prepared = agentline
             .blocking(move |inner| {
-                key::prepare(inner, &known.finds, &known.launches, request, &RunOptions::default())
+                key::prepare(inner, &caches.finds, &caches.launches, request, &RunOptions::default())
             })
             .await;
-        let wanted = match prepared {
-            Ok(wanted) => wanted,
+        let pool_request = match prepared {
+            Ok(pool_request) => pool_request,
             Err(StartFailure::Over(_)) => return Ok(0),
             Err(StartFailure::Error(error)) => return Err(error),
         };
-        Ok(run_task::prewarm(agentline, &self.lanes, &Arc::new(*wanted), runs).await)
+        Ok(run_task::prewarm(agentline, &self.pool, &Arc::new(*pool_request), runs).await)
     }
 
     /// Returns the status of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
-        self.lanes.status()
+        self.pool.status()
     }
 
     /// Closes the pool: ends each agent when its runs have ended, and waits until all have exited. Waiting and new runs
     /// are refused.
     pub async fn close(&self) {
-        self.lanes.close().await;
+        self.pool.close().await;
     }
 }
 

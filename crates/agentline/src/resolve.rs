@@ -72,14 +72,14 @@ impl<E: Into<Error>> From<E> for StartFailure {
 
 impl Inner {
     pub(crate) fn detect(&self, agent: &dyn Agent) -> Detection {
-        let mut here = self.here.clone();
-        here.configured = self.programs.get(agent.info().id).cloned();
-        detect(agent, &here)
+        let mut host_env = self.host_env.clone();
+        host_env.configured = self.programs.get(agent.info().id).cloned();
+        detect(agent, &host_env)
     }
 
     /// Returns where the agent's program is, from a cache if possible.
     pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &'static dyn Agent) -> Arc<Detection> {
-        finds.detect(&self.here, self.programs.get(agent.info().id), agent)
+        finds.detect(&self.host_env, self.programs.get(agent.info().id), agent)
     }
 
     /// Checks the request and finds the agent. Blocks.
@@ -100,10 +100,10 @@ impl Inner {
         let cwd = self.workspace(cwd)?;
         let mut detection = detect(agent);
         if plan.request.trust != Trust::Full
-            && let Some(refused) = detection.in_workspace(&cwd, &self.here.home)
+            && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
             // A program inside the workspace is used only with full trust.
-            detection = Arc::new(detect_elsewhere(agent, self.here.clone(), refused));
+            detection = Arc::new(detect_elsewhere(agent, self.host_env.clone(), refused));
         }
         let mut info = self.info(agent, &plan, &cwd);
         info.agent_version = detection.version.map(|v| v.to_string());
@@ -123,7 +123,7 @@ impl Inner {
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
     pub(crate) fn not_prepared(&self, info: &RunInfo, error: &Error) -> Outcome {
-        let (temp_dir, home) = (self.temp_dir(), &self.here.home);
+        let (temp_dir, home) = (self.temp_dir(), &self.host_env.home);
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
@@ -136,27 +136,32 @@ impl Inner {
     }
 
     /// Builds the launch, with everything private to it in the directory `private`. Writes nothing.
-    pub(crate) fn launch(&self, asked: &ResolvedRun, private: &Path, session: &str) -> Result<Launch, Error> {
-        Ok(self.launch_by(asked, private, session, &CachingFs::default()).map_err(Problems::from)?)
+    pub(crate) fn launch(
+        &self,
+        resolved: &ResolvedRun,
+        private: &Path,
+        session: &str,
+    ) -> Result<Launch, Error> {
+        Ok(self.launch_by(resolved, private, session, &CachingFs::default()).map_err(Problems::from)?)
     }
 
     /// Builds the launch through `look`, which records the files that were read.
     pub(crate) fn launch_by(
         &self,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
         private: &Path,
         session: &str,
         fs: &CachingFs,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut context = self.context(&asked.program, &asked.cwd, private);
+        let mut context = self.context(&resolved.program, &resolved.cwd, private);
         session.clone_into(&mut context.session_id);
-        asked.agent.launch(&asked.plan, &context, fs)
+        resolved.agent.launch(&resolved.plan, &context, fs)
     }
 
     fn context(&self, program: &Program, cwd: &Path, private: &Path) -> LaunchContext {
-        let home = self.here.home.clone();
+        let home = self.host_env.home.clone();
         let mut context = LaunchContext::new(program.clone(), cwd.to_owned(), home, private.to_owned());
-        context.env.clone_from(&self.here.env);
+        context.env.clone_from(&self.host_env.env);
         context
     }
 
@@ -172,7 +177,7 @@ impl Inner {
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
     fn workspace(&self, wanted: Option<&Path>) -> Result<PathBuf, Error> {
-        let dir = wanted.map_or_else(|| self.here.cwd.clone(), |dir| self.here.cwd.join(dir));
+        let dir = wanted.map_or_else(|| self.host_env.cwd.clone(), |dir| self.host_env.cwd.join(dir));
         let real = dir.canonicalize().ok().filter(|d| d.is_dir());
         real.ok_or_else(|| {
             let problem = Problem::new("working_dir", format!("`{}` is not a directory", dir.display()));
@@ -182,11 +187,11 @@ impl Inner {
 
     /// Returns the directory in which active runs announce themselves to each other.
     pub(crate) fn active_runs(&self) -> PathBuf {
-        self.here.cache.join("runs")
+        self.host_env.cache.join("runs")
     }
 
     pub(crate) fn temp_dir(&self) -> PathBuf {
-        self.here.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
+        self.host_env.env.get("TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
     }
 
     fn info(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {

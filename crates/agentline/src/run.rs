@@ -20,7 +20,7 @@ pub(crate) mod typed;
 pub mod validate;
 pub(crate) mod watchdog;
 
-use crate::run::channel::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, link};
+use crate::run::channel::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, channel};
 use agentline_core::{CacheStatus, Event, Launch, Millis, Notice, Outcome, Record, Redactor, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -103,8 +103,8 @@ impl Canceller {
 }
 
 impl Run {
-    pub(crate) fn new(run_id: String, held: RunReceiver, launched: Launched) -> Self {
-        let state = State::Going(held);
+    pub(crate) fn new(run_id: String, receiver: RunReceiver, launched: Launched) -> Self {
+        let state = State::Going(receiver);
         Self {
             run_id,
             batch: Vec::new().into_iter(),
@@ -138,9 +138,9 @@ impl Run {
         self.state = match self.state {
             State::Going(from) => {
                 let wakeup = Wakeup::default();
-                let (to, held) = link(Wakeup::clone(&wakeup));
+                let (to, receiver) = channel(Wakeup::clone(&wakeup));
                 pass(from, to, wakeup);
-                State::Going(held)
+                State::Going(receiver)
             }
             State::Over(mut outcome) => {
                 if let Some(outcome) = &mut outcome {
@@ -217,8 +217,8 @@ impl Run {
 
     /// Waits for the outcome and discards unread events.
     pub async fn outcome(mut self) -> Outcome {
-        if let State::Going(held) = &self.state {
-            held.want_outcome_only();
+        if let State::Going(receiver) = &self.state {
+            receiver.want_outcome_only();
         }
         let mut last = None;
         while let Some(record) = self.next().await {
@@ -241,7 +241,7 @@ impl Run {
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         let stopper = match &self.state {
-            State::Going(held) => Some(held.stopper()),
+            State::Going(receiver) => Some(receiver.stopper()),
             State::Over(_) => None,
         };
         Canceller { stopper }
@@ -254,7 +254,7 @@ impl Run {
                 return Poll::Ready(Some(record));
             }
             match &mut self.state {
-                State::Going(held) => match held.poll(cx) {
+                State::Going(receiver) => match receiver.poll(cx) {
                     Poll::Ready(RunItem::Batch(batch)) => self.batch = batch.into_iter(),
                     Poll::Ready(RunItem::Over(outcome)) => {
                         let outcome = outcome.unwrap_or_else(|| Box::new(vanished(&self.run_id)));

@@ -143,11 +143,11 @@ impl Agentline {
     /// Returns a redactor of this user's secrets: those in the caller's environment and in the agents' own files.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        let (here, agents) = (self.here(), self.inner().registry.all());
+        let (host_env, agents) = (self.host_env(), self.inner().registry.all());
         let stored =
-            agents.into_iter().flat_map(|agent| agent.stored_secrets(&here.env, &here.home, &DiskFs));
+            agents.into_iter().flat_map(|agent| agent.stored_secrets(&host_env.env, &host_env.home, &DiskFs));
         let mut secrets = Secrets::default();
-        secrets.add_variables(&here.env);
+        secrets.add_variables(&host_env.env);
         stored.for_each(|secret| secrets.add(&secret));
         Redactor::new(secrets.into_vec())
     }
@@ -156,9 +156,9 @@ impl Agentline {
     #[must_use]
     pub fn sessions(&self) -> SessionStore {
         let inner = self.inner();
-        SessionStore::new(inner.registry.all(), inner.here.env.clone(), inner.here.home.clone())
+        SessionStore::new(inner.registry.all(), inner.host_env.env.clone(), inner.host_env.home.clone())
             .prices(PriceTable::clone(&inner.prices))
-            .index(&inner.here.cache)
+            .index(&inner.host_env.cache)
             .redact(self.redactor())
     }
 }

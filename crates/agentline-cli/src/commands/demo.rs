@@ -98,7 +98,7 @@ fn find(
     for problem in found.problems.iter().filter(|_| !pinned) {
         ui.say(format!("agent: {}", problem.message));
     }
-    let here = agentline.here().clone();
+    let here = agentline.host_env().clone();
     ui.say(format!("agent: {} {}, the tested version, in the cache directory", info.title, info.pinned));
     let program = install::ensure(agent, info.pinned, &here, &mut |progress| match progress {
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
@@ -116,7 +116,7 @@ fn play_live(
     args: &DemoArgs,
 ) -> Result<u8, CommandError> {
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot prepare the demo: {error}"));
-    let stage = DemoStage::set(agentline.here(), program, Demo::start).map_err(cannot)?;
+    let stage = DemoStage::set(agentline.host_env(), program, Demo::start).map_err(cannot)?;
     ui.say(format!("model: scripted, at {}", stage.model_url()));
     ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
     ui.say(format!("prompt: {PROMPT}\n"));
@@ -152,7 +152,7 @@ fn serve(
     let script = script.map(read_script).transpose()?;
     let cannot = |error: io::Error| CommandError::failed(format!("cannot serve the demo: {error}"));
     let model = |home: &Path| Demo::for_every_prompt(home, script);
-    let stage = DemoStage::set(agentline.here(), program, model).map_err(cannot)?;
+    let stage = DemoStage::set(agentline.host_env(), program, model).map_err(cannot)?;
     writeln!(ui.out(), "{}", stage.for_programs(agent, program)).map_err(cannot)?;
     ui.flush().map_err(cannot)?;
     io::copy(&mut io::stdin().lock(), &mut io::sink()).map_err(cannot)?;

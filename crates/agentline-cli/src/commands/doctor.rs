@@ -36,7 +36,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
         let (equipped, request) = setup.equip(config);
         (agentline, trust) = (equipped, request.trust);
     }
-    let cwd = &agentline.here().cwd;
+    let cwd = &agentline.host_env().cwd;
     let cwd = args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
     let mut report = agentline.doctor(&cwd, trust);
     report.supervisor = Some(cfg!(unix));

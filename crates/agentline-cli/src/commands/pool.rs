@@ -101,7 +101,7 @@ mod unix {
         args: &StartArgs,
     ) -> Result<u8, CommandError> {
         idle(args)?;
-        match Client::status(agentline.here()).await {
+        match Client::status(agentline.host_env()).await {
             Ok(status) => {
                 ui.say(format!("the pool is already running (process {})", status.pid));
                 return Ok(exit::DONE);
@@ -124,7 +124,7 @@ mod unix {
             .map_err(|error| CommandError::failed(format!("cannot start the pool: {error}")))?;
         let until = Instant::now() + START;
         loop {
-            if let Ok(status) = Client::status(agentline.here()).await {
+            if let Ok(status) = Client::status(agentline.host_env()).await {
                 ui.say(format!(
                     "started the pool (process {}); use it with `agentline run --warm`",
                     status.pid
@@ -159,9 +159,9 @@ mod unix {
         options.pool = pool;
         options.idle_exit = idle(args)?;
         options.supervisor = supervisor.unwrap_or_default();
-        ui.say(format!("listening on {}", daemon::socket(agentline.here()).display()));
+        ui.say(format!("listening on {}", daemon::socket(agentline.host_env()).display()));
         live_run::start(|| async {
-            daemon::serve(agentline.here(), options, live_run::stopped()).await?;
+            daemon::serve(agentline.host_env(), options, live_run::stopped()).await?;
             Ok(exit::DONE)
         })
     }
@@ -179,7 +179,7 @@ mod unix {
         agentline: &Agentline,
         output: ReportFormat,
     ) -> Result<u8, CommandError> {
-        let status = match Client::status(agentline.here()).await {
+        let status = match Client::status(agentline.host_env()).await {
             Ok(status) => status,
             Err(why) => {
                 if output == ReportFormat::Json {
@@ -227,7 +227,7 @@ mod unix {
     }
 
     pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, CommandError> {
-        if Client::stop(agentline.here()).await {
+        if Client::stop(agentline.host_env()).await {
             ui.say("stopped the pool and its agents");
         } else {
             ui.say("no pool is running");

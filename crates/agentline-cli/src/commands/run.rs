@@ -272,7 +272,7 @@ async fn begin(
     }
     #[cfg(unix)]
     if warm {
-        match agentline::daemon::Client::connect(agentline.here()).await {
+        match agentline::daemon::Client::connect(agentline.host_env()).await {
             Ok(pool) => return pool.run(agentline, request).await,
             Err(why) => ui.detail(format!("{why}; starting an agent for this run")),
         }

@@ -115,8 +115,8 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
         store: agentline.sessions().east_of_utc(clock.east_of_utc()),
         prices: config.prices,
         clock,
-        home: agentline.here().home.clone(),
-        cwd: agentline.here().cwd.clone(),
+        home: agentline.host_env().home.clone(),
+        cwd: agentline.host_env().cwd.clone(),
     };
     match args.what {
         What::List(args) => list::run(ui, &desk, &args),

@@ -45,7 +45,7 @@ pub(crate) struct TrustArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, CommandError> {
     let agentline = Agentline::from_env()?;
-    let here = agentline.here();
+    let here = agentline.host_env();
     let variables = std::env::vars_os().collect();
     let store = TrustStore::find(Some(&here.home), &variables)
         .ok_or_else(|| Problem::new("HOME", "not set, so trust cannot be stored").hint("set HOME"))?;

@@ -35,7 +35,7 @@ pub(crate) fn run() {
     let sessions = usize::try_from(bytes / MEAN).expect("a number of sessions").max(20);
     let wish = StoreSpec { sessions, bytes, big: Some((bytes / 20).min(50_000_000)) };
     let here = Agentline::from_env().expect("a home");
-    let home = here.here().cache.join("bench").join(format!("sessions-{megabytes}"));
+    let home = here.host_env().cache.join("bench").join(format!("sessions-{megabytes}"));
     let start = Instant::now();
     let made = MadeStore::make(&home, wish).expect("a store");
     println!(

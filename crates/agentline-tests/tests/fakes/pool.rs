@@ -124,7 +124,7 @@ async fn only_runs_without_commands_share_a_process() {
 #[tokio::test]
 async fn at_most_two_sessions_open_at_once() {
     let stage = stage();
-    let pool = pool_of(&stage, |options| (options.max_processes, options.lanes) = (1, 8));
+    let pool = pool_of(&stage, |options| (options.max_processes, options.concurrent_sessions) = (1, 8));
     let request = || stage.sharing("state").env("FAKE_ACP_FAULT", "session_new_stalls:2");
     let begun = Instant::now();
     let outcomes = run_all(&pool, (0..8).map(|_| request())).await;
@@ -330,7 +330,7 @@ async fn processes_are_replaced_by_session_count_and_memory() {
 #[tokio::test]
 async fn idle_process_is_ended() {
     let stage = stage();
-    let pool = pool_of(&stage, |options| options.idle = Duration::from_millis(500));
+    let pool = pool_of(&stage, |options| options.idle_timeout = Duration::from_millis(500));
     assert_eq!(run(&pool, stage.request("say hello")).await.text, "hello");
     until("the end of the process", || pool.status().processes.is_empty()).await;
     nothing_lives(&stage).await;

@@ -19,8 +19,9 @@ pub(crate) struct Stage {
 pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;
-    let program =
-        install::ensure(agent, agent.info().pinned, user.here(), &mut |progress| eprintln!("{progress}"))?;
+    let program = install::ensure(agent, agent.info().pinned, user.host_env(), &mut |progress| {
+        eprintln!("{progress}")
+    })?;
     let model = GeminiModel::start(script)?;
     let dir = tempfile::tempdir()?;
     let (home, workspace) = (dir.path().join("home"), dir.path().join("work"));

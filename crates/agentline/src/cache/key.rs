@@ -90,17 +90,17 @@ pub(super) enum KeyResult {
 }
 
 /// Computes the key of a run. Blocks.
-pub(super) fn question(inner: &Inner, request: RunRequest, options: &RunOptions) -> KeyResult {
-    let wish = request.cache.clone();
-    if let Some(reason) = why_not(&request, options, wish.impure) {
+pub(super) fn cache_key(inner: &Inner, request: RunRequest, options: &RunOptions) -> KeyResult {
+    let policy = request.cache.clone();
+    if let Some(reason) = why_not(&request, options, policy.impure) {
         return KeyResult::Not { reason: reason.into(), warn: false };
     }
-    let asked = match inner.ask_with(request, |agent| inner.detect_cached(&inner.memory.finds, agent)) {
-        Ok(asked) => asked,
+    let resolved = match inner.ask_with(request, |agent| inner.detect_cached(&inner.memory.finds, agent)) {
+        Ok(resolved) => resolved,
         // The run fails before it starts.
         Err(_) => return KeyResult::Unclear,
     };
-    match with_launch(inner, asked, options, wish.impure) {
+    match with_launch(inner, resolved, options, policy.impure) {
         Ok(answer) => answer,
         Err(_) => KeyResult::Unclear,
     }
@@ -131,48 +131,48 @@ fn reads_pipe(request: &RunRequest) -> bool {
 
 fn with_launch(
     inner: &Inner,
-    mut asked: ResolvedRun,
+    mut resolved: ResolvedRun,
     options: &RunOptions,
     impure: bool,
 ) -> Result<KeyResult, Error> {
-    let options = inner.with_schema(&mut asked, options)?;
-    let launch = inner.launch(&asked, Path::new(NO_DIRECTORY), NO_SESSION)?;
+    let options = inner.with_schema(&mut resolved, options)?;
+    let launch = inner.launch(&resolved, Path::new(NO_DIRECTORY), NO_SESSION)?;
     if !launch.servers.is_empty() && !impure {
         return Ok(KeyResult::Not { reason: "it uses MCP servers".into(), warn: false });
     }
-    let is_temporary = asked.temporary.is_some();
+    let is_temporary = resolved.temporary.is_some();
     let mut own = launch.folders.clone();
-    own.extend([inner.here.cache.clone(), inner.active_runs()]);
-    own.extend(asked.plan.request.cache.path.as_ref().map(|path| inner.here.cwd.join(path)));
+    own.extend([inner.host_env.cache.clone(), inner.active_runs()]);
+    own.extend(resolved.plan.request.cache.path.as_ref().map(|path| inner.host_env.cwd.join(path)));
     let prints = |folder: &Path| FilePrints::take(folder, &own, &inner.memory.files);
     let mut text = Digester::default();
     let before = match is_temporary {
         true => Ok(FilePrints::default()),
-        false => prints(&asked.cwd),
+        false => prints(&resolved.cwd),
     };
     let before = match before {
         Ok(before) => before,
         Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
     };
     before.digest(&mut text);
-    for folder in &asked.plan.request.include_directories {
-        match prints(&inner.here.cwd.join(folder)) {
+    for folder in &resolved.plan.request.include_directories {
+        match prints(&inner.host_env.cwd.join(folder)) {
             Ok(prints) => prints.digest(&mut text),
             Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
         }
     }
-    write_request(inner, &asked, &options, &mut text);
-    write_launch(&asked, &launch, &mut text);
-    write_instructions(&asked, &launch, &inner.here.home, &mut text);
+    write_request(inner, &resolved, &options, &mut text);
+    write_launch(&resolved, &launch, &mut text);
+    write_instructions(&resolved, &launch, &inner.host_env.home, &mut text);
     let redactor = Redactor::new(&launch.secrets);
     Ok(KeyResult::Key(Box::new(CacheKey {
         key: hex(&text.finish()),
-        cwd: asked.cwd,
+        cwd: resolved.cwd,
         is_temporary,
         before,
         own,
-        harmless: if options.tools.is_none() { asked.plan.request.own_tools } else { Vec::new() },
-        info: asked.info,
+        harmless: if options.tools.is_none() { resolved.plan.request.own_tools } else { Vec::new() },
+        info: resolved.info,
         launched: Launched::of(&launch, &redactor),
         redactor,
         secrets: launch.secrets,
@@ -180,8 +180,8 @@ fn with_launch(
 }
 
 /// Adds the request to the digest, except timeouts and names, which do not affect a finished answer.
-fn write_request(inner: &Inner, asked: &ResolvedRun, options: &RunOptions, text: &mut Digester) {
-    let mut request = asked.plan.request.clone();
+fn write_request(inner: &Inner, resolved: &ResolvedRun, options: &RunOptions, text: &mut Digester) {
+    let mut request = resolved.plan.request.clone();
     let files: Vec<PathBuf> = request.attachments.drain(..).chain(request.prompt_file.clone()).collect();
     let patient = Duration::ZERO;
     (request.timeout, request.idle_timeout, request.tool_timeout) = (patient, patient, patient);
@@ -192,7 +192,7 @@ fn write_request(inner: &Inner, asked: &ResolvedRun, options: &RunOptions, text:
     for file in files {
         text.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
         // A file that cannot be read fails the run before it starts.
-        text.bytes(&read_regular(&inner.here.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
+        text.bytes(&read_regular(&inner.host_env.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
     }
     let schema = options.schema.as_ref().map(|schema| schema.document().to_string());
     // Writing to a digest cannot fail.
@@ -204,10 +204,10 @@ fn write_request(inner: &Inner, asked: &ResolvedRun, options: &RunOptions, text:
 }
 
 /// Adds the launch to the digest.
-fn write_launch(asked: &ResolvedRun, launch: &Launch, text: &mut Digester) {
-    let here = asked.cwd.to_string_lossy();
+fn write_launch(resolved: &ResolvedRun, launch: &Launch, text: &mut Digester) {
+    let here = resolved.cwd.to_string_lossy();
     // A temporary workspace has a different path each time.
-    let plain = |said: String| match asked.temporary {
+    let plain = |said: String| match resolved.temporary {
         Some(_) => said.replace(&*here, WORKSPACE),
         None => said,
     };
@@ -219,16 +219,16 @@ fn write_launch(asked: &ResolvedRun, launch: &Launch, text: &mut Digester) {
     };
     let env: Vec<_> = launch.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
     let Launch { program, args, proof, dialogue, agent_home, mode, model, servers, meta, stdin, .. } = launch;
-    let info = (asked.agent.info().id, asked.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
+    let info = (resolved.agent.info().id, resolved.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
     text.bytes(
         plain(format!("{info:?}{program:?}{args:?}{env:?}{proof:?}{dialogue:?}{agent_home:?}")).as_bytes(),
     );
     text.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
-    if asked.temporary.is_none() {
+    if resolved.temporary.is_none() {
         text.bytes(here.as_bytes());
     }
     // A local build may have the same version as a release, and some builds report no version.
-    let told = &asked.program;
+    let told = &resolved.program;
     for file in std::iter::once(told.path.as_path()).chain(told.args.iter().map(Path::new)) {
         let about = file.metadata().ok();
         let written =
@@ -244,14 +244,15 @@ fn write_launch(asked: &ResolvedRun, launch: &Launch, text: &mut Digester) {
 
 /// Adds the files that the agent reads by itself: instructions in its home that the launch links to, and those in the
 /// directories above the workspace.
-fn write_instructions(asked: &ResolvedRun, launch: &Launch, home: &Path, text: &mut Digester) {
+fn write_instructions(resolved: &ResolvedRun, launch: &Launch, home: &Path, text: &mut Digester) {
     let is_text = |path: &Path| {
         path.extension().is_some_and(|ending| ending == "md") || path.file_name().is_some_and(|n| n == ".env")
     };
     let linked = launch.links.iter().map(|(_, to)| to.clone()).filter(|to| is_text(to));
-    let above = asked.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
-    let above = above.flat_map(|folder| asked.agent.info().instructions.iter().map(|name| folder.join(name)));
-    let above: Vec<PathBuf> = if asked.temporary.is_some() { Vec::new() } else { above.collect() };
+    let above = resolved.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
+    let above =
+        above.flat_map(|folder| resolved.agent.info().instructions.iter().map(|name| folder.join(name)));
+    let above: Vec<PathBuf> = if resolved.temporary.is_some() { Vec::new() } else { above.collect() };
     for path in linked.chain(above) {
         let is_short = |about: &fs::Metadata| about.is_file() && about.len() <= LONGEST_INSTRUCTIONS;
         if path.metadata().is_ok_and(|about| is_short(&about)) {

@@ -31,7 +31,7 @@ pub(crate) struct Recorder {
 struct RecordedRun {
     store: CacheStore,
     /// The key of the run, or the reason why it is not stored.
-    question: Result<CacheKey, String>,
+    cache_key: Result<CacheKey, String>,
     impure: bool,
     /// Warnings to add to the outcome.
     notices: Vec<Notice>,
@@ -42,12 +42,12 @@ impl Recorder {
     pub(super) fn new(
         agentline: Agentline,
         store: CacheStore,
-        question: Result<CacheKey, String>,
+        cache_key: Result<CacheKey, String>,
         impure: bool,
         notices: Vec<Notice>,
         began_at: u64,
     ) -> Self {
-        Self { agentline, want: Arc::new(RecordedRun { store, question, impure, notices, began_at }) }
+        Self { agentline, want: Arc::new(RecordedRun { store, cache_key, impure, notices, began_at }) }
     }
 
     /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
@@ -61,10 +61,10 @@ impl Recorder {
 
     async fn listen(self, from: RunReceiver, to: RunSender, wakeup: Wakeup) {
         let stopper = from.stopper();
-        let mut heard = Heard::default();
+        let mut recorded = RecordedEvents::default();
         let outcome = loop {
-            let came = tokio::select! {
-                came = std::future::poll_fn(|cx| from.poll(cx)), if !to.is_full() => came,
+            let item = tokio::select! {
+                item = std::future::poll_fn(|cx| from.poll(cx)), if !to.is_full() => item,
                 () = wakeup.notified() => {
                     if let Some(signal) = to.stop() {
                         stopper.stop(signal);
@@ -72,10 +72,10 @@ impl Recorder {
                     continue;
                 }
             };
-            match came {
+            match item {
                 RunItem::Batch(batch) => {
-                    if let Ok(question) = &self.want.question {
-                        batch.iter().for_each(|record| heard.take(record, question));
+                    if let Ok(cache_key) = &self.want.cache_key {
+                        batch.iter().for_each(|record| recorded.take(record, cache_key));
                     }
                     to.send(batch);
                 }
@@ -85,20 +85,20 @@ impl Recorder {
         // A run whose task failed has no outcome; dropping `to` reports that to the caller.
         let Some(outcome) = outcome else { return };
         let want = Arc::clone(&self.want);
-        let told = self.agentline.blocking(move |inner| want.keep(inner, heard, *outcome)).await;
+        let told = self.agentline.blocking(move |inner| want.keep(inner, recorded, *outcome)).await;
         to.finish(told);
     }
 }
 
 impl RecordedRun {
     fn key(&self) -> Option<String> {
-        self.question.as_ref().ok().map(|question| question.key.clone())
+        self.cache_key.as_ref().ok().map(|cache_key| cache_key.key.clone())
     }
 
     /// Stores a finished run if possible, and records the result in its outcome. Blocks.
-    fn keep(&self, inner: &Inner, heard: Heard, mut outcome: Outcome) -> Outcome {
-        let kept = match &self.question {
-            Ok(question) => self.try_to_keep(inner, question, heard, &outcome),
+    fn keep(&self, inner: &Inner, recorded: RecordedEvents, mut outcome: Outcome) -> Outcome {
+        let kept = match &self.cache_key {
+            Ok(cache_key) => self.try_to_keep(inner, cache_key, recorded, &outcome),
             Err(reason) => Err(reason.clone()),
         };
         outcome.cache = Some(match kept {
@@ -112,28 +112,28 @@ impl RecordedRun {
     fn try_to_keep(
         &self,
         inner: &Inner,
-        question: &CacheKey,
-        heard: Heard,
+        cache_key: &CacheKey,
+        recorded: RecordedEvents,
         outcome: &Outcome,
     ) -> Result<CacheStatus, String> {
         if !matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials) {
             return Err(format!("its verdict is `{}`", outcome.verdict.name()));
         }
-        if let Some(reason) = heard.impure.filter(|_| !self.impure) {
+        if let Some(reason) = recorded.impure.filter(|_| !self.impure) {
             return Err(reason);
         }
-        if heard.events.len() > LARGEST {
+        if recorded.events.len() > LARGEST {
             return Err("its record is too large".into());
         }
-        let changed = Changes::since(inner, question, outcome)?;
-        if heard.unsure && !(changed.files.is_empty() && outcome.files.is_empty()) {
+        let changed = Changes::since(inner, cache_key, outcome)?;
+        if recorded.unsure && !(changed.files.is_empty() && outcome.files.is_empty()) {
             return Err("other processes may have changed the workspace".into());
         }
-        let mut events = heard.events;
+        let mut events = recorded.events;
         let stored_at = seconds();
-        push_line(&mut events, &Record::last(heard.last, Box::new(outcome.clone())));
+        push_line(&mut events, &Record::last(recorded.last, Box::new(outcome.clone())));
         let meta = CacheEntryMeta {
-            key: question.key.clone(),
+            key: cache_key.key.clone(),
             stored_at,
             began_at_ms: self.began_at,
             agent: outcome.agent.clone(),
@@ -145,18 +145,18 @@ impl RecordedRun {
         };
         let bytes = entry::encode(&meta, &events, &changed.contents);
         let holds = |secret: &String| memchr::memmem::find(&bytes, secret.as_bytes()).is_some();
-        if question.secrets.iter().any(holds) {
+        if cache_key.secrets.iter().any(holds) {
             return Err("it contains a secret".into());
         }
-        let put = self.store.put(&question.key, &bytes, &inner.memory.room);
+        let put = self.store.put(&cache_key.key, &bytes, &inner.memory.room);
         put.map_err(|why| format!("cannot write to the cache: {why}"))?;
-        Ok(CacheStatus::kept(&question.key, stored_at))
+        Ok(CacheStatus::kept(&cache_key.key, stored_at))
     }
 }
 
 /// What was recorded of a run.
 #[derive(Default)]
-struct Heard {
+struct RecordedEvents {
     /// The event lines.
     events: Vec<u8>,
     last: (u32, u64),
@@ -166,11 +166,11 @@ struct Heard {
     unsure: bool,
 }
 
-impl Heard {
-    fn take(&mut self, record: &Record, question: &CacheKey) {
+impl RecordedEvents {
+    fn take(&mut self, record: &Record, cache_key: &CacheKey) {
         self.last = (record.seq, record.at_ms);
         match &record.event {
-            Event::ToolUse(tool) if question.harmless.contains(&tool.name) => {}
+            Event::ToolUse(tool) if cache_key.harmless.contains(&tool.name) => {}
             Event::ToolUse(tool) => match tool.kind {
                 ToolKind::Web => self.impure = Some(format!("it used the web with `{}`", tool.name)),
                 ToolKind::Mcp => self.impure = Some(format!("it used an MCP server with `{}`", tool.name)),
@@ -205,25 +205,25 @@ struct Changes {
 
 impl Changes {
     /// Compares the workspace with its earlier state and with the files of the outcome.
-    fn since(inner: &Inner, question: &CacheKey, outcome: &Outcome) -> Result<Self, String> {
+    fn since(inner: &Inner, cache_key: &CacheKey, outcome: &Outcome) -> Result<Self, String> {
         let mut changes = Self { files: Vec::new(), contents: Vec::new(), after: String::new() };
-        if question.is_temporary {
+        if cache_key.is_temporary {
             // The workspace was removed with the run.
             return Ok(changes);
         }
-        let after = FilePrints::take(&question.cwd, &question.own, &inner.memory.files)?;
+        let after = FilePrints::take(&cache_key.cwd, &cache_key.own, &inner.memory.files)?;
         for row in outcome.files.iter().filter(|row| row.verified) {
-            if !question.before.has(&row.path) && !after.has(&row.path) {
+            if !cache_key.before.has(&row.path) && !after.has(&row.path) {
                 return Err(format!("it changed `{}`, which is outside the workspace or ignored", row.path));
             }
         }
         let mut size = 0;
-        for (path, print) in question.before.changes(&after) {
+        for (path, print) in cache_key.before.changes(&after) {
             let name = std::str::from_utf8(path).map_err(|_| "it changed a file whose name is not UTF-8")?;
             if !outcome.files.iter().any(|row| row.path == name) {
                 return Err(format!("another process changed `{name}`"));
             }
-            let on_disk: PathBuf = question.cwd.join(name);
+            let on_disk: PathBuf = cache_key.cwd.join(name);
             let (mut file, content) =
                 found(&on_disk).map_err(|why| format!("cannot read `{name}`: {why}"))?;
             if print.is_some_and(|print| !print.is_of(&content)) {

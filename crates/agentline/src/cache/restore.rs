@@ -21,13 +21,13 @@ use std::{
 ///
 /// # Errors
 /// Fails if a file cannot be written or the workspace does not match. The changes are undone as far as possible.
-pub(super) fn restore(inner: &Inner, question: &CacheKey, entry: &CacheEntry) -> io::Result<()> {
+pub(super) fn restore(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result<()> {
     // Registers the write, so that other runs in this workspace know about it.
-    let _active = ActiveWorkspace::enter(&inner.active_runs(), &question.cwd);
+    let _active = ActiveWorkspace::enter(&inner.active_runs(), &cache_key.cwd);
     let mut undo = Undo::default();
-    let written = write_all(&question.cwd, entry, &mut undo).and_then(|()| {
-        let after =
-            FilePrints::take(&question.cwd, &question.own, &inner.memory.files).map_err(io::Error::other)?;
+    let written = write_all(&cache_key.cwd, entry, &mut undo).and_then(|()| {
+        let after = FilePrints::take(&cache_key.cwd, &cache_key.own, &inner.memory.files)
+            .map_err(io::Error::other)?;
         let as_it_was = state(&after) == entry.meta.after;
         as_it_was.then_some(()).ok_or_else(|| io::Error::other("another process changed the workspace"))
     });

@@ -71,7 +71,7 @@ pub fn load_messages(
 ) -> Result<Vec<Message<'static>>, LoadError> {
     let known = known(agentline, agent)?;
     let info = known.info();
-    let cwd = &agentline.here().cwd;
+    let cwd = &agentline.host_env().cwd;
     let project = project.map_or_else(|| cwd.clone(), |project| cwd.join(project));
     let store = agentline.sessions();
     let filter = SessionFilter::new().agent(info.id);

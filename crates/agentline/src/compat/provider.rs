@@ -52,7 +52,7 @@ impl Provider {
     pub fn new(agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
-        let given = Layer::map("configuration", config).home(agentline.here().home.clone());
+        let given = Layer::map("configuration", config).home(agentline.host_env().home.clone());
         let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
@@ -147,7 +147,8 @@ impl Provider {
         context: &CallContext,
         system_prompt: Option<&str>,
     ) -> Result<ProviderResult, ProviderError> {
-        let request = context.apply(self.request.clone(), prompt, system_prompt, &self.agentline.here().cwd);
+        let request =
+            context.apply(self.request.clone(), prompt, system_prompt, &self.agentline.host_env().cwd);
         let mut run = self.agentline.run(request).await?;
         let mut gathered = ResultCollector::default();
         let outcome = loop {

@@ -28,7 +28,7 @@ pub(crate) struct DetectCache {
 struct Find {
     when: Instant,
     agent: &'static str,
-    here: HostEnv,
+    host_env: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
     files: Vec<Option<FileStamp>>,
@@ -46,7 +46,7 @@ impl DetectCache {
     /// Returns where the agent's program is for this caller, who may have configured one. Blocks if it has to search.
     pub(crate) fn detect(
         &self,
-        here: &HostEnv,
+        host_env: &HostEnv,
         configured: Option<&PathBuf>,
         agent: &'static dyn Agent,
     ) -> Arc<Detection> {
@@ -55,7 +55,7 @@ impl DetectCache {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|find| find.when.elapsed() < BELIEVED);
             let same = |find: &&Find| {
-                find.agent == id && find.configured.as_ref() == configured && find.here == *here
+                find.agent == id && find.configured.as_ref() == configured && find.host_env == *host_env
             };
             if let Some(at) = known.iter().position(|find| same(&find)) {
                 let is_same =
@@ -66,14 +66,14 @@ impl DetectCache {
                 known.remove(at);
             }
         }
-        let mut configured_here = here.clone();
+        let mut configured_here = host_env.clone();
         configured_here.configured = configured.cloned();
         let detection = Arc::new(super::detect(agent, &configured_here));
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
                 agent: id,
-                here: here.clone(),
+                host_env: host_env.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),
                 detection: Arc::clone(&detection),
@@ -101,10 +101,10 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
         write("#!/bin/sh\n");
-        let here = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
+        let host_env = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
         let agent = agents::find("gemini").unwrap();
         let finds = DetectCache::default();
-        let find = |cwd: &str| finds.detect(&here(cwd), Some(&program), agent);
+        let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), agent);
         let first = find("one");
         assert!(first.program.is_some());
         assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");

@@ -34,7 +34,7 @@ struct State {
 /// A slot for one attempt of a run. Dropping it admits the next run.
 #[derive(Debug)]
 pub(super) struct AdmissionPermit {
-    broker: Arc<AdmissionControl>,
+    admission: Arc<AdmissionControl>,
 }
 
 /// How the service responded to an attempt.
@@ -84,7 +84,7 @@ impl AdmissionControl {
             // The queue never drops a sender. If it did, one run too many would be the lesser harm.
             Err(_) => {
                 self.lock().active += 1;
-                AdmissionPermit { broker: Arc::clone(self) }
+                AdmissionPermit { admission: Arc::clone(self) }
             }
         }
     }
@@ -155,7 +155,7 @@ impl AdmissionControl {
             state.active += 1;
             drop(state);
             // If the receiver is gone, the slot is dropped and thereby released.
-            drop(next.send(AdmissionPermit { broker: Arc::clone(self) }));
+            drop(next.send(AdmissionPermit { admission: Arc::clone(self) }));
         }
     }
 }
@@ -174,8 +174,8 @@ impl State {
 
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
-        self.broker.lock().active -= 1;
-        self.broker.admit();
+        self.admission.lock().active -= 1;
+        self.admission.admit();
     }
 }
 
@@ -196,51 +196,51 @@ mod tests {
 
     #[tokio::test]
     async fn slots_are_granted_in_order_up_to_the_limit() {
-        let broker = AdmissionControl::new(2);
-        let (one, two) = (broker.place().await, broker.place().await);
-        let mut third = Box::pin(broker.place());
-        let fourth = Box::pin(broker.place());
+        let admission = AdmissionControl::new(2);
+        let (one, two) = (admission.place().await, admission.place().await);
+        let mut third = Box::pin(admission.place());
+        let fourth = Box::pin(admission.place());
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut third).await.is_err());
-        assert_eq!(broker.standing().0, 2);
+        assert_eq!(admission.standing().0, 2);
         drop(fourth);
         drop(one);
         let third = third.await;
-        assert_eq!(broker.standing(), (2, 0, 2), "who left the queue has no place");
+        assert_eq!(admission.standing(), (2, 0, 2), "who left the queue has no place");
         drop((two, third));
-        assert_eq!(broker.standing().0, 0);
+        assert_eq!(admission.standing().0, 0);
     }
 
     #[tokio::test]
     async fn rate_limits_reduce_and_success_restores_concurrency() {
-        let broker = AdmissionControl::new(8);
-        let wait = broker.learn(AttemptResult::Refused, 1, None);
+        let admission = AdmissionControl::new(8);
+        let wait = admission.learn(AttemptResult::Refused, 1, None);
         assert!(wait >= FIRST_WAIT && wait <= FIRST_WAIT * 2, "{wait:?}");
-        assert_eq!(broker.standing().2, 4);
-        let later = broker.learn(AttemptResult::Refused, 3, Some(Duration::from_secs(20)));
+        assert_eq!(admission.standing().2, 4);
+        let later = admission.learn(AttemptResult::Refused, 3, Some(Duration::from_secs(20)));
         assert!(later >= Duration::from_secs(20), "{later:?}");
-        assert_eq!(broker.standing().2, 2);
+        assert_eq!(admission.standing().2, 2);
         for _ in 0..100 {
-            broker.learn(AttemptResult::Well, 1, None);
+            admission.learn(AttemptResult::Well, 1, None);
         }
-        assert_eq!(broker.standing().2, 8);
-        let far = broker.learn(AttemptResult::Refused, 30, None);
+        assert_eq!(admission.standing().2, 8);
+        let far = admission.learn(AttemptResult::Refused, 30, None);
         assert!(far <= LONGEST_WAIT * 2, "{far:?}");
-        assert_eq!(broker.learn(AttemptResult::Unknown, 1, None), Duration::ZERO);
+        assert_eq!(admission.learn(AttemptResult::Unknown, 1, None), Duration::ZERO);
     }
 
     #[tokio::test]
     async fn no_run_starts_during_a_short_retry_delay() {
-        let broker = AdmissionControl::new(2);
-        broker.learn(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
+        let admission = AdmissionControl::new(2);
+        admission.learn(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
         let begun = Instant::now();
-        let place = broker.place().await;
+        let place = admission.place().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
         // A wait until tomorrow does not block other runs.
-        let wait = broker.learn(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
+        let wait = admission.learn(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
-        let next = tokio::time::timeout(Duration::from_millis(20), broker.place()).await;
+        let next = tokio::time::timeout(Duration::from_millis(20), admission.place()).await;
         assert!(next.is_err(), "only one at a time is let in now");
         drop(place);
-        assert!(tokio::time::timeout(Duration::from_secs(20), broker.place()).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_secs(20), admission.place()).await.is_ok());
     }
 }

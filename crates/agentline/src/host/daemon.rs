@@ -19,11 +19,11 @@ use tokio::net::UnixStream;
 
 /// Returns the path of the socket of this user's daemon.
 #[must_use]
-pub fn socket(here: &HostEnv) -> PathBuf {
-    let set = |name: &str| here.env.get(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+pub fn socket(host_env: &HostEnv) -> PathBuf {
+    let set = |name: &str| host_env.env.get(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     // With a separate cache directory, tests and sandboxes do not use the user's daemon.
     let runtime = set("XDG_RUNTIME_DIR").filter(|_| set("AGENTLINE_CACHE_DIR").is_none());
-    runtime.map_or_else(|| here.cache.join("run"), |dir| dir.join("agentline")).join("pool.sock")
+    runtime.map_or_else(|| host_env.cache.join("run"), |dir| dir.join("agentline")).join("pool.sock")
 }
 
 /// Returns whether the peer process belongs to the user of this process.
@@ -34,6 +34,6 @@ fn is_ours(stream: &UnixStream) -> bool {
 
 /// Returns the user id of this process.
 fn own_uid() -> Option<u32> {
-    let (here, _there) = UnixStream::pair().ok()?;
-    Some(here.peer_cred().ok()?.uid())
+    let (host_env, _there) = UnixStream::pair().ok()?;
+    Some(host_env.peer_cred().ok()?.uid())
 }

@@ -86,7 +86,7 @@ impl Host {
 
     /// Loads one session with its messages.
     pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
-        let (store, cwd) = (self.agentline.sessions(), self.agentline.here().cwd.clone());
+        let (store, cwd) = (self.agentline.sessions(), self.agentline.host_env().cwd.clone());
         self.agentline
             .blocking(move |_| {
                 let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));

@@ -57,14 +57,14 @@ impl Host {
         &self,
         keys: Map<String, Value>,
     ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
-        let here = self.agentline.here();
-        let variables = here.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let host_env = self.agentline.host_env();
+        let variables = host_env.env.iter().map(|(name, value)| (name.into(), value.into()));
         let mut above = Vec::new();
         for (name, mut table) in [("initialize", self.defaults()), ("run", keys)] {
             spread_cache(&mut table)?;
-            above.push(Layer::map(name, table).base(here.cwd.clone()).home(here.home.clone()));
+            above.push(Layer::map(name, table).base(host_env.cwd.clone()).home(host_env.home.clone()));
         }
-        let settings = Settings::find(&here.cwd, None, Some(&here.home), variables, above);
+        let settings = Settings::find(&host_env.cwd, None, Some(&host_env.home), variables, above);
         let mut config = settings.build().map_err(|problems| RpcError::usage(&problems.0))?;
         let notices = std::mem::take(&mut config.notices);
         let (agentline, request) = self.agentline.clone().equip(&config);
@@ -127,7 +127,7 @@ impl Host {
         let mut attempt = 1;
         let (outcome, messages) = loop {
             let place = tokio::select! {
-                place = self.broker.place() => place,
+                place = self.admission.place() => place,
                 () = stop.cancelled() => break (stopped_before(&info(run, &wanted.request), 2), None),
             };
             let (request, options) = (wanted.request.clone(), wanted.options.clone());
@@ -143,7 +143,7 @@ impl Host {
             };
             let (outcome, messages) = self.follow(run, &events, begun, completer, stop).await;
             let taken = taken(&outcome);
-            let wait = self.broker.learn(taken, attempt, asked_to_wait(&outcome));
+            let wait = self.admission.learn(taken, attempt, asked_to_wait(&outcome));
             drop(place);
             let changed = !outcome.files.is_empty() && !wanted.request.temporary_workspace;
             let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);

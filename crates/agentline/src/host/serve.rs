@@ -79,7 +79,7 @@ pub(super) struct Host {
     pub(super) agentline: Agentline,
     pub(super) peer: HostPeer,
     pool: Mutex<(Pool, PoolOptions)>,
-    pub(super) broker: Arc<AdmissionControl>,
+    pub(super) admission: Arc<AdmissionControl>,
     pub(super) conversations: Conversations,
     settings: Mutex<Settings>,
     runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
@@ -110,11 +110,11 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let peer = HostPeer::default();
-    let places = options.pool.max_processes.saturating_mul(options.pool.lanes);
+    let places = options.pool.max_processes.saturating_mul(options.pool.concurrent_sessions);
     let host = Arc::new(Host {
         pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
         agentline,
-        broker: AdmissionControl::new(places),
+        admission: AdmissionControl::new(places),
         conversations: Conversations::default(),
         settings: Mutex::default(),
         runs: Mutex::default(),
@@ -302,7 +302,7 @@ impl Host {
                 let asked: Initialize = read(params)?;
                 self.configure(&asked.pool);
                 if let Some(most) = asked.max_concurrent {
-                    self.broker.set_most(most);
+                    self.admission.set_most(most);
                 }
                 *self.settings() = Settings {
                     defaults: asked.defaults,
@@ -339,22 +339,22 @@ impl Host {
     fn configure(&self, asked: &PoolSettings) {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
-        let places = options.max_processes.saturating_mul(options.lanes);
+        let places = options.max_processes.saturating_mul(options.concurrent_sessions);
         set(&mut options.max_processes, asked.max_processes.map(|n| n.max(1)));
-        set(&mut options.lanes, asked.lanes.map(|n| n.max(1)));
+        set(&mut options.concurrent_sessions, asked.lanes.map(|n| n.max(1)));
         set(&mut options.max_queue, asked.max_queue);
         set(&mut options.max_sessions, asked.max_sessions.map(|n| n.max(1)));
         set(&mut options.max_memory, asked.max_memory_mb.map(|mb| mb.saturating_mul(1 << 20)));
         set(&mut options.max_age, asked.max_age_s.map(Duration::from_secs));
-        set(&mut options.idle, asked.idle_s.map(Duration::from_secs));
+        set(&mut options.idle_timeout, asked.idle_s.map(Duration::from_secs));
         if options == pool.1 {
             return;
         }
-        let now = options.max_processes.saturating_mul(options.lanes);
+        let now = options.max_processes.saturating_mul(options.concurrent_sessions);
         *pool = (Pool::new(self.agentline.clone(), options.clone()), options);
         drop(pool);
         if now != places {
-            self.broker.set_most(now);
+            self.admission.set_most(now);
         }
     }
 
@@ -380,7 +380,7 @@ impl Host {
             "sessions/load" => self.load(read(params)?).await,
             "sessions/search" => self.search(read(params)?).await,
             "pool/status" => {
-                let (active, waiting, allowed) = self.broker.standing();
+                let (active, waiting, allowed) = self.admission.standing();
                 let runs = json!({"active": active, "waiting": waiting, "allowed": allowed});
                 Ok(json!({"pool": self.pool().status(), "runs": runs}))
             }

@@ -33,15 +33,15 @@ pub struct Node {
 
 /// Finds Node.js and runs `node --version`, which takes about 40 ms.
 #[must_use]
-pub fn find_node(here: &HostEnv) -> Option<Node> {
-    let path = find_tool("node", &here.search(), &DiskFs)?;
-    let version = version_of(&path, here);
+pub fn find_node(host_env: &HostEnv) -> Option<Node> {
+    let path = find_tool("node", &host_env.search(), &DiskFs)?;
+    let version = version_of(&path, host_env);
     Some(Node { path, version })
 }
 
-fn version_of(node: &Path, here: &HostEnv) -> Option<Version> {
+fn version_of(node: &Path, host_env: &HostEnv) -> Option<Version> {
     let mut out = tempfile::tempfile().ok()?;
-    let mut command = command(node, node, here);
+    let mut command = command(node, node, host_env);
     command.arg("--version").stdout(out.try_clone().ok()?).stderr(Stdio::null());
     let mut child = spawn(&mut command).ok()?;
     let status = wait(&mut child, NODE_PATIENCE, |_| {})?;
@@ -52,8 +52,8 @@ fn version_of(node: &Path, here: &HostEnv) -> Option<Version> {
 }
 
 /// Finds npm beside Node.js, or else in the usual places for tools.
-pub(super) fn find_npm(here: &HostEnv, node: &Path) -> Option<PathBuf> {
-    let search = here.search();
+pub(super) fn find_npm(host_env: &HostEnv, node: &Path) -> Option<PathBuf> {
+    let search = host_env.search();
     let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskFs));
     beside.or_else(|| find_tool("npm", &search, &DiskFs))
 }
@@ -64,7 +64,7 @@ pub(super) fn install(
     node: &Path,
     what: &str,
     folder: &Path,
-    here: &HostEnv,
+    host_env: &HostEnv,
     with_script: bool,
     on: &mut dyn FnMut(InstallProgress),
 ) -> Result<(), InstallError> {
@@ -75,7 +75,7 @@ pub(super) fn install(
     fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write to", e))?;
     let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write to", e))?;
     let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
-    let mut command = command(npm, node, here);
+    let mut command = command(npm, node, host_env);
     command.args(["install", "--global=false", "--workspaces=false", "--omit=dev"]);
     command.arg(if with_script { "--no-ignore-scripts" } else { "--ignore-scripts" });
     command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
@@ -125,14 +125,16 @@ pub(super) fn hint(stderr: &str, what: &str) -> String {
 }
 
 /// Creates a command in the caller's environment with Node.js first on `PATH`, because npm is a Node.js script.
-fn command(program: &Path, node: &Path, here: &HostEnv) -> Command {
+fn command(program: &Path, node: &Path, host_env: &HostEnv) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().envs(&here.env).stdin(Stdio::null());
-    let key =
-        here.env.keys().find(|k| k.as_str() == "PATH" || (cfg!(windows) && k.eq_ignore_ascii_case("PATH")));
+    command.env_clear().envs(&host_env.env).stdin(Stdio::null());
+    let key = host_env
+        .env
+        .keys()
+        .find(|k| k.as_str() == "PATH" || (cfg!(windows) && k.eq_ignore_ascii_case("PATH")));
     let key = key.map_or("PATH", String::as_str);
     let mut folders: Vec<PathBuf> = node.parent().map(Path::to_path_buf).into_iter().collect();
-    folders.extend(here.env.get(key).iter().flat_map(|p| std::env::split_paths(p)));
+    folders.extend(host_env.env.get(key).iter().flat_map(|p| std::env::split_paths(p)));
     if let Ok(path) = std::env::join_paths(folders) {
         command.env(key, path);
     }

@@ -58,7 +58,7 @@ impl Machine {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn here(&self, more: &[(&str, &str)]) -> HostEnv {
+    fn host_env(&self, more: &[(&str, &str)]) -> HostEnv {
         let bin = self.path("bin");
         let mut env = BTreeMap::from([
             ("PATH".to_owned(), format!("{}:/usr/bin:/bin", bin.display())),
@@ -84,18 +84,18 @@ impl Machine {
     }
 
     fn ensure(&self, version: &str, more: &[(&str, &str)]) -> Result<super::Program, InstallError> {
-        ensure(agents::find("gemini").unwrap(), version, &self.here(more), &mut |_| {})
+        ensure(agents::find("gemini").unwrap(), version, &self.host_env(more), &mut |_| {})
     }
 }
 
 #[test]
 fn installs_once_and_then_returns_immediately() {
     let machine = Machine::new();
-    let here = machine.here(&[]);
+    let host_env = machine.host_env(&[]);
     let mut lines = Vec::new();
     let agent = agents::find("gemini").unwrap();
     let program =
-        ensure(agent, "0.61.0", &here, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
+        ensure(agent, "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
     let folder = machine.path("cache/agents/gemini-0.61.0");
     assert_eq!(program.path, folder.join("node_modules/.bin/gemini"));
     assert_eq!(program.version, Some(Version(0, 61, 0)));
@@ -109,7 +109,8 @@ fn installs_once_and_then_returns_immediately() {
     }
 
     lines.clear();
-    let again = ensure(agent, "0.61.0", &here, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
+    let again =
+        ensure(agent, "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
     assert_eq!((again, lines.len(), machine.calls().len()), (program, 0, 1));
 }
 
@@ -178,10 +179,10 @@ fn missing_or_outdated_tools_are_named() {
 #[test]
 fn node_version_is_checked() {
     let machine = Machine::new();
-    let node = find_node(&machine.here(&[])).unwrap();
+    let node = find_node(&machine.host_env(&[])).unwrap();
     assert_eq!((node.path, node.version), (machine.path("bin/node"), Some(Version(20, 1, 0))));
     machine.program("node", "#!/bin/sh\nexit 1\n");
-    assert_eq!(find_node(&machine.here(&[])).unwrap().version, None);
+    assert_eq!(find_node(&machine.host_env(&[])).unwrap().version, None);
 }
 
 #[test]

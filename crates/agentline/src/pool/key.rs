@@ -13,11 +13,11 @@ use std::{fmt::Write as _, sync::Arc};
 
 /// The request of a run to the pool.
 pub(super) struct PoolRequest {
-    pub(super) asked: ResolvedRun,
+    pub(super) resolved: ResolvedRun,
     /// The process that the run needs.
-    pub(super) fit: Arc<LaunchTemplate>,
+    pub(super) template: Arc<LaunchTemplate>,
     /// The prompt text for the model.
-    pub(super) words: PromptText,
+    pub(super) prompt_text: PromptText,
     pub(super) options: RunOptions,
     /// The key of sessions that can be opened in advance for the run, if any.
     pub(super) session: Option<PoolKey>,
@@ -42,21 +42,21 @@ pub(super) fn prepare(
     request: RunRequest,
     options: &RunOptions,
 ) -> Result<Box<PoolRequest>, StartFailure> {
-    let mut asked = inner.ask_with(request, |agent| inner.detect_cached(finds, agent))?;
+    let mut resolved = inner.ask_with(request, |agent| inner.detect_cached(finds, agent))?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
-    read_attachments(&asked.plan.request.attachments, &inner.here.cwd)?;
-    let options = inner.with_schema(&mut asked, options)?;
-    let (fit, words) = launches.find(inner, &mut asked)?;
+    read_attachments(&resolved.plan.request.attachments, &inner.host_env.cwd)?;
+    let options = inner.with_schema(&mut resolved, options)?;
+    let (template, prompt_text) = launches.find(inner, &mut resolved)?;
     // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
-    let own = options.marks_session() || !fit.launch.servers.is_empty() || asked.temporary.is_some();
-    let session = (!own).then_some(fit.session);
-    Ok(Box::new(PoolRequest { asked, fit, words, options, session }))
+    let own = options.marks_session() || !template.launch.servers.is_empty() || resolved.temporary.is_some();
+    let session = (!own).then_some(template.session);
+    Ok(Box::new(PoolRequest { resolved, template, prompt_text, options, session }))
 }
 
 /// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,
 /// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
 /// get the model that a process was started with.
-pub(super) fn of_process(asked: &ResolvedRun, launch: &Launch, isolation: Isolation) -> PoolKey {
+pub(super) fn of_process(resolved: &ResolvedRun, launch: &Launch, isolation: Isolation) -> PoolKey {
     let Launch { program, args, env, files, links, folders, copy_back, proof, dialogue, agent_home, .. } =
         launch;
     let mut text = Digester::default();
@@ -83,18 +83,18 @@ pub(super) fn of_process(asked: &ResolvedRun, launch: &Launch, isolation: Isolat
     let _ = write!(
         text,
         "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
-        asked.agent.info().id,
-        asked.program.version,
-        asked.plan.request.max_line_bytes,
+        resolved.agent.info().id,
+        resolved.program.version,
+        resolved.plan.request.max_line_bytes,
         launch.preset.is_empty(),
     );
     PoolKey(text.finish())
 }
 
 /// Returns the key of a session: everything that it is opened with.
-pub(super) fn of_session(asked: &ResolvedRun, launch: &Launch) -> PoolKey {
+pub(super) fn of_session(resolved: &ResolvedRun, launch: &Launch) -> PoolKey {
     let mut text = Digester::default();
     let Launch { mode, model, servers, meta, session_cwd, .. } = launch;
-    let _ = write!(text, "{:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}", asked.cwd);
+    let _ = write!(text, "{:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}", resolved.cwd);
     PoolKey(text.finish())
 }

@@ -23,7 +23,7 @@ const MOST: usize = 16;
 /// A cache of recent launches.
 #[derive(Debug, Default)]
 pub(super) struct LaunchCache {
-    known: Mutex<VecDeque<Arc<Known>>>,
+    caches: Mutex<VecDeque<Arc<Known>>>,
 }
 
 /// A launch with all inputs that it depends on.
@@ -37,7 +37,7 @@ struct Known {
     isolation: Isolation,
     /// The state of the user's files that the launch depends on.
     seen: Fingerprint,
-    fit: Arc<LaunchTemplate>,
+    template: Arc<LaunchTemplate>,
 }
 
 /// The process that a run needs.
@@ -65,24 +65,26 @@ impl LaunchCache {
     pub(super) fn find(
         &self,
         inner: &Inner,
-        asked: &mut ResolvedRun,
+        resolved: &mut ResolvedRun,
     ) -> Result<(Arc<LaunchTemplate>, PromptText), Error> {
-        let words = asked.agent.words(&asked.plan, &asked.cwd, &DiskFs);
-        let request = &mut asked.plan.request;
+        let prompt_text = resolved.agent.words(&resolved.plan, &resolved.cwd, &DiskFs);
+        let request = &mut resolved.plan.request;
         let own = (
             take(&mut request.prompt),
             request.prompt_file.take(),
             request.name.take(),
             request.deadline.take(),
         );
-        let fit = self.without_words(inner, asked);
-        let request = &mut asked.plan.request;
+        let template = self.without_words(inner, resolved);
+        let request = &mut resolved.plan.request;
         (request.prompt, request.prompt_file, request.name, request.deadline) = own;
-        match (words, fit) {
-            (Ok(words), Ok(fit)) => Ok((fit, words)),
-            (words, fit) => {
-                let others = fit.err().unwrap_or_default();
-                Err(Error::Usage(Problems::from(words.err().into_iter().chain(others).collect::<Vec<_>>())))
+        match (prompt_text, template) {
+            (Ok(prompt_text), Ok(template)) => Ok((template, prompt_text)),
+            (prompt_text, template) => {
+                let others = template.err().unwrap_or_default();
+                Err(Error::Usage(Problems::from(
+                    prompt_text.err().into_iter().chain(others).collect::<Vec<_>>(),
+                )))
             }
         }
     }
@@ -90,63 +92,63 @@ impl LaunchCache {
     fn without_words(
         &self,
         inner: &Inner,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
     ) -> Result<Arc<LaunchTemplate>, Vec<agentline_core::Problem>> {
-        let known = self.lock().iter().find(|known| known.is_of(inner, asked)).cloned();
-        if let Some(known) = known {
-            if known.seen.is_still_so() {
-                return Ok(Arc::clone(&known.fit));
+        let caches = self.lock().iter().find(|caches| caches.is_of(inner, resolved)).cloned();
+        if let Some(caches) = caches {
+            if caches.seen.is_still_so() {
+                return Ok(Arc::clone(&caches.template));
             }
-            self.lock().retain(|other| !Arc::ptr_eq(other, &known));
+            self.lock().retain(|other| !Arc::ptr_eq(other, &caches));
         }
         let look = CachingFs::default();
-        let launch = inner.launch_by(asked, Path::new(NO_DIRECTORY), NO_SESSION, &look)?;
+        let launch = inner.launch_by(resolved, Path::new(NO_DIRECTORY), NO_SESSION, &look)?;
         let redactor = Redactor::new(&launch.secrets);
-        let fit = Arc::new(LaunchTemplate {
-            key: key::of_process(asked, &launch, inner.isolation),
-            session: key::of_session(asked, &launch),
-            shares: asked.agent.shares(&asked.plan),
+        let template = Arc::new(LaunchTemplate {
+            key: key::of_process(resolved, &launch, inner.isolation),
+            session: key::of_session(resolved, &launch),
+            shares: resolved.agent.shares(&resolved.plan),
             launched: Launched::of(&launch, &redactor),
             redactor,
             launch,
         });
         // A temporary workspace is never used again.
-        if let Some(seen) = look.seen().filter(|_| asked.temporary.is_none()) {
-            let known = Known {
-                agent: asked.agent,
-                plan: asked.plan.clone(),
-                program: asked.program.clone(),
-                cwd: asked.cwd.clone(),
-                home: inner.here.home.clone(),
-                env: inner.here.env.clone(),
+        if let Some(seen) = look.seen().filter(|_| resolved.temporary.is_none()) {
+            let caches = Known {
+                agent: resolved.agent,
+                plan: resolved.plan.clone(),
+                program: resolved.program.clone(),
+                cwd: resolved.cwd.clone(),
+                home: inner.host_env.home.clone(),
+                env: inner.host_env.env.clone(),
                 isolation: inner.isolation,
                 // The workspace path was already resolved for this run.
-                seen: seen.without_place_of(&asked.cwd),
-                fit: Arc::clone(&fit),
+                seen: seen.without_place_of(&resolved.cwd),
+                template: Arc::clone(&template),
             };
             let mut all = self.lock();
             all.truncate(MOST - 1);
-            all.push_front(Arc::new(known));
+            all.push_front(Arc::new(caches));
         }
-        Ok(fit)
+        Ok(template)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Known>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
-    fn is_of(&self, inner: &Inner, asked: &ResolvedRun) -> bool {
+    fn is_of(&self, inner: &Inner, resolved: &ResolvedRun) -> bool {
         // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
-        self.agent.info().id == asked.agent.info().id
-            && std::ptr::addr_eq(self.agent, asked.agent)
-            && self.cwd == asked.cwd
-            && self.program == asked.program
-            && self.plan.surface == asked.plan.surface
-            && self.plan.request == asked.plan.request
-            && self.home == inner.here.home
-            && self.env == inner.here.env
+        self.agent.info().id == resolved.agent.info().id
+            && std::ptr::addr_eq(self.agent, resolved.agent)
+            && self.cwd == resolved.cwd
+            && self.program == resolved.program
+            && self.plan.surface == resolved.plan.surface
+            && self.plan.request == resolved.plan.request
+            && self.home == inner.host_env.home
+            && self.env == inner.host_env.env
             && self.isolation == inner.isolation
     }
 }
@@ -174,14 +176,14 @@ mod tests {
         let launches = LaunchCache::default();
         let find = |request: RunRequest, env: &[(&str, &str)]| {
             let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let here = HostEnv::new(env, dir.path(), dir.path());
-            let agentline = Agentline::new(here).program("gemini", &program);
+            let host_env = HostEnv::new(env, dir.path(), dir.path());
+            let agentline = Agentline::new(host_env).program("gemini", &program);
             let request = request.surface(Surface::Acp);
-            let mut asked = agentline.inner().ask(request.clone()).unwrap();
-            let (fit, words) = launches.find(agentline.inner(), &mut asked).unwrap();
-            assert_eq!(asked.plan.request.prompt, request.prompt, "it is put back");
-            assert!(fit.launch.stdin.is_empty());
-            (fit, words.text)
+            let mut resolved = agentline.inner().ask(request.clone()).unwrap();
+            let (template, prompt_text) = launches.find(agentline.inner(), &mut resolved).unwrap();
+            assert_eq!(resolved.plan.request.prompt, request.prompt, "it is put back");
+            assert!(template.launch.stdin.is_empty());
+            (template, prompt_text.text)
         };
         let (first, said) = find(RunRequest::new("one"), &[]);
         assert_eq!(said, "one");
@@ -208,8 +210,8 @@ mod tests {
         wrong.include_directories = vec!["missing".into()];
         let agentline =
             Agentline::new(HostEnv::new([].into(), dir.path(), dir.path())).program("gemini", &program);
-        let mut asked = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap();
-        let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut asked) else { panic!() };
+        let mut resolved = agentline.inner().ask(wrong.surface(Surface::Acp)).unwrap();
+        let Err(Error::Usage(problems)) = launches.find(agentline.inner(), &mut resolved) else { panic!() };
         let keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["prompt_file", "include_directories"]);
     }

@@ -7,14 +7,14 @@ use std::{sync::Arc, time::Duration};
 const PACE: Duration = Duration::from_secs(1);
 
 /// Maintains the pool until it is dropped.
-pub(super) fn begin(lanes: &Arc<PoolState>) {
-    let lanes = Arc::downgrade(lanes);
+pub(super) fn begin(pool: &Arc<PoolState>) {
+    let pool = Arc::downgrade(pool);
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(PACE).await;
-            match lanes.upgrade() {
+            match pool.upgrade() {
                 // Measuring the memory of agents reads many small files.
-                Some(lanes) => _ = tokio::task::spawn_blocking(move || lanes.tidy()).await,
+                Some(pool) => _ = tokio::task::spawn_blocking(move || pool.tidy()).await,
                 None => return,
             }
         }

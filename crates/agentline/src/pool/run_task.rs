@@ -29,9 +29,9 @@ const TRIES: u32 = 2;
 
 /// A run that has requested its slot.
 pub(super) struct PendingRun {
-    pub(super) wanted: Arc<PoolRequest>,
+    pub(super) pool_request: Arc<PoolRequest>,
     /// What the run was given without waiting.
-    pub(super) granted: Option<ImmediateGrant>,
+    pub(super) allocation: Option<ImmediateGrant>,
 }
 
 /// A slot with a prepared run, or the permission to start a process.
@@ -42,41 +42,46 @@ pub(super) enum ImmediateGrant {
 
 impl PendingRun {
     /// Requests a slot without waiting for one. Blocks.
-    pub(super) fn at_once(inner: &Inner, lanes: &Arc<PoolState>, wanted: Arc<PoolRequest>) -> Self {
-        let granted = match lanes.place_at_once(&wanted) {
-            Some(Allocation::Place(place)) => {
-                let prepared_run = prepared_run(inner, &wanted, &place.live.agent_home).map(Box::new);
-                Some(ImmediateGrant::Place(place, prepared_run))
+    pub(super) fn at_once(inner: &Inner, pool: &Arc<PoolState>, pool_request: Arc<PoolRequest>) -> Self {
+        let allocation = match pool.try_acquire_slot(&pool_request) {
+            Some(Allocation::Place(slot)) => {
+                let prepared_run = prepared_run(inner, &pool_request, &slot.live.agent_home).map(Box::new);
+                Some(ImmediateGrant::Place(slot, prepared_run))
             }
             Some(Allocation::Start(right)) => Some(ImmediateGrant::Start(right)),
             // The later request reports the reason.
             Some(Allocation::Refused(_)) | None => None,
         };
-        Self { wanted, granted }
+        Self { pool_request, allocation }
     }
 }
 
 /// Prepares the run for a process with this agent home. Blocks.
 fn prepared_run(
     inner: &Inner,
-    wanted: &PoolRequest,
+    pool_request: &PoolRequest,
     agent_home: &Arc<AgentHome>,
 ) -> Result<PreparedRun, Error> {
-    let launch = &wanted.fit.launch;
-    let served = inner.serve(&wanted.asked, &wanted.options, &launch.servers)?;
-    let mut prepared_run =
-        inner.prepared_run(&wanted.asked, launch, agent_home, &wanted.options, ServedTools::Now(served))?;
-    prepared_run.say(&wanted.words);
+    let launch = &pool_request.template.launch;
+    let served = inner.serve(&pool_request.resolved, &pool_request.options, &launch.servers)?;
+    let mut prepared_run = inner.prepared_run(
+        &pool_request.resolved,
+        launch,
+        agent_home,
+        &pool_request.options,
+        ServedTools::Now(served),
+    )?;
+    prepared_run.say(&pool_request.prompt_text);
     Ok(prepared_run)
 }
 
 /// The task of one run in the pool.
 pub(super) struct RunTask {
     pub(super) agentline: Agentline,
-    pub(super) lanes: Arc<PoolState>,
-    pub(super) wanted: Arc<PoolRequest>,
-    pub(super) granted: Option<ImmediateGrant>,
-    pub(super) link: RunSender,
+    pub(super) pool: Arc<PoolState>,
+    pub(super) pool_request: Arc<PoolRequest>,
+    pub(super) allocation: Option<ImmediateGrant>,
+    pub(super) channel: RunSender,
     pub(super) wakeup: Wakeup,
     /// Whether the caller has cancelled the run.
     pub(super) is_stopped: bool,
@@ -94,65 +99,66 @@ impl RunTask {
         let begun = Instant::now();
         let mut attempt = 1;
         let outcome = loop {
-            let place = match self.granted.take() {
-                Some(ImmediateGrant::Place(place, prepared_run)) => Ok((place, Some(prepared_run))),
-                granted => tokio::select! {
-                    place = self.place(granted) => place.map(|place| (place, None)),
+            let slot = match self.allocation.take() {
+                Some(ImmediateGrant::Place(slot, prepared_run)) => Ok((slot, Some(prepared_run))),
+                allocation => tokio::select! {
+                    slot = self.slot(allocation) => slot.map(|slot| (slot, None)),
                     signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
                     () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
                 },
             };
-            let tried = match place {
+            let tried = match slot {
                 Err(outcome) => break outcome,
                 // A new session may not enforce rules that were changed on disk, so the process is replaced.
-                Ok((place, _)) if !place.live.is_intact() => {
-                    place.retire();
+                Ok((slot, _)) if !slot.live.is_intact() => {
+                    slot.retire();
                     continue;
                 }
-                Ok((place, prepared_run)) => self.run_to_end(place, prepared_run, begun).await,
+                Ok((slot, prepared_run)) => self.run_to_end(slot, prepared_run, begun).await,
             };
             match tried {
                 AttemptEnd::Over(outcome) => break outcome,
                 AttemptEnd::Unheard(outcome) if attempt >= TRIES => break outcome,
                 AttemptEnd::Unheard(_) => {
                     attempt += 1;
-                    self.lanes.counts_retry();
+                    self.pool.counts_retry();
                 }
             }
         };
-        self.link.finish(*outcome);
+        self.channel.finish(*outcome);
     }
 
     /// Waits for a slot on a process, and starts a process if necessary.
-    async fn place(&self, granted: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
-        let grant = match granted {
+    async fn slot(&self, allocation: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
+        let grant = match allocation {
             Some(ImmediateGrant::Start(right)) => Allocation::Start(right),
-            Some(ImmediateGrant::Place(place, _)) => Allocation::Place(place),
-            None => self.lanes.place(&self.wanted, SlotUser::Run).await,
+            Some(ImmediateGrant::Place(slot, _)) => Allocation::Place(slot),
+            None => self.pool.slot(&self.pool_request, SlotUser::Run).await,
         };
         match grant {
-            Allocation::Place(place) => Ok(place),
-            Allocation::Start(right) => start(&self.agentline, right, &self.wanted).await,
-            Allocation::Refused(why) => Err(Box::new(refused(&self.wanted, why))),
+            Allocation::Place(slot) => Ok(slot),
+            Allocation::Start(right) => start(&self.agentline, right, &self.pool_request).await,
+            Allocation::Refused(why) => Err(Box::new(refused(&self.pool_request, why))),
         }
     }
 
     /// Runs one attempt on one process.
     async fn run_to_end(
         &mut self,
-        mut place: Slot,
+        mut slot: Slot,
         made: Option<Result<Box<PreparedRun>, Error>>,
         begun: Instant,
     ) -> AttemptEnd {
         let made = match made {
             Some(made) => made,
             None => {
-                let (wanted, home) = (Arc::clone(&self.wanted), Arc::clone(&place.live.agent_home));
-                let work = move |inner: &Inner| prepared_run(inner, &wanted, &home).map(Box::new);
+                let (pool_request, home) =
+                    (Arc::clone(&self.pool_request), Arc::clone(&slot.live.agent_home));
+                let work = move |inner: &Inner| prepared_run(inner, &pool_request, &home).map(Box::new);
                 match self.agentline.blocking_within(self.patience(begun), work).await {
                     Some(made) => made,
                     None => {
-                        let request = &self.wanted.asked.plan.request;
+                        let request = &self.pool_request.resolved.plan.request;
                         return AttemptEnd::Over(Box::new(not_ready_in_time(request)));
                     }
                 }
@@ -161,36 +167,36 @@ impl RunTask {
         let mut prepared_run = match made {
             Ok(prepared_run) => *prepared_run,
             Err(error) => {
-                let outcome = self.agentline.inner().not_prepared(&self.wanted.asked.info, &error);
+                let outcome = self.agentline.inner().not_prepared(&self.pool_request.resolved.info, &error);
                 return AttemptEnd::Over(Box::new(outcome));
             }
         };
-        if let Some(session) = place.spare.take() {
+        if let Some(session) = slot.spare.take() {
             prepared_run.spec.session = SessionTarget::Open(session);
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         prepared_run.spec.timeouts.run = prepared_run.spec.timeouts.run.saturating_sub(waited).max(1);
-        prepared_run.secrets.clone_from(&self.wanted.fit.launch.secrets);
+        prepared_run.secrets.clone_from(&self.pool_request.template.launch.secrets);
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;
-        self.lanes.counts_run();
-        let run = place.live.board(prepared_run, CompletionTiming::AtOnce);
-        let tried = self.forward(&run, &mut place).await;
+        self.pool.counts_run();
+        let run = slot.live.board(prepared_run, CompletionTiming::AtOnce);
+        let tried = self.forward(&run, &mut slot).await;
         if let AttemptEnd::Unheard(_) = tried {
-            place.retire();
+            slot.retire();
         }
         tried
     }
 
     /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
-    async fn forward(&mut self, run: &RunReceiver, place: &mut Slot) -> AttemptEnd {
+    async fn forward(&mut self, run: &RunReceiver, slot: &mut Slot) -> AttemptEnd {
         let mut kept: Vec<Record> = Vec::new();
         let mut spoke = false;
         let stopper = run.stopper();
         loop {
-            let came = tokio::select! {
-                came = std::future::poll_fn(|cx| run.poll(cx)), if !self.link.is_full() => came,
+            let item = tokio::select! {
+                item = std::future::poll_fn(|cx| run.poll(cx)), if !self.channel.is_full() => item,
                 signal = self.rung() => {
                     if let Some(signal) = signal {
                         self.is_stopped = true;
@@ -199,16 +205,16 @@ impl RunTask {
                     continue;
                 }
             };
-            match came {
+            match item {
                 RunItem::Batch(mut batch) => {
                     if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
-                        place.opened();
+                        slot.opened();
                     }
                     spoke |= batch.iter().any(|record| is_heard(&record.event));
                     if spoke {
                         kept.append(&mut batch);
-                        self.link.send(std::mem::take(&mut kept));
-                        if self.link.wants_outcome_only() && place.is_opened() {
+                        self.channel.send(std::mem::take(&mut kept));
+                        if self.channel.wants_outcome_only() && slot.is_opened() {
                             run.want_outcome_only();
                         }
                     } else {
@@ -227,7 +233,7 @@ impl RunTask {
                         return AttemptEnd::Unheard(outcome);
                     }
                     if !kept.is_empty() {
-                        self.link.send(kept);
+                        self.channel.send(kept);
                     }
                     return AttemptEnd::Over(outcome);
                 }
@@ -237,33 +243,33 @@ impl RunTask {
 
     /// Waits until the caller cancels the run.
     async fn stopped(&self) -> i32 {
-        self.link.stopped(&self.wakeup).await
+        self.channel.stopped(&self.wakeup).await
     }
 
     /// Waits until the caller cancels the run or has made room for more events.
     async fn rung(&self) -> Option<i32> {
-        match self.link.stop() {
+        match self.channel.stop() {
             Some(signal) => Some(signal),
             None => {
                 self.wakeup.notified().await;
-                self.link.stop()
+                self.channel.stop()
             }
         }
     }
 
     /// Returns how long the run may still wait for a slot.
     fn patience(&self, begun: Instant) -> Duration {
-        let request = &self.wanted.asked.plan.request;
+        let request = &self.pool_request.resolved.plan.request;
         let left = request.timeout.saturating_sub(begun.elapsed());
         request.deadline.map_or(left, |when| left.min(crate::resolve::time_until(when)))
     }
 
     fn not_begun(&self, verdict: Verdict, failure: Failure) -> Outcome {
-        Outcome::not_begun(&self.wanted.asked.info, verdict, failure)
+        Outcome::not_begun(&self.pool_request.resolved.info, verdict, failure)
     }
 
     fn cancelled(&self, signal: i32) -> Outcome {
-        stopped_before(&self.wanted.asked.info, signal)
+        stopped_before(&self.pool_request.resolved.info, signal)
     }
 
     fn waited_too_long(&self) -> Outcome {
@@ -276,19 +282,21 @@ impl RunTask {
 async fn start(
     agentline: &Agentline,
     right: StartPermit,
-    wanted: &Arc<PoolRequest>,
+    pool_request: &Arc<PoolRequest>,
 ) -> Result<Slot, Box<Outcome>> {
     let begun = Instant::now();
-    let wanted = Arc::clone(wanted);
-    let for_start = Arc::clone(&wanted);
-    let start = agentline.blocking(move |inner| inner.start_shared(&for_start.asked)).await;
-    let start =
-        start.map_err(|error| Box::new(agentline.inner().not_prepared(&wanted.asked.info, &error)))?;
+    let pool_request = Arc::clone(pool_request);
+    let for_start = Arc::clone(&pool_request);
+    let start = agentline.blocking(move |inner| inner.start_shared(&for_start.resolved)).await;
+    let start = start
+        .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.resolved.info, &error)))?;
     let agent = start.agent;
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
-        Ok(live) => right.started(live, &wanted).ok_or_else(|| Box::new(refused(&wanted, CLOSED))),
-        Err(error) => Err(Box::new(not_started(&wanted.asked.info, agent, &error))),
+        Ok(live) => {
+            right.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
+        }
+        Err(error) => Err(Box::new(not_started(&pool_request.resolved.info, agent, &error))),
     }
 }
 
@@ -296,24 +304,29 @@ async fn start(
 /// open.
 pub(super) async fn prewarm(
     agentline: &Agentline,
-    lanes: &Arc<PoolState>,
-    wanted: &Arc<PoolRequest>,
+    pool: &Arc<PoolState>,
+    pool_request: &Arc<PoolRequest>,
     sessions: usize,
 ) -> usize {
-    let options = &lanes.options;
-    let beside = options.max_processes.saturating_mul(if wanted.fit.shares { options.lanes } else { 1 });
+    let options = &pool.options;
+    let beside = options.max_processes.saturating_mul(if pool_request.template.shares {
+        options.concurrent_sessions
+    } else {
+        1
+    });
     // A process is replaced after its maximum number of sessions, together with its unused ones.
     let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
     let sessions = sessions.min(options.max_processes.saturating_mul(most));
-    let mut left = sessions.saturating_sub(lanes.spares(wanted));
+    let mut left = sessions.saturating_sub(pool.spares(pool_request));
     let mut ready = sessions - left;
     while left > 0 {
         let now = left.min(beside);
         left -= now;
         let mut opening = tokio::task::JoinSet::new();
         for _ in 0..now {
-            let (agentline, lanes, wanted) = (agentline.clone(), Arc::clone(lanes), Arc::clone(wanted));
-            opening.spawn(async move { open_spare(&agentline, &lanes, &wanted).await });
+            let (agentline, pool, pool_request) =
+                (agentline.clone(), Arc::clone(pool), Arc::clone(pool_request));
+            opening.spawn(async move { open_spare(&agentline, &pool, &pool_request).await });
         }
         // All slots are held until every session is open, so that the sessions are distributed like the runs will be.
         let places = opening.join_all().await;
@@ -325,18 +338,18 @@ pub(super) async fn prewarm(
 /// Opens a session for a later run.
 async fn open_spare(
     agentline: &Agentline,
-    lanes: &Arc<PoolState>,
-    wanted: &Arc<PoolRequest>,
+    pool: &Arc<PoolState>,
+    pool_request: &Arc<PoolRequest>,
 ) -> Option<Slot> {
-    let mut place = match lanes.place(wanted, SlotUser::Opening).await {
-        Allocation::Place(place) => place,
-        Allocation::Start(right) => start(agentline, right, wanted).await.ok()?,
+    let mut slot = match pool.slot(pool_request, SlotUser::Opening).await {
+        Allocation::Place(slot) => slot,
+        Allocation::Start(right) => start(agentline, right, pool_request).await.ok()?,
         Allocation::Refused(_) => return None,
     };
-    let (for_run, home) = (Arc::clone(wanted), Arc::clone(&place.live.agent_home));
-    let opening =
-        agentline.blocking(move |inner| inner.opening_run(&for_run.asked, &for_run.fit.launch, &home));
-    let run = place.live.board(opening.await, CompletionTiming::AtOnce);
+    let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
+    let opening = agentline
+        .blocking(move |inner| inner.opening_run(&for_run.resolved, &for_run.template.launch, &home));
+    let run = slot.live.board(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
         if let RunItem::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
             break outcome;
@@ -344,20 +357,20 @@ async fn open_spare(
     };
     let session = outcome.filter(|outcome| outcome.error.is_none()).and_then(|outcome| outcome.session_id);
     let Some(session) = session else {
-        place.retire();
+        slot.retire();
         return None;
     };
     // A session that no other run could use is not kept.
-    if let Some(key) = wanted.session {
-        place.keep_spare(key, session);
+    if let Some(key) = pool_request.session {
+        slot.keep_spare(key, session);
     }
-    place.opened();
-    Some(place)
+    slot.opened();
+    Some(slot)
 }
 
 /// Returns the outcome of a run that the pool refused.
-fn refused(wanted: &PoolRequest, why: &str) -> Outcome {
-    Outcome::not_begun(&wanted.asked.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
+fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
+    Outcome::not_begun(&pool_request.resolved.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
 }
 
 /// Returns whether an event rules out a retry.

@@ -232,7 +232,7 @@ impl Scheduler {
                 entry.leaving = true;
                 *recycled += 1;
             }
-            let forgotten = now.duration_since(entry.idle_since) > options.idle;
+            let forgotten = now.duration_since(entry.idle_since) > options.idle_timeout;
             let goes = entry.active == 0 && (entry.leaving || forgotten);
             if goes {
                 decisions.push(SchedulerAction::LetGo(entry.id));
@@ -245,11 +245,12 @@ impl Scheduler {
         let Self { options, entries, starting, .. } = self;
         let has_spare = |entry: &ProcessEntry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
         let has_lane = |entry: &ProcessEntry| {
-            let beside = want.shares && !entry.exclusive && entry.active < options.lanes;
+            let beside = want.shares && !entry.exclusive && entry.active < options.concurrent_sessions;
             entry.key == want.key && !entry.leaving && (entry.active == 0 || beside)
         };
-        let may_open =
-            |entry: &ProcessEntry| entry.opening < options.opening && entry.sessions < options.max_sessions;
+        let may_open = |entry: &ProcessEntry| {
+            entry.opening < options.concurrent_openings && entry.sessions < options.max_sessions
+        };
         let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
         if let Some(entry) = best {

@@ -62,7 +62,7 @@ pub(super) enum Allocation {
 /// A slot on a process. Dropping it releases the slot.
 #[derive(Debug)]
 pub(super) struct Slot {
-    lanes: Arc<PoolState>,
+    pool: Arc<PoolState>,
     id: EntryId,
     pub(super) live: Arc<ProcessHandle>,
     /// A session that was opened in advance.
@@ -74,7 +74,7 @@ pub(super) struct Slot {
 /// The permission to start a process. Dropping it unused returns it.
 #[derive(Debug)]
 pub(super) struct StartPermit {
-    lanes: Arc<PoolState>,
+    pool: Arc<PoolState>,
     key: PoolKey,
     used: bool,
 }
@@ -95,7 +95,9 @@ const FULL: &str = "too many runs are waiting for a pool slot";
 impl PoolState {
     pub(super) fn new(mut options: PoolOptions) -> Self {
         // With a value of zero, no run would ever start.
-        for least in [&mut options.max_processes, &mut options.lanes, &mut options.opening] {
+        for least in
+            [&mut options.max_processes, &mut options.concurrent_sessions, &mut options.concurrent_openings]
+        {
             *least = (*least).max(1);
         }
         let state = State {
@@ -116,12 +118,12 @@ impl PoolState {
     }
 
     /// Returns a slot, or the permission to start a process, if one is available without waiting.
-    pub(super) fn place_at_once(self: &Arc<Self>, wanted: &PoolRequest) -> Option<Allocation> {
+    pub(super) fn try_acquire_slot(self: &Arc<Self>, pool_request: &PoolRequest) -> Option<Allocation> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        let ticket = state.scheduler.wait(want_of(wanted, SlotUser::Run));
+        let ticket = state.scheduler.wait(want_of(pool_request, SlotUser::Run));
         let (tell, mut turn) = oneshot::channel();
         state.turns.insert(ticket, tell);
         let left = self.act(&mut state);
@@ -134,8 +136,8 @@ impl PoolState {
     }
 
     /// Waits for a slot or the permission to start a process. Dropping the future leaves the queue.
-    pub(super) async fn place(self: &Arc<Self>, wanted: &PoolRequest, guest: SlotUser) -> Allocation {
-        let want = want_of(wanted, guest);
+    pub(super) async fn slot(self: &Arc<Self>, pool_request: &PoolRequest, guest: SlotUser) -> Allocation {
+        let want = want_of(pool_request, guest);
         let (ticket, turn) = {
             let mut state = self.lock();
             if state.closed {
@@ -158,7 +160,7 @@ impl PoolState {
             }
             (ticket, turn)
         };
-        let _queued = Queued { lanes: self, ticket };
+        let _queued = Queued { pool: self, ticket };
         turn.await.unwrap_or(Allocation::Refused(CLOSED))
     }
 
@@ -178,14 +180,14 @@ impl PoolState {
                     continue;
                 }
                 SchedulerAction::Start { ticket, key } => {
-                    (ticket, Allocation::Start(StartPermit { lanes: Arc::clone(self), key, used: false }))
+                    (ticket, Allocation::Start(StartPermit { pool: Arc::clone(self), key, used: false }))
                 }
                 SchedulerAction::Sit { ticket, entry, spare } => {
                     let Some(warm) = state.agents.get_mut(&entry) else { continue };
                     warm.used = true;
                     let (live, opening) = (Arc::clone(&warm.live), spare.is_none());
-                    let place = Slot { lanes: Arc::clone(self), id: entry, live, spare, opening };
-                    (ticket, Allocation::Place(place))
+                    let slot = Slot { pool: Arc::clone(self), id: entry, live, spare, opening };
+                    (ticket, Allocation::Place(slot))
                 }
             };
             let unwanted = match state.turns.remove(&ticket) {
@@ -209,8 +211,12 @@ impl PoolState {
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, wanted: &PoolRequest) -> usize {
-        let want = SlotRequest { key: wanted.fit.key, session: wanted.session, shares: wanted.fit.shares };
+    pub(super) fn spares(&self, pool_request: &PoolRequest) -> usize {
+        let want = SlotRequest {
+            key: pool_request.template.key,
+            session: pool_request.session,
+            shares: pool_request.template.shares,
+        };
         self.lock().scheduler.spares(want)
     }
 
@@ -301,10 +307,10 @@ impl State {
     }
 }
 
-fn want_of(wanted: &PoolRequest, guest: SlotUser) -> SlotRequest {
+fn want_of(pool_request: &PoolRequest, guest: SlotUser) -> SlotRequest {
     // Opening a session does not use one that is already open.
-    let session = wanted.session.filter(|_| guest == SlotUser::Run);
-    SlotRequest { key: wanted.fit.key, session, shares: wanted.fit.shares }
+    let session = pool_request.session.filter(|_| guest == SlotUser::Run);
+    SlotRequest { key: pool_request.template.key, session, shares: pool_request.template.shares }
 }
 
 /// What is dropped after the lock is released.
@@ -317,13 +323,13 @@ enum Left {
 
 /// A run in the queue. Dropping it leaves the queue.
 struct Queued<'a> {
-    lanes: &'a PoolState,
+    pool: &'a PoolState,
     ticket: Ticket,
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        let mut state = self.lanes.lock();
+        let mut state = self.pool.lock();
         if state.turns.remove(&self.ticket).is_some() {
             state.scheduler.give_up(self.ticket);
         }
@@ -332,30 +338,30 @@ impl Drop for Queued<'_> {
 
 impl StartPermit {
     /// Adds the started process to the pool and returns a slot on it; `None` if the pool was closed in the meantime.
-    pub(super) fn started(mut self, live: ProcessHandle, wanted: &PoolRequest) -> Option<Slot> {
+    pub(super) fn started(mut self, live: ProcessHandle, pool_request: &PoolRequest) -> Option<Slot> {
         self.used = true;
         let live = Arc::new(live);
-        let mut state = self.lanes.lock();
+        let mut state = self.pool.lock();
         if state.closed {
             state.scheduler.failed(self.key);
             state.going.push(live.watch());
             drop(state);
-            self.lanes.started.notify_waiters();
+            self.pool.started.notify_waiters();
             return None;
         }
         state.started += 1;
-        let id = state.scheduler.up(self.key, wanted.fit.shares, Instant::now());
+        let id = state.scheduler.up(self.key, pool_request.template.shares, Instant::now());
         let warm = Warm {
             live: Arc::clone(&live),
-            agent: wanted.asked.agent.info().id,
-            version: wanted.asked.program.version.map(|v| v.to_string()),
+            agent: pool_request.resolved.agent.info().id,
+            version: pool_request.resolved.program.version.map(|v| v.to_string()),
             used: true,
         };
         state.agents.insert(id, warm);
-        let left = self.lanes.act(&mut state);
+        let left = self.pool.act(&mut state);
         drop(state);
         drop(left);
-        Some(Slot { lanes: Arc::clone(&self.lanes), id, live, spare: None, opening: true })
+        Some(Slot { pool: Arc::clone(&self.pool), id, live, spare: None, opening: true })
     }
 }
 
@@ -364,12 +370,12 @@ impl Drop for StartPermit {
         if self.used {
             return;
         }
-        let mut state = self.lanes.lock();
+        let mut state = self.pool.lock();
         state.scheduler.failed(self.key);
-        let left = self.lanes.act(&mut state);
+        let left = self.pool.act(&mut state);
         drop(state);
         drop(left);
-        self.lanes.started.notify_waiters();
+        self.pool.started.notify_waiters();
     }
 }
 
@@ -377,9 +383,9 @@ impl Slot {
     /// Records that the session of this slot is open.
     pub(super) fn opened(&mut self) {
         if std::mem::take(&mut self.opening) {
-            let mut state = self.lanes.lock();
+            let mut state = self.pool.lock();
             state.scheduler.opened(self.id);
-            let left = self.lanes.act(&mut state);
+            let left = self.pool.act(&mut state);
             drop(state);
             drop(left);
         }
@@ -392,20 +398,20 @@ impl Slot {
 
     /// Retires the process: it accepts no more runs.
     pub(super) fn retire(&self) {
-        self.lanes.lock().scheduler.retire(self.id);
+        self.pool.lock().scheduler.retire(self.id);
     }
 
     /// Keeps an open session for a later run.
     pub(super) fn keep_spare(&self, session: PoolKey, name: String) {
-        self.lanes.lock().scheduler.keep_spare(self.id, session, name);
+        self.pool.lock().scheduler.keep_spare(self.id, session, name);
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.lanes.lock();
+        let mut state = self.pool.lock();
         state.scheduler.leave(self.id, self.opening, Instant::now());
-        let left = self.lanes.act(&mut state);
+        let left = self.pool.act(&mut state);
         drop(state);
         drop(left);
     }

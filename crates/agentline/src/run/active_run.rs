@@ -30,7 +30,7 @@ pub(crate) struct Submission {
 
 /// The state of one run that the core does not have.
 pub(crate) struct ActiveRun {
-    pub(crate) link: RunSender,
+    pub(crate) channel: RunSender,
     /// Notices to emit before any other event.
     pub(crate) notices: Vec<Notice>,
     pub(crate) follower: Follower,
@@ -38,13 +38,13 @@ pub(crate) struct ActiveRun {
     pub(crate) before: Option<WorkspaceBefore>,
     pub(crate) answers: RequestAnswers,
     /// Lines from the tools that the host serves.
-    pub(crate) sides: Option<UnboundedReceiver<String>>,
+    pub(crate) tool_server: Option<UnboundedReceiver<String>>,
     /// The tool server of this run, which is closed with it.
-    pub(crate) closing: Option<ToolServer>,
+    pub(crate) exclusive_tool_server: Option<ToolServer>,
     /// Secrets to redact from all output while this run is active.
     pub(crate) secrets: Vec<String>,
     /// When the outcome is reported to the caller.
-    pub(crate) tell: CompletionTiming,
+    pub(crate) completion: CompletionTiming,
     /// Values that must live as long as the run.
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
     /// Whether its session is open.
@@ -74,7 +74,7 @@ pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
     let unknown = || Failure::new(FailureKind::Crashed, "the agent had already exited");
     let failure = why.cloned().unwrap_or_else(unknown);
     let outcome = Outcome::not_begun(&late.spec.info, Verdict::Failed, failure);
-    late.active_run.link.finish(outcome);
+    late.active_run.channel.finish(outcome);
 }
 
 /// Returns the failure for runs submitted to a process that exited this way.

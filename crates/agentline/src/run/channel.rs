@@ -95,7 +95,7 @@ pub(crate) enum RunItem {
 /// The signal of the cancellation when a handle is dropped.
 const DROPPED: i32 = 15;
 
-pub(crate) fn link(wakeup: Wakeup) -> (RunSender, RunReceiver) {
+pub(crate) fn channel(wakeup: Wakeup) -> (RunSender, RunReceiver) {
     let shared = Arc::new(Shared { state: Mutex::new(State::default()), wakeup, over: Notify::new() });
     (RunSender { shared: Arc::clone(&shared) }, RunReceiver { shared })
 }
@@ -281,22 +281,22 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        let (driven, held) = link(Wakeup::default());
-        assert!(held.poll(&mut cx).is_pending());
-        driven.send(batch());
+        let (sender, receiver) = channel(Wakeup::default());
+        assert!(receiver.poll(&mut cx).is_pending());
+        sender.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         for _ in 1..BATCHES {
-            driven.send(batch());
+            sender.send(batch());
         }
-        assert!(driven.is_full() && !driven.wants_outcome_only());
-        held.want_outcome_only();
-        assert!(!driven.is_full() && driven.wants_outcome_only());
-        assert!(held.poll(&mut cx).is_pending());
-        driven.send(batch());
+        assert!(sender.is_full() && !sender.wants_outcome_only());
+        receiver.want_outcome_only();
+        assert!(!sender.is_full() && sender.wants_outcome_only());
+        assert!(receiver.poll(&mut cx).is_pending());
+        sender.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         let failure = agentline_core::Failure::new(agentline_core::FailureKind::Crashed, "over");
-        driven.finish(Outcome::not_begun(&RunInfo::default(), agentline_core::Verdict::Failed, failure));
+        sender.finish(Outcome::not_begun(&RunInfo::default(), agentline_core::Verdict::Failed, failure));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
-        assert!(matches!(held.poll(&mut cx), Poll::Ready(RunItem::Over(Some(_)))));
+        assert!(matches!(receiver.poll(&mut cx), Poll::Ready(RunItem::Over(Some(_)))));
     }
 }

@@ -70,7 +70,7 @@ struct Driver {
     wanted: Vec<ConnectionOutput>,
     outputs: Vec<ConnectionOutput>,
     asks: Asks,
-    sides: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
+    tool_server: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
     state: watch::Sender<ProcessLoad>,
     gone: ProcessGone,
     next_look: Instant,
@@ -95,7 +95,7 @@ struct Open {
 }
 
 /// Drives a process to its end.
-pub(crate) async fn drive(live: SpawnedProcess) {
+pub(crate) async fn driver(live: SpawnedProcess) {
     let SpawnedProcess {
         process,
         connection,
@@ -115,7 +115,7 @@ pub(crate) async fn drive(live: SpawnedProcess) {
         temp,
     } = live;
     let sweeper = lives_on.then(|| process.sweeper());
-    let mut drive = Driver {
+    let mut driver = Driver {
         connection,
         watch: LoopWatch::new(process.killer()),
         process,
@@ -132,7 +132,7 @@ pub(crate) async fn drive(live: SpawnedProcess) {
         wanted: Vec::new(),
         outputs: Vec::new(),
         asks: Asks::default(),
-        sides: unbounded_channel(),
+        tool_server: unbounded_channel(),
         state,
         gone: ProcessGone::clone(&gone),
         next_look: begun,
@@ -144,80 +144,80 @@ pub(crate) async fn drive(live: SpawnedProcess) {
     let (mut exited, mut open) = (false, true);
     let mut mute: Option<Instant> = None;
 
-    drive.feed(InputKind::Started);
-    drive.act();
+    driver.feed(InputKind::Started);
+    driver.act();
     // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
     match submission.recv().await {
-        Some(first) => drive.board(first),
+        Some(first) => driver.board(first),
         None => {
             open = false;
-            drive.feed(InputKind::Retire);
+            driver.feed(InputKind::Retire);
         }
     }
-    drive.act();
+    driver.act();
 
-    while !(drive.connection.gone() && drive.active_runs.is_empty()) {
-        let blocked = drive.is_blocked();
-        drive.watch.turned(drive.next_wake());
-        let wakeup = drive.wakeup.clone();
+    while !(driver.connection.gone() && driver.active_runs.is_empty()) {
+        let blocked = driver.is_blocked();
+        driver.watch.turned(driver.next_wake());
+        let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
-            () = wakeup.notified() => drive.look_at_links(),
-            answered = drive.asks.tasks.join_next_with_id(), if !drive.asks.tasks.is_empty() => {
+            () = wakeup.notified() => driver.look_at_links(),
+            answered = driver.asks.tasks.join_next_with_id(), if !driver.asks.tasks.is_empty() => {
                 if let Some(answered) = answered {
-                    drive.answered(answered);
+                    driver.answered(answered);
                 }
             }
             next = submission.recv(), if open => match next {
-                Some(next) => drive.board(next),
+                Some(next) => driver.board(next),
                 None => {
                     open = false;
-                    drive.feed(InputKind::Retire);
+                    driver.feed(InputKind::Retire);
                 }
             },
-            Some((run, line)) = drive.sides.1.recv(), if !blocked => drive.tool_line(run, line),
-            () = tokio::time::sleep_until(drive.next_look.into()), if !blocked && drive.follows() => drive.look_at_files(),
-            happening = drive.process.next(&mut bytes), if !blocked && !exited => match happening {
+            Some((run, line)) = driver.tool_server.1.recv(), if !blocked => driver.tool_line(run, line),
+            () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.look_at_files(),
+            happening = driver.process.next(&mut bytes), if !blocked && !exited => match happening {
                 // End of stdout: usually the agent is about to exit.
                 ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + MUTE),
                 ProcessEvent::Bytes(from) => {
-                    drive.lines(&mut splitters[usize::from(from == StdStream::Err)], from, &bytes);
+                    driver.lines(&mut splitters[usize::from(from == StdStream::Err)], from, &bytes);
                     bytes.clear();
                 }
                 ProcessEvent::Exit(exit) => {
                     exited = true;
                     for (splitter, from) in splitters.iter_mut().zip([StdStream::Out, StdStream::Err]) {
-                        drive.last_line(splitter, from);
+                        driver.last_line(splitter, from);
                     }
                     let exit = into_core(exit);
-                    let _ = gone.set(drive.connection.broken().unwrap_or_else(|| gone_by(exit)));
-                    drive.feed(InputKind::Exit(exit));
+                    let _ = gone.set(driver.connection.broken().unwrap_or_else(|| gone_by(exit)));
+                    driver.feed(InputKind::Exit(exit));
                 }
             },
-            () = tokio::time::sleep_until(mute.unwrap_or(drive.begun).into()), if mute.is_some() && !exited => {
+            () = tokio::time::sleep_until(mute.unwrap_or(driver.begun).into()), if mute.is_some() && !exited => {
                 mute = None;
-                drive.feed(InputKind::StdoutClosed);
+                driver.feed(InputKind::StdoutClosed);
             }
-            () = until(drive.begun, drive.connection.deadline(), blocked) => {
+            () = until(driver.begun, driver.connection.deadline(), blocked) => {
                 // While a consumer is slow, unread output counts as activity of the agent.
-                if blocked && drive.process.unread() {
-                    drive.feed(InputKind::Activity { stream: Stream::Stdout });
+                if blocked && driver.process.unread() {
+                    driver.feed(InputKind::Activity { stream: Stream::Stdout });
                 } else {
-                    drive.feed(InputKind::Tick);
+                    driver.feed(InputKind::Tick);
                 }
             }
         }
-        drive.act();
-        drive.tell_state();
+        driver.act();
+        driver.tell_state();
     }
-    drive.state.send_modify(|state| state.closed = true);
-    drive.watch.turned(Some(Instant::now() + CLEARING));
+    driver.state.send_modify(|state| state.closed = true);
+    driver.watch.turned(Some(Instant::now() + CLEARING));
     // Refuse runs that were submitted too late.
     submission.close();
     while let Ok(late) = submission.try_recv() {
         refuse(late, gone.get());
     }
-    let Driver { process, tape, held, abandoned, temp, watch: _watch, mut connection, .. } = drive;
+    let Driver { process, tape, held, abandoned, temp, watch: _watch, mut connection, .. } = driver;
     // End the process tree before the cleanup and before the outcomes are reported.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
@@ -235,15 +235,15 @@ pub(crate) async fn drive(live: SpawnedProcess) {
                 .warnings
                 .push(Notice::new("tape", "the tape is incomplete, because it could not be written"));
         }
-        active_run.link.finish(*outcome);
+        active_run.channel.finish(*outcome);
     }
 }
 
 /// Stops the servers of the run.
 async fn close_sides(active_run: &mut ActiveRun) {
     active_run.keep.clear();
-    if let Some(sides) = active_run.closing.take() {
-        sides.close().await;
+    if let Some(tool_server) = active_run.exclusive_tool_server.take() {
+        tool_server.close().await;
     }
 }
 
@@ -294,23 +294,24 @@ impl Driver {
         let Submission { spec, mut active_run } = submission;
         self.last_run += 1;
         let run = RunId(self.last_run);
-        if let Some(mut lines) = active_run.sides.take() {
-            let sides = self.sides.0.clone();
+        if let Some(mut lines) = active_run.tool_server.take() {
+            let tool_server = self.tool_server.0.clone();
             tokio::spawn(async move {
                 while let Some(line) = lines.recv().await {
-                    if sides.send((run, line)).is_err() {
+                    if tool_server.send((run, line)).is_err() {
                         return;
                     }
                 }
             });
         }
         if !spec.hosted.is_empty() {
-            let (sides, time) = (self.sides.0.clone(), Duration::from_millis(spec.timeouts.startup));
+            let (tool_server, time) =
+                (self.tool_server.0.clone(), Duration::from_millis(spec.timeouts.startup));
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 let line =
                     serde_json::json!({"unlisted": format!("the agent did not list them within {time:?}")});
-                let _ = sides.send((run, line.to_string()));
+                let _ = tool_server.send((run, line.to_string()));
             });
         }
         if let SessionTarget::Open(session) = &spec.session {
@@ -320,7 +321,7 @@ impl Driver {
         let notices = std::mem::take(&mut active_run.notices);
         let timeouts = &spec.timeouts;
         let time = timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run.saturating_sub(timeouts.spent));
-        self.watch.add(&spec.info, later(Instant::now(), time), active_run.link.finisher());
+        self.watch.add(&spec.info, later(Instant::now(), time), active_run.channel.finisher());
         self.active_runs.insert(run, active_run);
         self.hide();
         if let Some(tape) = &mut self.tape {
@@ -380,7 +381,7 @@ impl Driver {
         let stops: Vec<(RunId, i32)> = self
             .active_runs
             .iter()
-            .filter_map(|(run, active_run)| Some((*run, active_run.link.stop()?)))
+            .filter_map(|(run, active_run)| Some((*run, active_run.channel.stop()?)))
             .collect();
         for (run, signal) in stops {
             self.feed(InputKind::Cancel { run, signal });
@@ -389,8 +390,8 @@ impl Driver {
 
     fn hand_out(&mut self) {
         for active_run in self.active_runs.values_mut() {
-            if !active_run.pending.is_empty() && !active_run.link.is_full() {
-                active_run.link.send(std::mem::take(&mut active_run.pending));
+            if !active_run.pending.is_empty() && !active_run.channel.is_full() {
+                active_run.channel.send(std::mem::take(&mut active_run.pending));
             }
         }
     }
@@ -556,23 +557,23 @@ impl Driver {
         self.state.send_modify(|state| state.spent.add(&outcome));
         // The last events are sent even if the consumer has no room.
         if !active_run.pending.is_empty() {
-            active_run.link.send(std::mem::take(&mut active_run.pending));
+            active_run.channel.send(std::mem::take(&mut active_run.pending));
         }
         self.hide();
         if let Some(session) = outcome.session_id.as_deref().filter(|_| active_run.only_opens) {
             self.abandoned.push(active_run.follower.abandoned(session));
         }
-        match active_run.tell {
+        match active_run.completion {
             CompletionTiming::WhenGone => self.held.push((active_run, outcome)),
             CompletionTiming::AtOnce => {
                 active_run.keep.clear();
                 clear_away(&active_run);
-                if active_run.closing.is_none() {
-                    return active_run.link.finish(*outcome);
+                if active_run.exclusive_tool_server.is_none() {
+                    return active_run.channel.finish(*outcome);
                 }
                 tokio::spawn(async move {
                     close_sides(&mut active_run).await;
-                    active_run.link.finish(*outcome);
+                    active_run.channel.finish(*outcome);
                 });
             }
         }

@@ -10,8 +10,8 @@ use crate::{
         Launched, Run,
         abandoned_session::AbandonedSession,
         active_run::{CompletionTiming, ProcessGone, Submission, refuse},
-        channel::{RunReceiver, Wakeup, link},
-        driver::drive,
+        channel::{RunReceiver, Wakeup, channel},
+        driver::driver,
         session_follower::AgentHome,
         tape_file::TapeFile,
     },
@@ -121,7 +121,7 @@ impl ProcessHandle {
             wakeup,
             state,
             gone,
-            task: tokio::spawn(drive(live)),
+            task: tokio::spawn(driver(live)),
             launched,
             redactor,
             agent_home,
@@ -131,16 +131,16 @@ impl ProcessHandle {
     }
 
     /// Submits a run. If the process has exited in the meantime, the outcome reports it.
-    pub(crate) fn run(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> Run {
+    pub(crate) fn run(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> Run {
         let run_id = prepared_run.spec.info.run_id.clone();
-        Run::new(run_id, self.board(prepared_run, tell), self.launched.clone())
+        Run::new(run_id, self.board(prepared_run, completion), self.launched.clone())
             .redacted(self.redactor.clone())
     }
 
     /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
-    pub(crate) fn board(&self, prepared_run: PreparedRun, tell: CompletionTiming) -> RunReceiver {
-        let (driven, held) = link(Wakeup::clone(&self.wakeup));
-        self.take(prepared_run.board(driven, tell));
+    pub(crate) fn board(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> RunReceiver {
+        let (sender, held) = channel(Wakeup::clone(&self.wakeup));
+        self.take(prepared_run.board(sender, completion));
         held
     }
 

@@ -67,21 +67,25 @@ impl PreparedRun {
     }
 
     /// Turns the run into a submission for a process.
-    pub(crate) fn board(self, link: RunSender, tell: CompletionTiming) -> Submission {
+    pub(crate) fn board(self, channel: RunSender, completion: CompletionTiming) -> Submission {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
         keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
-        let sides = self.services.sides.as_ref();
-        keep.extend(sides.map(|sides| Box::new(sides.calls()) as _));
+        let tool_server = self.services.tool_server.as_ref();
+        keep.extend(tool_server.map(|tool_server| Box::new(tool_server.calls()) as _));
         let active_run = ActiveRun {
-            link,
+            channel,
             notices: self.notices,
             follower: self.follower,
             before: self.before,
             answers: self.services.answers,
-            sides: sides.map(ToolServer::listen),
-            closing: self.services.sides.clone().filter(|_| self.services.serves_alone),
-            secrets: sides.map(|sides| sides.secret().to_owned()).into_iter().chain(self.secrets).collect(),
-            tell,
+            tool_server: tool_server.map(ToolServer::listen),
+            exclusive_tool_server: self.services.tool_server.clone().filter(|_| self.services.serves_alone),
+            secrets: tool_server
+                .map(|tool_server| tool_server.secret().to_owned())
+                .into_iter()
+                .chain(self.secrets)
+                .collect(),
+            completion,
             keep,
             processes: None,
             started: false,
@@ -145,31 +149,31 @@ impl Inner {
         request: RunRequest,
         options: &RunOptions,
     ) -> Result<Box<Ready>, StartFailure> {
-        let mut asked = self.ask(request)?;
-        let options = &self.with_schema(&mut asked, options)?;
+        let mut resolved = self.ask(request)?;
+        let options = &self.with_schema(&mut resolved, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
-        if !asked.plan.surface.is_live() {
-            served = self.serve(&asked, options, &asked.plan.request.mcp_servers)?;
+        if !resolved.plan.surface.is_live() {
+            served = self.serve(&resolved, options, &resolved.plan.request.mcp_servers)?;
         }
         let mut secrets = Vec::new();
         if let Some(serving) = &served {
             // The agent does not receive the secrets of relayed servers, but their output may contain them.
-            secrets = self.launch(&asked, &self.temp_dir(), NO_SESSION)?.secrets;
-            asked.plan.request.mcp_servers = serving.servers().clone();
+            secrets = self.launch(&resolved, &self.temp_dir(), NO_SESSION)?.secrets;
+            resolved.plan.request.mcp_servers = serving.servers().clone();
         }
-        let ready = self.start(&asked, secrets).and_then(|start| {
-            if asked.plan.surface.is_live() {
-                served = self.serve(&asked, options, &start.launch.servers)?;
+        let ready = self.start(&resolved, secrets).and_then(|start| {
+            if resolved.plan.surface.is_live() {
+                served = self.serve(&resolved, options, &start.launch.servers)?;
             }
             let home = AgentHome::new(start.launch.agent_home.clone());
             let prepared_run =
-                self.prepared_run(&asked, &start.launch, &home, options, ServedTools::Now(served))?;
+                self.prepared_run(&resolved, &start.launch, &home, options, ServedTools::Now(served))?;
             Ok(Box::new(Ready { start, prepared_run }))
         });
         ready.map_err(|error| match error {
             Error::Usage(_) => StartFailure::Error(error),
-            error => StartFailure::Over(Box::new(self.not_prepared(&asked.info, &error))),
+            error => StartFailure::Over(Box::new(self.not_prepared(&resolved.info, &error))),
         })
     }
 
@@ -179,29 +183,29 @@ impl Inner {
         request: RunRequest,
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
-        sides: Option<ToolServer>,
+        tool_server: Option<ToolServer>,
     ) -> Result<Box<PreparedRun>, StartFailure> {
-        let mut asked = self.ask(request)?;
+        let mut resolved = self.ask(request)?;
         // A value is submitted with the tool that the session was opened with, otherwise as text.
-        let served = ServedTools::Already { sides, hands_in: options.schema.is_some() };
-        let options = self.with_schema(&mut asked, options)?;
-        let launch = self.launch(&asked, &agent_home.path, NO_SESSION)?;
-        Ok(Box::new(self.prepared_run(&asked, &launch, agent_home, &options, served)?))
+        let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
+        let options = self.with_schema(&mut resolved, options)?;
+        let launch = self.launch(&resolved, &agent_home.path, NO_SESSION)?;
+        Ok(Box::new(self.prepared_run(&resolved, &launch, agent_home, &options, served)?))
     }
 
     /// Prepares a process that also redacts these secrets. Blocks.
-    fn start(&self, asked: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
+    fn start(&self, resolved: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create(&temp_dir, PRIVATE)
             .map_err(Error::io("create a private directory in", &temp_dir))?;
-        let mut launch = self.launch(asked, private.path(), &uuid::Uuid::new_v4().to_string())?;
+        let mut launch = self.launch(resolved, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
-        let tape = self.tape(asked, &launch)?;
+        let tape = self.tape(resolved, &launch)?;
         materialize::carry_out(&launch)?;
         let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
-        let max_line = asked.plan.request.max_line_bytes;
+        let max_line = resolved.plan.request.max_line_bytes;
         Ok(PreparedProcess {
-            agent: asked.agent,
+            agent: resolved.agent,
             launch,
             private,
             integrity,
@@ -212,19 +216,19 @@ impl Inner {
     }
 
     /// Prepares a process that outlives the workspaces of its runs. Blocks.
-    pub(crate) fn start_shared(&self, asked: &ResolvedRun) -> Result<PreparedProcess, Error> {
-        let mut start = self.start(asked, Vec::new())?;
+    pub(crate) fn start_shared(&self, resolved: &ResolvedRun) -> Result<PreparedProcess, Error> {
+        let mut start = self.start(resolved, Vec::new())?;
         // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(asked.agent, &asked.cwd);
-        let here = asked.cwd.to_string_lossy();
-        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*here);
+        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(resolved.agent, &resolved.cwd);
+        let host_env = resolved.cwd.to_string_lossy();
+        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*host_env);
         if start.launch.files.iter().any(names_it) {
             // The agent's rules name the workspace and are checked against the directory that it was started in.
             return Ok(start);
         }
         // An agent cannot start programs once its own working directory is removed. It also stores data for every
         // directory that it was ever started in, so this is always the same one.
-        let cwd = self.here.cache.join("pool");
+        let cwd = self.host_env.cache.join("pool");
         private_dir::create_dir_all(&cwd).map_err(Error::io("create the directory", &cwd))?;
         start.launch.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
         Ok(start)
@@ -233,36 +237,36 @@ impl Inner {
     /// Prepares a run for a process with this agent home. Blocks.
     pub(crate) fn prepared_run(
         &self,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
         launch: &Launch,
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         served: ServedTools,
     ) -> Result<PreparedRun, Error> {
-        agent_home.clean_sessions(asked.agent, &asked.cwd);
-        let mut follower = Follower::new(asked.agent, agent_home, &asked.cwd);
-        if let Some(session) = asked.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
+        agent_home.clean_sessions(resolved.agent, &resolved.cwd);
+        let mut follower = Follower::new(resolved.agent, agent_home, &resolved.cwd);
+        if let Some(session) = resolved.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);
         }
         let snapshots = &self.memory.snapshots;
         // The scan leaves most of the time to the agent.
-        let scan = time_of(&asked.plan.request) / 4;
+        let scan = time_of(&resolved.plan.request) / 4;
         let before = WorkspaceBefore::look(
             snapshots,
-            &asked.cwd,
+            &resolved.cwd,
             &self.active_runs(),
             &self.temp_dir(),
             &launch.folders,
             scan,
         );
-        let mut spec = self.spec(asked, launch);
+        let mut spec = self.spec(resolved, launch);
         if let ServedTools::Now(Some(serving)) = &served
-            && asked.plan.surface.is_live()
+            && resolved.plan.surface.is_live()
         {
             spec.servers.clone_from(serving.servers());
         }
-        let services = self.services(asked, options, served, &mut spec)?;
-        let workspace = asked.temporary.clone();
+        let services = self.services(resolved, options, served, &mut spec)?;
+        let workspace = resolved.temporary.clone();
         Ok(PreparedRun {
             spec,
             notices: launch.warnings.clone(),
@@ -277,17 +281,17 @@ impl Inner {
     /// Prepares the opening of a session that has no run yet. Blocks.
     pub(crate) fn opening_run(
         &self,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
         launch: &Launch,
         agent_home: &Arc<AgentHome>,
     ) -> PreparedRun {
-        let mut spec = self.spec(asked, launch);
+        let mut spec = self.spec(resolved, launch);
         spec.only_open = true;
         spec.settle = false;
         PreparedRun {
             spec,
             notices: Vec::new(),
-            follower: Follower::new(asked.agent, agent_home, &asked.cwd),
+            follower: Follower::new(resolved.agent, agent_home, &resolved.cwd),
             before: None,
             services: RunServices::none(),
             workspace: None,
@@ -338,8 +342,8 @@ impl Inner {
         })
     }
 
-    fn spec(&self, asked: &ResolvedRun, launch: &Launch) -> TurnSpec {
-        let request = &asked.plan.request;
+    fn spec(&self, resolved: &ResolvedRun, launch: &Launch) -> TurnSpec {
+        let request = &resolved.plan.request;
         let mut spec = TurnSpec::default();
         spec.prompt.clone_from(&launch.stdin);
         spec.session = match (&launch.session_id, &request.resume) {
@@ -347,7 +351,7 @@ impl Inner {
             (Some(id), None) => SessionTarget::Named(id.clone()),
             (None, _) => SessionTarget::New,
         };
-        spec.info = asked.info.clone();
+        spec.info = resolved.info.clone();
         spec.timeouts = timeouts(request, launch);
         spec.limits = request.limits;
         spec.extract_json = request.extract_json;
@@ -364,15 +368,15 @@ impl Inner {
         spec
     }
 
-    fn tape(&self, asked: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
-        let Some(path) = &asked.plan.request.record else { return Ok(None) };
-        let path = self.here.cwd.join(path);
+    fn tape(&self, resolved: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
+        let Some(path) = &resolved.plan.request.record else { return Ok(None) };
+        let path = self.host_env.cwd.join(path);
         let mut header = TapeHeader::default();
         header.schema = TAPE_SCHEMA.to_owned();
         header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = asked.agent.info().id.to_owned();
-        header.agent_version = asked.program.version;
-        header.surface = Some(asked.plan.surface);
+        header.agent = resolved.agent.info().id.to_owned();
+        header.agent_version = resolved.program.version;
+        header.surface = Some(resolved.plan.surface);
         header.dialogue = Some(launch.dialogue.clone());
         header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
             .chain(launch.arguments().cloned())

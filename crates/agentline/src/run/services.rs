@@ -35,7 +35,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// The services of a run.
 pub(crate) struct RunServices {
     pub(crate) answers: RequestAnswers,
-    pub(crate) sides: Option<ToolServer>,
+    pub(crate) tool_server: Option<ToolServer>,
     /// Whether the tools are served for this run only and end with it.
     pub(crate) serves_alone: bool,
 }
@@ -45,13 +45,13 @@ pub(crate) enum ServedTools {
     /// Tools that are served from now on.
     Now(Option<RunningTools>),
     /// The tools that the session was opened with, and whether they include the one that submits the structured value.
-    Already { sides: Option<ToolServer>, hands_in: bool },
+    Already { tool_server: Option<ToolServer>, hands_in: bool },
 }
 
 impl RunServices {
     /// Returns services that serve no tools and answer no requests.
     pub(crate) fn none() -> Self {
-        Self { answers: active_run::nobody(), sides: None, serves_alone: true }
+        Self { answers: active_run::nobody(), tool_server: None, serves_alone: true }
     }
 }
 
@@ -167,21 +167,21 @@ impl Inner {
     /// a runtime.
     pub(crate) fn serve(
         &self,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
         options: &RunOptions,
         foreign: &BTreeMap<String, McpServer>,
     ) -> Result<Option<RunningTools>, Error> {
-        let live = asked.plan.surface.is_live();
+        let live = resolved.plan.surface.is_live();
         let schema = options.schema.as_ref().filter(|_| live);
         let host = options.tools.clone().filter(|_| live);
         if schema.is_none() && host.is_none() && foreign.is_empty() {
             return Ok(None);
         }
         let env: BTreeMap<OsString, OsString> =
-            self.here.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let mut offer = ToolOffer::new().cwd(&asked.cwd).env(env).supervisor(self.supervisor.clone());
+            self.host_env.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut offer = ToolOffer::new().cwd(&resolved.cwd).env(env).supervisor(self.supervisor.clone());
         offer = offer.isolation(self.isolation);
-        offer = offer.added_arguments(asked.agent.added_arguments());
+        offer = offer.added_arguments(resolved.agent.added_arguments());
         for (name, server) in foreign {
             offer = offer.server(name, server.clone());
         }
@@ -194,22 +194,22 @@ impl Inner {
     /// Builds the services of a run and completes its order. Blocks.
     pub(crate) fn services(
         &self,
-        asked: &ResolvedRun,
+        resolved: &ResolvedRun,
         options: &RunOptions,
         served: ServedTools,
         spec: &mut TurnSpec,
     ) -> Result<RunServices, Error> {
-        let request = &asked.plan.request;
-        spec.attachments = read_attachments(&request.attachments, &self.here.cwd)?;
+        let request = &resolved.plan.request;
+        spec.attachments = read_attachments(&request.attachments, &self.host_env.cwd)?;
         let is_open = matches!(served, ServedTools::Already { .. });
-        let (sides, hands_in) = match served {
+        let (tool_server, hands_in) = match served {
             ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
-            ServedTools::Already { sides, hands_in } => (sides, hands_in),
+            ServedTools::Already { tool_server, hands_in } => (tool_server, hands_in),
         };
-        if !asked.plan.surface.is_live() {
-            return Ok(RunServices { sides, ..RunServices::none() });
+        if !resolved.plan.surface.is_live() {
+            return Ok(RunServices { tool_server, ..RunServices::none() });
         }
-        let mut answerer = RequestHandler::in_resolved(request, &asked.cwd)?;
+        let mut answerer = RequestHandler::in_resolved(request, &resolved.cwd)?;
         if let Some(permission_handler) = &options.permission_handler {
             answerer = answerer.permission_handler(permission_handler.clone());
         }
@@ -224,7 +224,7 @@ impl Inner {
             // The tools were listed when the session was opened.
             spec.hosted.clear();
         }
-        let mut reviewer = Validator::new(&asked.cwd).limits(request.repair_turns, request.max_rounds);
+        let mut reviewer = Validator::new(&resolved.cwd).limits(request.repair_turns, request.max_rounds);
         if let Some(schema) = &options.schema {
             if !is_open {
                 spec.hosted.push(STRUCTURED_OUTPUT.to_owned());
@@ -233,10 +233,9 @@ impl Inner {
             reviewer = reviewer.schema(schema.clone(), hands_in);
         }
         let by_command = || {
-            request
-                .until
-                .as_ref()
-                .map(|line| CompletionCheck::command(line, self.here.env.clone(), self.supervisor.clone()))
+            request.until.as_ref().map(|line| {
+                CompletionCheck::command(line, self.host_env.env.clone(), self.supervisor.clone())
+            })
         };
         if let Some(checker) = options.until.clone().or_else(by_command) {
             reviewer = reviewer.until(checker);
@@ -244,27 +243,27 @@ impl Inner {
         spec.review = reviewer.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
-        Ok(RunServices { answers: answers(answerer, reviewer, end), sides, serves_alone: !is_open })
+        Ok(RunServices { answers: answers(answerer, reviewer, end), tool_server, serves_alone: !is_open })
     }
 
     /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
     /// to the request. Blocks.
     pub(crate) fn with_schema(
         &self,
-        asked: &mut ResolvedRun,
+        resolved: &mut ResolvedRun,
         options: &RunOptions,
     ) -> Result<RunOptions, Error> {
         let mut options = options.clone();
-        if let (None, Some(path)) = (&options.schema, &asked.plan.request.output_schema) {
-            options.schema = Some(Schema::from_file(&self.here.cwd.join(path))?);
+        if let (None, Some(path)) = (&options.schema, &resolved.plan.request.output_schema) {
+            options.schema = Some(Schema::from_file(&self.host_env.cwd.join(path))?);
         }
         let host = options.tools.clone().unwrap_or_default();
         let mut own = host.tool_names();
         own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
         if !own.is_empty() {
-            Problems(host.mistaken(asked.plan.request.mcp_servers.keys())).into_result()?;
+            Problems(host.mistaken(resolved.plan.request.mcp_servers.keys())).into_result()?;
         }
-        asked.plan.request.own_tools =
+        resolved.plan.request.own_tools =
             own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
         Ok(options)
     }

@@ -40,7 +40,7 @@ pub struct Session {
     models: Vec<ModelInfo>,
     options: RunOptions,
     /// The tool server that the session was opened with, which lives as long as the session.
-    sides: Option<ToolServer>,
+    tool_server: Option<ToolServer>,
     /// Serializes prompts, because agents stop the current prompt when they receive another one.
     turn: tokio::sync::Mutex<()>,
 }
@@ -82,7 +82,7 @@ impl Agentline {
         opening.limits.max_turns = None;
         if let (None, Some(path)) = (&options.schema, &request.output_schema) {
             // The tool for the value is served as long as the session lives.
-            let path = self.here().cwd.join(path);
+            let path = self.host_env().cwd.join(path);
             let read =
                 self.blocking_within(preparation_time(&request), move |_| Schema::from_file(&path)).await;
             let read = read.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
@@ -110,7 +110,7 @@ impl Agentline {
         prepared_run.spec.review = false;
         let (info, agent) = (prepared_run.spec.info.clone(), ready.start.agent);
         // The tools are served until the session ends, not only during its opening.
-        let sides = prepared_run.services.sides.clone();
+        let tool_server = prepared_run.services.tool_server.clone();
         prepared_run.services.serves_alone = false;
         let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, begun)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&info, agent, &error))))?;
@@ -134,7 +134,7 @@ impl Agentline {
                     request,
                     models,
                     options,
-                    sides,
+                    tool_server,
                     turn: tokio::sync::Mutex::default(),
                 })
             }
@@ -205,12 +205,12 @@ impl Session {
         let same_servers = request.mcp_servers == self.request.mcp_servers
             && request.mcp_settings_path == self.request.mcp_settings_path;
         let home = Arc::clone(&self.live.agent_home);
-        let (mut options, sides) = (self.options.clone(), self.sides.clone());
+        let (mut options, tool_server) = (self.options.clone(), self.tool_server.clone());
         if request.output_schema != self.request.output_schema {
             options.schema = None;
         }
         let asked = request.clone();
-        let work = move |inner: &Inner| inner.prepare_run(request, &home, &options, sides);
+        let work = move |inner: &Inner| inner.prepare_run(request, &home, &options, tool_server);
         let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
             return Ok(Run::over(not_ready_in_time(&asked)));
         };
@@ -235,8 +235,8 @@ impl Session {
     /// Ends the conversation and waits until the agent and everything that it started are gone.
     pub async fn close(self) {
         self.live.close().await;
-        if let Some(sides) = &self.sides {
-            sides.close().await;
+        if let Some(tool_server) = &self.tool_server {
+            tool_server.close().await;
         }
     }
 }

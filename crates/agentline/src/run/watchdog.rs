@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::{
         process::{Process, Spawn},
-        run::channel::{RunItem, Wakeup, link},
+        run::channel::{RunItem, Wakeup, channel},
     };
 
     /// Checks that a stalled loop's agent is killed and that the caller gets an outcome.
@@ -181,9 +181,9 @@ mod tests {
         spawn.args = vec!["600".into()];
         let mut process = Process::spawn(spawn).unwrap();
         let watch = LoopWatch::new(process.killer());
-        let (late, late_held) = link(Wakeup::default());
-        let (stopped, stopped_held) = link(Wakeup::default());
-        let (patient, patient_held) = link(Wakeup::default());
+        let (late, late_held) = channel(Wakeup::default());
+        let (stopped, stopped_held) = channel(Wakeup::default());
+        let (patient, patient_held) = channel(Wakeup::default());
         let now = Instant::now();
         watch.add(&RunInfo::default(), now, late.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), stopped.finisher());

@@ -17,7 +17,7 @@ impl Agentline {
         let registry = AgentRegistry::of(&config.agents);
         for (agent, settings) in &config.agents {
             let info = registry.find(agent).ok().map(|agent| agent.info());
-            let variable = info.and_then(|info| self.here().env.get(info.path_variable));
+            let variable = info.and_then(|info| self.host_env().env.get(info.path_variable));
             if variable.is_some_and(|named| !named.is_empty())
                 && config.is_from_file(&format!("agents.{agent}.program"))
             {

@@ -166,7 +166,7 @@ impl Bench {
     /// Runs eight prompts on four lanes of one process, with a model that takes half a second.
     async fn lanes(&self) -> Told {
         let mut options = PoolOptions::default();
-        (options.max_processes, options.lanes) = (1, 4);
+        (options.max_processes, options.concurrent_sessions) = (1, 4);
         let pool = Pool::new(self.agentline.clone(), options);
         let request = |prompt: &str| self.request(prompt).deny("Bash");
         // The first prompt of a process is slower than all others.

@@ -157,7 +157,7 @@ fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     let prompt = format!("chunks {PIECES} piece {{n}} of the answer");
     command.args(["run", "--surface", "acp", "--timeout", "120s", "-o", "events", &prompt]);
-    command.env_clear().envs(&stage.agentline().here().env).current_dir(stage.workspace());
+    command.env_clear().envs(&stage.agentline().host_env().env).current_dir(stage.workspace());
     command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp")).env("GEMINI_API_KEY", "no-key");
     command.env("FAKE_ACP_LOG", stage.path("log")).env("AGENTLINE_PASS_ENV", "FAKE_ACP_LOG");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();

@@ -111,7 +111,7 @@ fn panicking_consumer_leaves_nothing_running() {
 fn program(stage: &Stage, fault: &str) -> Child {
     let args = json!({"pid_file": stage.pids(), "stubborn": fault.starts_with("stubborn")});
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
-    command.args(["run", "-o", "json", "What is 2 + 2?"]).env_clear().envs(&stage.agentline().here().env);
+    command.args(["run", "-o", "json", "What is 2 + 2?"]).env_clear().envs(&stage.agentline().host_env().env);
     command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-gemini")).env("GEMINI_API_KEY", SECRET);
     command.env("FAKE_AGENT_FAULT", fault).env("FAKE_AGENT_ARGS", args.to_string());
     command.env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS").current_dir(stage.workspace());

@@ -92,7 +92,7 @@ fn consumer_blocking_the_only_thread_loses_nothing() {
 fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
     let stage = Stage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
-    command.args(["run", "-o", output, "What is 2 + 2?"]).env_clear().envs(&stage.agentline().here().env);
+    command.args(["run", "-o", output, "What is 2 + 2?"]).env_clear().envs(&stage.agentline().host_env().env);
     command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-gemini")).env("GEMINI_API_KEY", SECRET);
     command.env("FAKE_AGENT_FAULT", fault).env("FAKE_AGENT_ARGS", args.to_string());
     command.env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS").current_dir(stage.workspace());

@@ -9,7 +9,7 @@ use crate::{
     resolve::{not_ready_in_time, preparation_time, stopped_before},
     run::{
         Run,
-        channel::{RunSender, Wakeup, link},
+        channel::{RunSender, Wakeup, channel},
     },
 };
 use agentline_core::{
@@ -77,14 +77,14 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no daemon of the same version is available.
-    pub async fn connect(here: &HostEnv) -> Result<Self, NoDaemon> {
-        let (client, version) = Self::greet(here).await?;
+    pub async fn connect(host_env: &HostEnv) -> Result<Self, NoDaemon> {
+        let (client, version) = Self::greet(host_env).await?;
         if version == VERSION { Ok(client) } else { Err(NoDaemon::OtherVersion(version)) }
     }
 
     /// Connects to the user's daemon and returns its version, which may differ.
-    async fn greet(here: &HostEnv) -> Result<(Self, String), NoDaemon> {
-        let socket = super::socket(here);
+    async fn greet(host_env: &HostEnv) -> Result<(Self, String), NoDaemon> {
+        let socket = super::socket(host_env);
         let silent = || NoDaemon::Silent(socket.clone());
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
         // The request contains the caller's environment and with it API keys.
@@ -103,9 +103,9 @@ impl Client {
     ///
     /// # Errors
     /// Fails if no daemon is available or it does not respond.
-    pub async fn status(here: &HostEnv) -> Result<DaemonStatus, NoDaemon> {
-        let mut client = Self::connect(here).await?;
-        let silent = || NoDaemon::Silent(super::socket(here));
+    pub async fn status(host_env: &HostEnv) -> Result<DaemonStatus, NoDaemon> {
+        let mut client = Self::connect(host_env).await?;
+        let silent = || NoDaemon::Silent(super::socket(host_env));
         client.say(&ToDaemon::Status).await.map_err(|_| silent())?;
         match tokio::time::timeout(GREETING, client.hear()).await {
             Ok(Some(FromDaemon::Status(status))) => Ok(*status),
@@ -115,8 +115,8 @@ impl Client {
 
     /// Stops the daemon, whatever its version, and waits until it and its agents have exited. Returns whether one was
     /// running.
-    pub async fn stop(here: &HostEnv) -> bool {
-        let Ok((mut client, _)) = Self::greet(here).await else { return false };
+    pub async fn stop(host_env: &HostEnv) -> bool {
+        let Ok((mut client, _)) = Self::greet(host_env).await else { return false };
         if client.say(&ToDaemon::Stop).await.is_err() {
             return false;
         }
@@ -144,14 +144,14 @@ impl Client {
         info.agent.clone_from(&request.agent);
         info.model.clone_from(&request.model);
         info.name.clone_from(&request.name);
-        info.cwd = request.working_dir.as_ref().unwrap_or(&inner.here.cwd).to_string_lossy().into_owned();
-        let here = inner.here.clone();
+        info.cwd = request.working_dir.as_ref().unwrap_or(&inner.host_env.cwd).to_string_lossy().into_owned();
+        let host_env = inner.host_env.clone();
         let order = DaemonRun {
-            env: here.env,
-            home: here.home,
-            cwd: here.cwd,
-            project: here.project,
-            cache: here.cache,
+            env: host_env.env,
+            home: host_env.home,
+            cwd: host_env.cwd,
+            project: host_env.project,
+            cache: host_env.cache,
             programs: inner.programs.clone(),
             agents: inner.registry.settings(),
             prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
@@ -180,21 +180,21 @@ impl Client {
             },
         };
         let wakeup = Wakeup::default();
-        let (driven, held) = link(Wakeup::clone(&wakeup));
+        let (sender, held) = channel(Wakeup::clone(&wakeup));
         info.run_id.clone_from(&run_id);
-        tokio::spawn(self.hand_on(driven, wakeup, info, end));
+        tokio::spawn(self.hand_on(sender, wakeup, info, end));
         Ok(Run::new(run_id, held, launched))
     }
 
     /// Forwards events to the run until its outcome, and cancellations to the daemon.
-    async fn hand_on(mut self, link: RunSender, wakeup: Wakeup, mut info: RunInfo, mut end: Instant) {
+    async fn hand_on(mut self, channel: RunSender, wakeup: Wakeup, mut info: RunInfo, mut end: Instant) {
         let mut session = None;
         let mut stopped = None;
         loop {
             let line = tokio::select! {
-                line = self.next_line(), if !link.is_full() => line,
+                line = self.next_line(), if !channel.is_full() => line,
                 () = wakeup.notified() => {
-                    if let Some(signal) = link.stop() {
+                    if let Some(signal) = channel.stop() {
                         stopped = Some(signal);
                         end = end.min(Instant::now() + GRACE);
                         if self.say(&ToDaemon::Cancel(signal)).await.is_err() {
@@ -204,19 +204,19 @@ impl Client {
                     continue;
                 }
                 // While the local reader is slow, the daemon's time limit does not apply.
-                () = tokio::time::sleep_until(end), if !link.is_full() => {
-                    return link.finish(silent_pool(&info, session, stopped));
+                () = tokio::time::sleep_until(end), if !channel.is_full() => {
+                    return channel.finish(silent_pool(&info, session, stopped));
                 }
             };
             let Some(line) = line else { break };
             match Record::from_line(&line) {
-                Some(Record { event: Event::Outcome { outcome }, .. }) => return link.finish(*outcome),
+                Some(Record { event: Event::Outcome { outcome }, .. }) => return channel.finish(*outcome),
                 Some(record) => {
                     if let Event::Started(started) = &record.event {
                         session.clone_from(&started.session_id);
                         info = who_is(started);
                     }
-                    link.send(vec![record]);
+                    channel.send(vec![record]);
                 }
                 None => {}
             }
@@ -225,7 +225,7 @@ impl Client {
             .hint("retry; check the pool with `agentline pool status`");
         let mut outcome = Outcome::not_begun(&info, Verdict::Failed, failure);
         outcome.session_id = session;
-        link.finish(outcome);
+        channel.finish(outcome);
     }
 
     async fn next_line(&mut self) -> Option<String> {

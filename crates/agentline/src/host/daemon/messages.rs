@@ -40,11 +40,11 @@ pub(super) struct DaemonRun {
 }
 
 impl DaemonRun {
-    pub(super) fn here(&self) -> HostEnv {
-        let mut here = HostEnv::new(self.env.clone(), &self.home, &self.cwd);
-        here.project.clone_from(&self.project);
-        here.cache.clone_from(&self.cache);
-        here
+    pub(super) fn host_env(&self) -> HostEnv {
+        let mut host_env = HostEnv::new(self.env.clone(), &self.home, &self.cwd);
+        host_env.project.clone_from(&self.project);
+        host_env.cache.clone_from(&self.cache);
+        host_env
     }
 }
 

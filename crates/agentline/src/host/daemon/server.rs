@@ -63,17 +63,17 @@ impl Default for DaemonOptions {
 /// # Errors
 /// Fails if the socket cannot be created or another daemon uses it.
 pub async fn serve(
-    here: &HostEnv,
+    host_env: &HostEnv,
     options: DaemonOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let socket = super::socket(here);
+    let socket = super::socket(host_env);
     let lock = lock_socket(&socket)?;
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen on", &socket))?;
     fs::set_permissions(&socket, Permissions::from_mode(0o600))
         .map_err(Error::io("set the permissions of", &socket))?;
     let daemon = Arc::new(Daemon {
-        pool: Pool::new(Agentline::new(here.clone()), options.pool.clone()),
+        pool: Pool::new(Agentline::new(host_env.clone()), options.pool.clone()),
         socket: socket.clone(),
         begun: Instant::now(),
         options,
@@ -220,7 +220,7 @@ impl Daemon {
 
     async fn run(&self, order: DaemonRun, mut lines: BoundedLines<OwnedReadHalf>, mut write: OwnedWriteHalf) {
         let _at_work = AtWork::begin(&self.work);
-        let mut agentline = Agentline::new(order.here())
+        let mut agentline = Agentline::new(order.host_env())
             .supervisor(self.options.supervisor.clone())
             .isolation(order.isolation)
             .agents(AgentRegistry::of(&order.agents))

@@ -95,7 +95,7 @@ fn sharing_runs_use_one_process_and_open_two_sessions_at_once() {
 
 #[test]
 fn run_that_ends_before_its_session_opened_frees_its_slot() {
-    let mut room = Room::new(|options| (options.max_processes, options.opening) = (1, 1));
+    let mut room = Room::new(|options| (options.max_processes, options.concurrent_openings) = (1, 1));
     let (first, second) = (room.wait(beside(1)), room.wait(beside(1)));
     assert_eq!(room.is_sitting(&[first, second]), [true, false]);
     let entry = room.place_of(first).unwrap();
@@ -146,7 +146,7 @@ fn longest_idle_process_of_another_kind_is_evicted() {
 
 #[test]
 fn sharing_runs_do_not_starve_another_run() {
-    let mut room = Room::new(|options| (options.max_processes, options.lanes) = (1, 2));
+    let mut room = Room::new(|options| (options.max_processes, options.concurrent_sessions) = (1, 2));
     let mut sitting = room.wait(beside(1));
     room.open(sitting);
     let other = room.wait(alone(2));
@@ -204,7 +204,7 @@ fn process_is_replaced_after_its_session_limit_even_while_in_use() {
 #[test]
 fn age_memory_and_idle_time_end_a_process() {
     let mut room = Room::new(|options| {
-        (options.max_age, options.idle) = (Duration::from_secs(100), Duration::from_secs(10));
+        (options.max_age, options.idle_timeout) = (Duration::from_secs(100), Duration::from_secs(10));
         options.max_memory = 1000;
     });
     let run = room.wait(alone(1));
@@ -269,8 +269,9 @@ fn failed_start_lets_the_next_run_try() {
 
 #[test]
 fn prewarmed_sessions_go_to_matching_runs_without_opening() {
-    let mut room =
-        Room::new(|options| (options.max_processes, options.opening, options.max_sessions) = (1, 1, 4));
+    let mut room = Room::new(|options| {
+        (options.max_processes, options.concurrent_openings, options.max_sessions) = (1, 1, 4)
+    });
     let opener = room.wait(SlotRequest { session: None, ..beside(1) });
     let entry = room.place_of(opener).unwrap();
     for name in ["a", "b"] {
