@@ -59,7 +59,7 @@ impl UsageTracker {
     }
 
     /// Returns what the agent reported for the whole run, from the most to the least direct report.
-    fn told(&self) -> Tokens {
+    fn reported(&self) -> Tokens {
         let session = self.session.map(|t| t.since(self.before)).unwrap_or_default();
         let stream = self.sums.get(&UsageSource::Stream).copied().unwrap_or_default();
         self.run.unwrap_or_default().or(session).or(self.all_models()).or(stream)
@@ -77,13 +77,14 @@ impl UsageTracker {
     /// rest.
     #[must_use]
     pub fn total(&self) -> Tokens {
-        let (told, file) = (self.told(), self.file());
-        let mut total = told.or(file);
-        if told.input.is_some() && told.input != file.input {
+        let (reported, file) = (self.reported(), self.file());
+        let mut total = reported.or(file);
+        if reported.input.is_some() && reported.input != file.input {
             // The file lacks the agent's helpers or contains earlier turns, so its counts are not those of this run.
-            (total.thoughts, total.cached, total.total) = (told.thoughts, told.cached, told.total);
-            (total.cache_write, total.cache_write_long) = (told.cache_write, told.cache_write_long);
-            total.tool = told.tool;
+            (total.thoughts, total.cached, total.total) =
+                (reported.thoughts, reported.cached, reported.total);
+            (total.cache_write, total.cache_write_long) = (reported.cache_write, reported.cache_write_long);
+            total.tool = reported.tool;
         }
         // If a surface reports only sums, the thoughts are the remainder.
         if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
@@ -232,12 +233,12 @@ impl UsageTracker {
 
     /// Returns the source of each number of the total.
     fn origins(&self, total: &Tokens) -> BTreeMap<String, UsageSource> {
-        let (told, file) = (self.told().named(), self.file().named());
-        let rows = total.named().into_iter().zip(told).zip(file);
-        let known = rows.filter_map(|(((name, number), (_, told)), (_, file))| {
+        let (reported, file) = (self.reported().named(), self.file().named());
+        let rows = total.named().into_iter().zip(reported).zip(file);
+        let known = rows.filter_map(|(((name, number), (_, reported)), (_, file))| {
             let source = match number? {
-                n if told == Some(n) => UsageSource::Stream,
-                n if told.is_none() && file == Some(n) => UsageSource::SessionFile,
+                n if reported == Some(n) => UsageSource::Stream,
+                n if reported.is_none() && file == Some(n) => UsageSource::SessionFile,
                 _ => UsageSource::Derived,
             };
             Some((name.to_owned(), source))
@@ -268,9 +269,9 @@ impl UsageTracker {
     #[must_use]
     pub fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let (told, file) = (self.told(), self.file());
-        if told.input.is_some() && told.input == file.input {
-            compare("the agent's output", &told, "its session file", &file, &mut found);
+        let (reported, file) = (self.reported(), self.file());
+        if reported.input.is_some() && reported.input == file.input {
+            compare("the agent's output", &reported, "its session file", &file, &mut found);
         }
         let models = self.all_models();
         if let Some(run) = &self.run

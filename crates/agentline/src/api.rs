@@ -39,8 +39,8 @@ impl Agentline {
         let notices = std::mem::take(&mut request.notices);
         let run = match self.look_up(&request, &options).await {
             Some(Lookup::Hit(run)) => *run,
-            Some(Lookup::Miss(recorder)) => recorder.keep(self.make(request, options).await?),
-            Some(Lookup::Unclear) | None => self.make(request, options).await?,
+            Some(Lookup::Miss(recorder)) => recorder.keep(self.start_uncached(request, options).await?),
+            Some(Lookup::Unclear) | None => self.start_uncached(request, options).await?,
         };
         Ok(run.with_notices(notices))
     }
@@ -56,7 +56,11 @@ impl Agentline {
     }
 
     /// Starts the run without consulting the cache.
-    pub(crate) async fn make(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
+    pub(crate) async fn start_uncached(
+        &self,
+        mut request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Run, Error> {
         let begun = Instant::now();
         request.needs_live |= options.needs_live();
         let asked = request.clone();

@@ -127,7 +127,7 @@ fn look_now(
         && let Some(entry) = store.get(&cache_key.key)
         && policy.max_age.is_none_or(|age| seconds().saturating_sub(entry.meta.stored_at) <= age.as_secs())
     {
-        match told(inner, cache_key, &entry) {
+        match replay(inner, cache_key, &entry) {
             Ok(Some(run)) => return Lookup::Hit(Box::new(run)),
             Ok(None) => store.remove(&cache_key.key),
             Err(why) => notices.push(Notice::new(
@@ -140,7 +140,7 @@ fn look_now(
 }
 
 /// Replays the run of an entry; `None` if the entry cannot be parsed.
-fn told(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
+fn replay(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
     let mut records: Vec<Record> = Vec::new();
     for line in entry.events().lines() {
         let Some(record) = Record::from_line(line) else { return Ok(None) };

@@ -174,8 +174,10 @@ impl Pool {
         let notices = std::mem::take(&mut request.notices);
         let run = match self.look_up(agentline, &request, &options).await {
             Some(Lookup::Hit(run)) => *run,
-            Some(Lookup::Miss(recorder)) => recorder.keep(self.make(agentline, request, options).await?),
-            Some(Lookup::Unclear) | None => self.make(agentline, request, options).await?,
+            Some(Lookup::Miss(recorder)) => {
+                recorder.keep(self.start_uncached(agentline, request, options).await?)
+            }
+            Some(Lookup::Unclear) | None => self.start_uncached(agentline, request, options).await?,
         };
         Ok(run.with_notices(notices))
     }
@@ -199,13 +201,15 @@ impl Pool {
     }
 
     /// Starts the run without consulting the cache.
-    pub(crate) async fn make(
+    pub(crate) async fn start_uncached(
         &self,
         agentline: &Agentline,
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        let Some(resolved) = warm(agentline, &request) else { return agentline.make(request, options).await };
+        let Some(resolved) = warm(agentline, &request) else {
+            return agentline.start_uncached(request, options).await;
+        };
         let given = options.clone();
         let (caches, pool) = (Arc::clone(&self.caches), Arc::clone(&self.pool));
         let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
@@ -221,7 +225,7 @@ impl Pool {
             // A request that a live agent cannot serve may work on another surface. If not, that attempt reports the
             // problems.
             Err(StartFailure::Error(Error::Usage(_))) if request.surface.is_none() => {
-                return agentline.make(request, options).await;
+                return agentline.start_uncached(request, options).await;
             }
             Err(StartFailure::Error(error)) => return Err(error),
         };
@@ -231,7 +235,7 @@ impl Pool {
         let run_id = pool_request.resolved.info.run_id.clone();
         let (redactor, launched) =
             (pool_request.template.redactor.clone(), pool_request.template.launched.clone());
-        let carrier = run_task::RunTask {
+        let task = run_task::RunTask {
             agentline: agentline.clone(),
             pool: Arc::clone(&self.pool),
             pool_request: begun.pool_request,
@@ -240,7 +244,7 @@ impl Pool {
             wakeup,
             is_stopped: false,
         };
-        tokio::spawn(carrier.carry());
+        tokio::spawn(task.run());
         Ok(Run::new(run_id, receiver, launched).redacted(redactor))
     }
 

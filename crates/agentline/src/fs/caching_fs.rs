@@ -88,7 +88,7 @@ impl CachingFs {
             };
             let sight = match (stamp, content) {
                 (None, _) => Observation::Absent,
-                (Some(stamp), Some(content)) => Observation::told(content, (!is_young).then_some(stamp)),
+                (Some(stamp), Some(content)) => Observation::content(content, (!is_young).then_some(stamp)),
                 (Some(_), None) if is_young => return None,
                 (Some(stamp), None) => Observation::Like(stamp),
             };

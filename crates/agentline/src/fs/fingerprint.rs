@@ -115,7 +115,7 @@ fn comes_to(path: &Path) -> Option<(&Path, &Path)> {
 impl Observation {
     /// Creates a fact from content that was read, and the stamp from before the read if it is old enough to reveal
     /// changes.
-    pub(crate) fn told(content: ObservedContent, stamp: Option<FileStamp>) -> Self {
+    pub(crate) fn content(content: ObservedContent, stamp: Option<FileStamp>) -> Self {
         Self::Told(content, LastStamp(Mutex::new(stamp)))
     }
 

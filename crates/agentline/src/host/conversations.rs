@@ -2,7 +2,7 @@
 
 use crate::host::{
     messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
-    runs::told,
+    runs::outcome_json,
     serve::Host,
 };
 use crate::{
@@ -66,11 +66,11 @@ impl Host {
         params: RunParams,
         stop: &CancellationToken,
     ) -> Result<SessionOpened, RpcError> {
-        let mut wanted = self.wanted(run, params)?;
+        let mut host_run = self.host_run(run, params)?;
         // The warnings apply to every prompt of the conversation.
-        wanted.request.notices = std::mem::take(&mut wanted.notices);
+        host_run.request.notices = std::mem::take(&mut host_run.notices);
         let session = tokio::select! {
-            session = wanted.agentline.session_with(wanted.request, wanted.options) => session?,
+            session = host_run.agentline.session_with(host_run.request, host_run.options) => session?,
             () = stop.cancelled() => {
                 let message = "the conversation was cancelled before it was open";
                 return Err(RpcError::new(RpcError::CANCELLED, message));
@@ -78,7 +78,7 @@ impl Host {
         };
         let opened =
             SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
-        let conversation = Conversation { session: Arc::new(session), _sent: wanted.sent.map(Arc::new) };
+        let conversation = Conversation { session: Arc::new(session), _sent: host_run.sent.map(Arc::new) };
         self.conversations.lock().insert(opened.session.clone(), conversation);
         Ok(opened)
     }
@@ -94,7 +94,7 @@ impl Host {
         let completer = params.messages.then(|| Completer::new(&self.agentline, &params.prompt));
         let going = conversation.session.prompt(params.prompt).await?;
         let (outcome, messages) = self.follow(run, &params.events, going, completer, stop).await;
-        Ok(told(&outcome, messages.as_ref(), &[]))
+        Ok(outcome_json(&outcome, messages.as_ref(), &[]))
     }
 
     /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.

@@ -72,7 +72,7 @@ impl Host {
     }
 
     /// Resolves the parameters of a run.
-    pub(super) fn wanted(&self, run: &Arc<str>, mut params: RunParams) -> Result<HostRun, RpcError> {
+    pub(super) fn host_run(&self, run: &Arc<str>, mut params: RunParams) -> Result<HostRun, RpcError> {
         let sent = files_sent(&mut params.keys)?;
         let mut schema = None;
         match params.output_schema.take() {
@@ -108,18 +108,19 @@ impl Host {
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
         let mut patience = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
-        let wanted = self.wanted(run, params)?;
-        let completer = || with_messages.then(|| Completer::new(&wanted.agentline, &wanted.request.prompt));
+        let host_run = self.host_run(run, params)?;
+        let completer =
+            || with_messages.then(|| Completer::new(&host_run.agentline, &host_run.request.prompt));
         let known = if warm {
-            self.pool().look_up(&wanted.agentline, &wanted.request, &wanted.options).await
+            self.pool().look_up(&host_run.agentline, &host_run.request, &host_run.options).await
         } else {
-            wanted.agentline.look_up(&wanted.request, &wanted.options).await
+            host_run.agentline.look_up(&host_run.request, &host_run.options).await
         };
         let recorder = match known {
             Some(Lookup::Hit(known)) => {
                 // A cached run needs no model request, so it does not wait for a slot.
                 let (outcome, messages) = self.follow(run, &events, *known, completer(), stop).await;
-                return Ok(told(&outcome, messages.as_ref(), &wanted.notices));
+                return Ok(outcome_json(&outcome, messages.as_ref(), &host_run.notices));
             }
             Some(Lookup::Miss(recorder)) => Some(recorder),
             Some(Lookup::Unclear) | None => None,
@@ -128,14 +129,14 @@ impl Host {
         let (outcome, messages) = loop {
             let place = tokio::select! {
                 place = self.admission.place() => place,
-                () = stop.cancelled() => break (stopped_before(&info(run, &wanted.request), 2), None),
+                () = stop.cancelled() => break (stopped_before(&info(run, &host_run.request), 2), None),
             };
-            let (request, options) = (wanted.request.clone(), wanted.options.clone());
+            let (request, options) = (host_run.request.clone(), host_run.options.clone());
             let completer = completer();
             let begun = if warm {
-                self.pool().make(&wanted.agentline, request, options).await?
+                self.pool().start_uncached(&host_run.agentline, request, options).await?
             } else {
-                wanted.agentline.make(request, options).await?
+                host_run.agentline.start_uncached(request, options).await?
             };
             let begun = match &recorder {
                 Some(recorder) => recorder.keep(begun),
@@ -145,9 +146,9 @@ impl Host {
             let taken = taken(&outcome);
             let wait = self.admission.learn(taken, attempt, asked_to_wait(&outcome));
             drop(place);
-            let changed = !outcome.files.is_empty() && !wanted.request.temporary_workspace;
+            let changed = !outcome.files.is_empty() && !host_run.request.temporary_workspace;
             let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
-            let left = wanted.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
+            let left = host_run.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
             if taken != AttemptResult::Refused
                 || !helps
                 || attempt > retries
@@ -161,15 +162,15 @@ impl Host {
             attempt += 1;
             let reason = outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone());
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let told = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
-            self.peer.outbox.notify("run/retry", &told);
+            let outcome_json = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
+            self.peer.outbox.notify("run/retry", &outcome_json);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = stop.cancelled() => break (outcome, messages),
             }
         };
-        drop(wanted.sent);
-        let mut value = told(&outcome, messages.as_ref(), &wanted.notices);
+        drop(host_run.sent);
+        let mut value = outcome_json(&outcome, messages.as_ref(), &host_run.notices);
         if attempt > 1 {
             value["attempts"] = attempt.into();
         }
@@ -228,7 +229,7 @@ impl Host {
 }
 
 /// Returns the outcome in the form that the host receives.
-pub(super) fn told(outcome: &Outcome, messages: Option<&RunMessages>, notices: &[Notice]) -> Value {
+pub(super) fn outcome_json(outcome: &Outcome, messages: Option<&RunMessages>, notices: &[Notice]) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     let notices = notices.iter().chain(messages.and_then(|messages| messages.warning.as_ref()));
     if let Some(warnings) = value["warnings"].as_array_mut() {
@@ -251,7 +252,7 @@ fn info(run: &str, request: &RunRequest) -> RunInfo {
 fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
     match events {
         EventsWanted::All(all) => *all,
-        EventsWanted::Types(types) => types.iter().any(|wanted| wanted == record.event.type_word()),
+        EventsWanted::Types(types) => types.iter().any(|host_run| host_run == record.event.type_word()),
     }
 }
 

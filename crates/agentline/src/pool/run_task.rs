@@ -36,7 +36,7 @@ pub(super) struct PendingRun {
 
 /// A slot with a prepared run, or the permission to start a process.
 pub(super) enum ImmediateGrant {
-    Place(Slot, Result<Box<PreparedRun>, Error>),
+    Slot(Slot, Result<Box<PreparedRun>, Error>),
     Start(StartPermit),
 }
 
@@ -44,11 +44,11 @@ impl PendingRun {
     /// Requests a slot without waiting for one. Blocks.
     pub(super) fn at_once(inner: &Inner, pool: &Arc<PoolState>, pool_request: Arc<PoolRequest>) -> Self {
         let allocation = match pool.try_acquire_slot(&pool_request) {
-            Some(Allocation::Place(slot)) => {
+            Some(Allocation::Slot(slot)) => {
                 let prepared_run = prepared_run(inner, &pool_request, &slot.live.agent_home).map(Box::new);
-                Some(ImmediateGrant::Place(slot, prepared_run))
+                Some(ImmediateGrant::Slot(slot, prepared_run))
             }
-            Some(Allocation::Start(right)) => Some(ImmediateGrant::Start(right)),
+            Some(Allocation::Start(permit)) => Some(ImmediateGrant::Start(permit)),
             // The later request reports the reason.
             Some(Allocation::Refused(_)) | None => None,
         };
@@ -95,19 +95,19 @@ enum AttemptEnd {
 }
 
 impl RunTask {
-    pub(super) async fn carry(mut self) {
+    pub(super) async fn run(mut self) {
         let begun = Instant::now();
         let mut attempt = 1;
         let outcome = loop {
             let slot = match self.allocation.take() {
-                Some(ImmediateGrant::Place(slot, prepared_run)) => Ok((slot, Some(prepared_run))),
+                Some(ImmediateGrant::Slot(slot, prepared_run)) => Ok((slot, Some(prepared_run))),
                 allocation => tokio::select! {
                     slot = self.slot(allocation) => slot.map(|slot| (slot, None)),
                     signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
                     () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
                 },
             };
-            let tried = match slot {
+            let attempt_end = match slot {
                 Err(outcome) => break outcome,
                 // A new session may not enforce rules that were changed on disk, so the process is replaced.
                 Ok((slot, _)) if !slot.live.is_intact() => {
@@ -116,12 +116,12 @@ impl RunTask {
                 }
                 Ok((slot, prepared_run)) => self.run_to_end(slot, prepared_run, begun).await,
             };
-            match tried {
+            match attempt_end {
                 AttemptEnd::Over(outcome) => break outcome,
                 AttemptEnd::Unheard(outcome) if attempt >= TRIES => break outcome,
                 AttemptEnd::Unheard(_) => {
                     attempt += 1;
-                    self.pool.counts_retry();
+                    self.pool.count_retry();
                 }
             }
         };
@@ -131,13 +131,13 @@ impl RunTask {
     /// Waits for a slot on a process, and starts a process if necessary.
     async fn slot(&self, allocation: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
         let grant = match allocation {
-            Some(ImmediateGrant::Start(right)) => Allocation::Start(right),
-            Some(ImmediateGrant::Place(slot, _)) => Allocation::Place(slot),
+            Some(ImmediateGrant::Start(permit)) => Allocation::Start(permit),
+            Some(ImmediateGrant::Slot(slot, _)) => Allocation::Slot(slot),
             None => self.pool.slot(&self.pool_request, SlotUser::Run).await,
         };
         match grant {
-            Allocation::Place(slot) => Ok(slot),
-            Allocation::Start(right) => start(&self.agentline, right, &self.pool_request).await,
+            Allocation::Slot(slot) => Ok(slot),
+            Allocation::Start(permit) => start(&self.agentline, permit, &self.pool_request).await,
             Allocation::Refused(why) => Err(Box::new(refused(&self.pool_request, why))),
         }
     }
@@ -171,7 +171,7 @@ impl RunTask {
                 return AttemptEnd::Over(Box::new(outcome));
             }
         };
-        if let Some(session) = slot.spare.take() {
+        if let Some(session) = slot.open_session.take() {
             prepared_run.spec.session = SessionTarget::Open(session);
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
@@ -180,24 +180,24 @@ impl RunTask {
         prepared_run.secrets.clone_from(&self.pool_request.template.launch.secrets);
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;
-        self.pool.counts_run();
+        self.pool.count_run();
         let run = slot.live.board(prepared_run, CompletionTiming::AtOnce);
-        let tried = self.forward(&run, &mut slot).await;
-        if let AttemptEnd::Unheard(_) = tried {
+        let attempt_end = self.forward(&run, &mut slot).await;
+        if let AttemptEnd::Unheard(_) = attempt_end {
             slot.retire();
         }
-        tried
+        attempt_end
     }
 
     /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
     async fn forward(&mut self, run: &RunReceiver, slot: &mut Slot) -> AttemptEnd {
-        let mut kept: Vec<Record> = Vec::new();
-        let mut spoke = false;
+        let mut held: Vec<Record> = Vec::new();
+        let mut has_output = false;
         let stopper = run.stopper();
         loop {
             let item = tokio::select! {
                 item = std::future::poll_fn(|cx| run.poll(cx)), if !self.channel.is_full() => item,
-                signal = self.rung() => {
+                signal = self.cancelled_or_ready() => {
                     if let Some(signal) = signal {
                         self.is_stopped = true;
                         stopper.stop(signal);
@@ -210,15 +210,15 @@ impl RunTask {
                     if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
                         slot.opened();
                     }
-                    spoke |= batch.iter().any(|record| is_heard(&record.event));
-                    if spoke {
-                        kept.append(&mut batch);
-                        self.channel.send(std::mem::take(&mut kept));
+                    has_output |= batch.iter().any(|record| rules_out_retry(&record.event));
+                    if has_output {
+                        held.append(&mut batch);
+                        self.channel.send(std::mem::take(&mut held));
                         if self.channel.wants_outcome_only() && slot.is_opened() {
                             run.want_outcome_only();
                         }
                     } else {
-                        kept.append(&mut batch);
+                        held.append(&mut batch);
                     }
                 }
                 RunItem::Over(outcome) => {
@@ -229,11 +229,11 @@ impl RunTask {
                         );
                         Box::new(self.not_begun(Verdict::Failed, lost))
                     });
-                    if !spoke && !self.is_stopped && lost_early(&outcome) {
+                    if !has_output && !self.is_stopped && lost_early(&outcome) {
                         return AttemptEnd::Unheard(outcome);
                     }
-                    if !kept.is_empty() {
-                        self.channel.send(kept);
+                    if !held.is_empty() {
+                        self.channel.send(held);
                     }
                     return AttemptEnd::Over(outcome);
                 }
@@ -247,7 +247,7 @@ impl RunTask {
     }
 
     /// Waits until the caller cancels the run or has made room for more events.
-    async fn rung(&self) -> Option<i32> {
+    async fn cancelled_or_ready(&self) -> Option<i32> {
         match self.channel.stop() {
             Some(signal) => Some(signal),
             None => {
@@ -281,7 +281,7 @@ impl RunTask {
 /// Starts a process for the pool.
 async fn start(
     agentline: &Agentline,
-    right: StartPermit,
+    permit: StartPermit,
     pool_request: &Arc<PoolRequest>,
 ) -> Result<Slot, Box<Outcome>> {
     let begun = Instant::now();
@@ -294,7 +294,7 @@ async fn start(
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => {
-            right.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
+            permit.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
         }
         Err(error) => Err(Box::new(not_started(&pool_request.resolved.info, agent, &error))),
     }
@@ -317,7 +317,7 @@ pub(super) async fn prewarm(
     // A process is replaced after its maximum number of sessions, together with its unused ones.
     let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
     let sessions = sessions.min(options.max_processes.saturating_mul(most));
-    let mut left = sessions.saturating_sub(pool.spares(pool_request));
+    let mut left = sessions.saturating_sub(pool.count_open_sessions(pool_request));
     let mut ready = sessions - left;
     while left > 0 {
         let now = left.min(beside);
@@ -342,8 +342,8 @@ async fn open_spare(
     pool_request: &Arc<PoolRequest>,
 ) -> Option<Slot> {
     let mut slot = match pool.slot(pool_request, SlotUser::Opening).await {
-        Allocation::Place(slot) => slot,
-        Allocation::Start(right) => start(agentline, right, pool_request).await.ok()?,
+        Allocation::Slot(slot) => slot,
+        Allocation::Start(permit) => start(agentline, permit, pool_request).await.ok()?,
         Allocation::Refused(_) => return None,
     };
     let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
@@ -362,7 +362,7 @@ async fn open_spare(
     };
     // A session that no other run could use is not kept.
     if let Some(key) = pool_request.session {
-        slot.keep_spare(key, session);
+        slot.keep_session(key, session);
     }
     slot.opened();
     Some(slot)
@@ -374,7 +374,7 @@ fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
 }
 
 /// Returns whether an event rules out a retry.
-fn is_heard(event: &Event) -> bool {
+fn rules_out_retry(event: &Event) -> bool {
     !matches!(
         event,
         Event::Started(_)

@@ -28,11 +28,11 @@ pub(super) struct SlotRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SchedulerAction {
     /// Assigns this run to a process, with a session opened in advance if there is one.
-    Sit { ticket: Ticket, entry: EntryId, spare: Option<String> },
+    Assign { ticket: Ticket, entry: EntryId, open_session: Option<String> },
     /// Lets this run start a process.
     Start { ticket: Ticket, key: PoolKey },
     /// Retires this process.
-    LetGo(EntryId),
+    StopProcess(EntryId),
 }
 
 /// The state of one process.
@@ -58,7 +58,7 @@ pub(super) struct ProcessEntry {
 #[derive(Debug)]
 struct Waiter {
     ticket: Ticket,
-    want: SlotRequest,
+    slot_request: SlotRequest,
 }
 
 /// The scheduler: processes, starts and waiting runs.
@@ -89,9 +89,9 @@ impl Scheduler {
     }
 
     /// Adds a run to the end of the queue.
-    pub(super) fn wait(&mut self, want: SlotRequest) -> Ticket {
+    pub(super) fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
         self.last_ticket += 1;
-        self.waiting.push_back(Waiter { ticket: self.last_ticket, want });
+        self.waiting.push_back(Waiter { ticket: self.last_ticket, slot_request });
         self.last_ticket
     }
 
@@ -128,7 +128,7 @@ impl Scheduler {
     }
 
     /// Records that a process was started, with its first run.
-    pub(super) fn up(&mut self, key: PoolKey, shares: bool, now: Instant) -> EntryId {
+    pub(super) fn process_started(&mut self, key: PoolKey, shares: bool, now: Instant) -> EntryId {
         self.failed(key);
         self.last_entry += 1;
         self.entries.push(ProcessEntry {
@@ -154,17 +154,18 @@ impl Scheduler {
     }
 
     /// Keeps an open session for a later run.
-    pub(super) fn keep_spare(&mut self, id: EntryId, session: PoolKey, name: String) {
+    pub(super) fn keep_session(&mut self, id: EntryId, session: PoolKey, name: String) {
         if let Some(entry) = self.find(id) {
             entry.spares.push((session, name));
         }
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, want: SlotRequest) -> usize {
-        let of =
-            |entry: &ProcessEntry| entry.spares.iter().filter(|(key, _)| Some(*key) == want.session).count();
-        self.entries.iter().filter(|entry| entry.key == want.key && !entry.leaving).map(of).sum()
+    pub(super) fn spares(&self, slot_request: SlotRequest) -> usize {
+        let of = |entry: &ProcessEntry| {
+            entry.spares.iter().filter(|(key, _)| Some(*key) == slot_request.session).count()
+        };
+        self.entries.iter().filter(|entry| entry.key == slot_request.key && !entry.leaving).map(of).sum()
     }
 
     /// Records that a run has left its process.
@@ -186,7 +187,7 @@ impl Scheduler {
     }
 
     /// Records the memory use of a process, and retires it if that is too high.
-    pub(super) fn weighs(&mut self, id: EntryId, bytes: u64) {
+    pub(super) fn record_memory(&mut self, id: EntryId, bytes: u64) {
         let too_much = bytes > self.options.max_memory;
         if let Some(entry) = self.find(id).filter(|entry| too_much && !entry.leaving) {
             entry.leaving = true;
@@ -202,20 +203,26 @@ impl Scheduler {
     /// for one that needs another kind of process, and no run waits forever.
     pub(super) fn decide(&mut self, now: Instant) -> Vec<SchedulerAction> {
         let mut decisions = Vec::new();
-        self.let_go(now, &mut decisions);
+        self.stop_process(now, &mut decisions);
         let mut passed: Vec<PoolKey> = Vec::new();
-        for Waiter { ticket, want } in std::mem::take(&mut self.waiting) {
+        for Waiter { ticket, slot_request } in std::mem::take(&mut self.waiting) {
             // A run does not overtake an earlier one that waits for the same kind of process.
-            let chosen = if passed.contains(&want.key) { None } else { self.choose(want, &mut decisions) };
+            let chosen = if passed.contains(&slot_request.key) {
+                None
+            } else {
+                self.choose(slot_request, &mut decisions)
+            };
             match chosen {
-                Some(Seat::At(entry, spare)) => decisions.push(SchedulerAction::Sit { ticket, entry, spare }),
-                Some(Seat::New) => {
-                    self.starting.push(want.key);
-                    decisions.push(SchedulerAction::Start { ticket, key: want.key });
+                Some(Placement::At(entry, open_session)) => {
+                    decisions.push(SchedulerAction::Assign { ticket, entry, open_session })
+                }
+                Some(Placement::New) => {
+                    self.starting.push(slot_request.key);
+                    decisions.push(SchedulerAction::Start { ticket, key: slot_request.key });
                 }
                 None => {
-                    passed.push(want.key);
-                    self.waiting.push_back(Waiter { ticket, want });
+                    passed.push(slot_request.key);
+                    self.waiting.push_back(Waiter { ticket, slot_request });
                 }
             }
         }
@@ -223,7 +230,7 @@ impl Scheduler {
     }
 
     /// Retires processes that have reached their limits, and removes those that are retired or idle and have no runs.
-    fn let_go(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
+    fn stop_process(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
             let used_up =
@@ -235,18 +242,24 @@ impl Scheduler {
             let forgotten = now.duration_since(entry.idle_since) > options.idle_timeout;
             let goes = entry.active == 0 && (entry.leaving || forgotten);
             if goes {
-                decisions.push(SchedulerAction::LetGo(entry.id));
+                decisions.push(SchedulerAction::StopProcess(entry.id));
             }
             !goes
         });
     }
 
-    fn choose(&mut self, want: SlotRequest, decisions: &mut Vec<SchedulerAction>) -> Option<Seat> {
+    fn choose(
+        &mut self,
+        slot_request: SlotRequest,
+        decisions: &mut Vec<SchedulerAction>,
+    ) -> Option<Placement> {
         let Self { options, entries, starting, .. } = self;
-        let has_spare = |entry: &ProcessEntry| entry.spares.iter().any(|(key, _)| Some(*key) == want.session);
+        let has_spare =
+            |entry: &ProcessEntry| entry.spares.iter().any(|(key, _)| Some(*key) == slot_request.session);
         let has_lane = |entry: &ProcessEntry| {
-            let beside = want.shares && !entry.exclusive && entry.active < options.concurrent_sessions;
-            entry.key == want.key && !entry.leaving && (entry.active == 0 || beside)
+            let beside =
+                slot_request.shares && !entry.exclusive && entry.active < options.concurrent_sessions;
+            entry.key == slot_request.key && !entry.leaving && (entry.active == 0 || beside)
         };
         let may_open = |entry: &ProcessEntry| {
             entry.opening < options.concurrent_openings && entry.sessions < options.max_sessions
@@ -254,34 +267,36 @@ impl Scheduler {
         let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
         if let Some(entry) = best {
-            let spare = entry.spares.iter().position(|(key, _)| Some(*key) == want.session);
-            let spare = spare.map(|at| entry.spares.remove(at).1);
+            let open_session = entry.spares.iter().position(|(key, _)| Some(*key) == slot_request.session);
+            let open_session = open_session.map(|at| entry.spares.remove(at).1);
             entry.active += 1;
-            entry.exclusive = !want.shares;
-            if spare.is_none() {
+            entry.exclusive = !slot_request.shares;
+            if open_session.is_none() {
                 entry.opening += 1;
                 entry.sessions += 1;
             }
-            return Some(Seat::At(entry.id, spare));
+            return Some(Placement::At(entry.id, open_session));
         }
         // A run that can share a process waits for one that is starting or opening other sessions.
         let soon = |entry: &ProcessEntry| has_lane(entry) && entry.sessions < options.max_sessions;
-        if want.shares && (starting.contains(&want.key) || entries.iter().any(soon)) {
+        if slot_request.shares && (starting.contains(&slot_request.key) || entries.iter().any(soon)) {
             return None;
         }
         if entries.len() + starting.len() < options.max_processes {
-            return Some(Seat::New);
+            return Some(Placement::New);
         }
         // Retire an idle process of another kind, or one of this kind that has reached its number of sessions.
-        let useless = |entry: &ProcessEntry| entry.key != want.key || entry.sessions >= options.max_sessions;
+        let useless =
+            |entry: &ProcessEntry| entry.key != slot_request.key || entry.sessions >= options.max_sessions;
         let idle = entries.iter().enumerate().filter(|(_, entry)| entry.active == 0 && useless(entry));
         if let Some((at, _)) = idle.min_by_key(|(_, entry)| entry.idle_since) {
-            decisions.push(SchedulerAction::LetGo(entries.swap_remove(at).id));
-            return Some(Seat::New);
+            decisions.push(SchedulerAction::StopProcess(entries.swap_remove(at).id));
+            return Some(Placement::New);
         }
         // A shared process may never become idle, so one of another kind stops accepting runs. If a process of this
         // kind exists or is starting, its next free slot is used instead.
-        let ours = starting.contains(&want.key) || entries.iter().any(|entry| entry.key == want.key);
+        let ours =
+            starting.contains(&slot_request.key) || entries.iter().any(|entry| entry.key == slot_request.key);
         if !ours && !entries.iter().any(|entry| entry.leaving) {
             let shared = entries.iter_mut().filter(|entry| !entry.exclusive);
             if let Some(entry) = shared.min_by_key(|entry| entry.active) {
@@ -292,7 +307,7 @@ impl Scheduler {
     }
 }
 
-enum Seat {
+enum Placement {
     At(EntryId, Option<String>),
     New,
 }

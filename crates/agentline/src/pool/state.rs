@@ -28,7 +28,7 @@ pub(crate) struct PoolState {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    agents: BTreeMap<EntryId, Warm>,
+    agents: BTreeMap<EntryId, PooledProcess>,
     turns: HashMap<Ticket, oneshot::Sender<Allocation>>,
     /// Retired processes that may still be exiting.
     going: Vec<watch::Receiver<ProcessLoad>>,
@@ -40,7 +40,7 @@ struct State {
 
 /// One warm agent.
 #[derive(Debug)]
-struct Warm {
+struct PooledProcess {
     live: Arc<ProcessHandle>,
     agent: &'static str,
     version: Option<String>,
@@ -52,7 +52,7 @@ struct Warm {
 #[derive(Debug)]
 pub(super) enum Allocation {
     /// A slot on a process that is running or starting.
-    Place(Slot),
+    Slot(Slot),
     /// The permission to start a process.
     Start(StartPermit),
     /// The run is refused: the pool is closed or its queue is full.
@@ -66,7 +66,7 @@ pub(super) struct Slot {
     id: EntryId,
     pub(super) live: Arc<ProcessHandle>,
     /// A session that was opened in advance.
-    pub(super) spare: Option<String>,
+    pub(super) open_session: Option<String>,
     /// Whether the session of this slot is still to be opened.
     opening: bool,
 }
@@ -123,30 +123,30 @@ impl PoolState {
         if state.closed {
             return None;
         }
-        let ticket = state.scheduler.wait(want_of(pool_request, SlotUser::Run));
+        let ticket = state.scheduler.wait(slot_request(pool_request, SlotUser::Run));
         let (tell, mut turn) = oneshot::channel();
         state.turns.insert(ticket, tell);
-        let left = self.act(&mut state);
+        let removed = self.act(&mut state);
         if state.turns.remove(&ticket).is_some() {
             state.scheduler.give_up(ticket);
         }
         drop(state);
-        drop(left);
+        drop(removed);
         turn.try_recv().ok()
     }
 
     /// Waits for a slot or the permission to start a process. Dropping the future leaves the queue.
-    pub(super) async fn slot(self: &Arc<Self>, pool_request: &PoolRequest, guest: SlotUser) -> Allocation {
-        let want = want_of(pool_request, guest);
+    pub(super) async fn slot(self: &Arc<Self>, pool_request: &PoolRequest, user: SlotUser) -> Allocation {
+        let slot_request = slot_request(pool_request, user);
         let (ticket, turn) = {
             let mut state = self.lock();
             if state.closed {
                 return Allocation::Refused(CLOSED);
             }
-            let ticket = state.scheduler.wait(want);
+            let ticket = state.scheduler.wait(slot_request);
             let (tell, turn) = oneshot::channel();
             state.turns.insert(ticket, tell);
-            let left = self.act(&mut state);
+            let removed = self.act(&mut state);
             let too_many =
                 state.turns.contains_key(&ticket) && state.scheduler.queued() > self.options.max_queue;
             if too_many {
@@ -154,7 +154,7 @@ impl PoolState {
                 state.turns.remove(&ticket);
             }
             drop(state);
-            drop(left);
+            drop(removed);
             if too_many {
                 return Allocation::Refused(FULL);
             }
@@ -166,28 +166,28 @@ impl PoolState {
 
     /// Carries out the decisions of the scheduler. The caller must drop the returned values after it releases the lock.
     #[must_use]
-    fn act(self: &Arc<Self>, state: &mut State) -> Vec<Left> {
+    fn act(self: &Arc<Self>, state: &mut State) -> Vec<Removed> {
         for (id, warm) in &state.agents {
             if warm.live.state().closed {
                 state.scheduler.retire(*id);
             }
         }
-        let mut left = Vec::new();
+        let mut removed = Vec::new();
         for decision in state.scheduler.decide(Instant::now()) {
             let (ticket, grant) = match decision {
-                SchedulerAction::LetGo(id) => {
-                    left.extend(state.let_go(id).map(Left::Live));
+                SchedulerAction::StopProcess(id) => {
+                    removed.extend(state.stop_process(id).map(Removed::Live));
                     continue;
                 }
                 SchedulerAction::Start { ticket, key } => {
                     (ticket, Allocation::Start(StartPermit { pool: Arc::clone(self), key, used: false }))
                 }
-                SchedulerAction::Sit { ticket, entry, spare } => {
+                SchedulerAction::Assign { ticket, entry, open_session } => {
                     let Some(warm) = state.agents.get_mut(&entry) else { continue };
                     warm.used = true;
-                    let (live, opening) = (Arc::clone(&warm.live), spare.is_none());
-                    let slot = Slot { pool: Arc::clone(self), id: entry, live, spare, opening };
-                    (ticket, Allocation::Place(slot))
+                    let (live, opening) = (Arc::clone(&warm.live), open_session.is_none());
+                    let slot = Slot { pool: Arc::clone(self), id: entry, live, open_session, opening };
+                    (ticket, Allocation::Slot(slot))
                 }
             };
             let unwanted = match state.turns.remove(&ticket) {
@@ -195,36 +195,36 @@ impl PoolState {
                 None => Some(grant),
             };
             // The receiver is gone. The grant is returned after the lock is released.
-            left.extend(unwanted.map(Left::Grant));
+            removed.extend(unwanted.map(Removed::Grant));
         }
-        left
+        removed
     }
 
     /// Counts a run that starts on a process.
-    pub(super) fn counts_run(&self) {
+    pub(super) fn count_run(&self) {
         self.lock().runs += 1;
     }
 
     /// Counts a retry.
-    pub(super) fn counts_retry(&self) {
+    pub(super) fn count_retry(&self) {
         self.lock().retried += 1;
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, pool_request: &PoolRequest) -> usize {
-        let want = SlotRequest {
+    pub(super) fn count_open_sessions(&self, pool_request: &PoolRequest) -> usize {
+        let slot_request = SlotRequest {
             key: pool_request.template.key,
             session: pool_request.session,
             shares: pool_request.template.shares,
         };
-        self.lock().scheduler.spares(want)
+        self.lock().scheduler.spares(slot_request)
     }
 
     /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
     pub(super) fn tidy(self: &Arc<Self>) {
         let used: Vec<(EntryId, u32)> = {
             let mut state = self.lock();
-            let used = |(id, warm): (&EntryId, &mut Warm)| {
+            let used = |(id, warm): (&EntryId, &mut PooledProcess)| {
                 std::mem::take(&mut warm.used).then_some((*id, warm.live.pid?))
             };
             state.agents.iter_mut().filter_map(used).collect()
@@ -233,11 +233,11 @@ impl PoolState {
             used.into_iter().filter_map(|(id, pid)| Some((id, process::memory_of(pid)?))).collect();
         let mut state = self.lock();
         for (id, bytes) in weights {
-            state.scheduler.weighs(id, bytes);
+            state.scheduler.record_memory(id, bytes);
         }
-        let left = self.act(&mut state);
+        let removed = self.act(&mut state);
         drop(state);
-        drop(left);
+        drop(removed);
     }
 
     pub(super) fn status(&self) -> PoolStatus {
@@ -279,7 +279,7 @@ impl PoolState {
             state.scheduler.close();
             state.turns.clear();
             let all: Vec<EntryId> = state.agents.keys().copied().collect();
-            all.into_iter().filter_map(|id| state.let_go(id)).collect::<Vec<_>>()
+            all.into_iter().filter_map(|id| state.stop_process(id)).collect::<Vec<_>>()
         };
         drop(idle);
         loop {
@@ -299,7 +299,7 @@ impl PoolState {
 
 impl State {
     /// Removes a process from the pool. If it has no other owner, it ends when the returned handle is dropped.
-    fn let_go(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
+    fn stop_process(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
         let live = self.agents.remove(&id)?.live;
         self.going.retain(|process| process.has_changed().is_ok());
         self.going.push(live.watch());
@@ -307,14 +307,14 @@ impl State {
     }
 }
 
-fn want_of(pool_request: &PoolRequest, guest: SlotUser) -> SlotRequest {
+fn slot_request(pool_request: &PoolRequest, user: SlotUser) -> SlotRequest {
     // Opening a session does not use one that is already open.
-    let session = pool_request.session.filter(|_| guest == SlotUser::Run);
+    let session = pool_request.session.filter(|_| user == SlotUser::Run);
     SlotRequest { key: pool_request.template.key, session, shares: pool_request.template.shares }
 }
 
 /// What is dropped after the lock is released.
-enum Left {
+enum Removed {
     #[expect(dead_code, reason = "it is dropped, and that gives it back")]
     Grant(Allocation),
     #[expect(dead_code, reason = "it is dropped, and that lets the process go")]
@@ -350,18 +350,18 @@ impl StartPermit {
             return None;
         }
         state.started += 1;
-        let id = state.scheduler.up(self.key, pool_request.template.shares, Instant::now());
-        let warm = Warm {
+        let id = state.scheduler.process_started(self.key, pool_request.template.shares, Instant::now());
+        let warm = PooledProcess {
             live: Arc::clone(&live),
             agent: pool_request.resolved.agent.info().id,
             version: pool_request.resolved.program.version.map(|v| v.to_string()),
             used: true,
         };
         state.agents.insert(id, warm);
-        let left = self.pool.act(&mut state);
+        let removed = self.pool.act(&mut state);
         drop(state);
-        drop(left);
-        Some(Slot { pool: Arc::clone(&self.pool), id, live, spare: None, opening: true })
+        drop(removed);
+        Some(Slot { pool: Arc::clone(&self.pool), id, live, open_session: None, opening: true })
     }
 }
 
@@ -372,9 +372,9 @@ impl Drop for StartPermit {
         }
         let mut state = self.pool.lock();
         state.scheduler.failed(self.key);
-        let left = self.pool.act(&mut state);
+        let removed = self.pool.act(&mut state);
         drop(state);
-        drop(left);
+        drop(removed);
         self.pool.started.notify_waiters();
     }
 }
@@ -385,9 +385,9 @@ impl Slot {
         if std::mem::take(&mut self.opening) {
             let mut state = self.pool.lock();
             state.scheduler.opened(self.id);
-            let left = self.pool.act(&mut state);
+            let removed = self.pool.act(&mut state);
             drop(state);
-            drop(left);
+            drop(removed);
         }
     }
 
@@ -402,8 +402,8 @@ impl Slot {
     }
 
     /// Keeps an open session for a later run.
-    pub(super) fn keep_spare(&self, session: PoolKey, name: String) {
-        self.pool.lock().scheduler.keep_spare(self.id, session, name);
+    pub(super) fn keep_session(&self, session: PoolKey, name: String) {
+        self.pool.lock().scheduler.keep_session(self.id, session, name);
     }
 }
 
@@ -411,8 +411,8 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.scheduler.leave(self.id, self.opening, Instant::now());
-        let left = self.pool.act(&mut state);
+        let removed = self.pool.act(&mut state);
         drop(state);
-        drop(left);
+        drop(removed);
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn gone_by(exit: ExitReason) -> Failure {
 }
 
 /// Returns a handler that accepts every answer and refuses every other request.
-pub(crate) fn nobody() -> RequestAnswers {
+pub(crate) fn no_answers() -> RequestAnswers {
     Arc::new(|ask| {
         let answer = match ask {
             HostRequest::Review { .. } => HostResponse::Accept { value: None },

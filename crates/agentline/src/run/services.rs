@@ -51,7 +51,7 @@ pub(crate) enum ServedTools {
 impl RunServices {
     /// Returns services that serve no tools and answer no requests.
     pub(crate) fn none() -> Self {
-        Self { answers: active_run::nobody(), tool_server: None, serves_alone: true }
+        Self { answers: active_run::no_answers(), tool_server: None, serves_alone: true }
     }
 }
 

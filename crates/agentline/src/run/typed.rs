@@ -23,7 +23,7 @@ pub enum TypedError {
     #[error(transparent)]
     NotTried(#[from] Error),
     /// The run ended without a value.
-    #[error("{}: {}", .0.verdict.name(), told(.0))]
+    #[error("{}: {}", .0.verdict.name(), message(.0))]
     Failed(Box<Outcome>),
     /// The value matches the schema of the type but cannot be deserialized as the type.
     #[error("the value matches the schema of the type, but not the type: {why}")]
@@ -93,7 +93,7 @@ fn read<T: DeserializeOwned>(outcome: Outcome) -> Result<Typed<T>, TypedError> {
     }
 }
 
-fn told(outcome: &Outcome) -> &str {
+fn message(outcome: &Outcome) -> &str {
     outcome.error.as_ref().map_or("the agent submitted no value", |error| &error.message)
 }
 

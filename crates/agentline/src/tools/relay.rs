@@ -166,7 +166,7 @@ impl Relay {
         match id {
             Some(id) => json_answer(self.replied(id, &method, params).await.frame(id)),
             None => {
-                self.told(&method, params);
+                self.report(&method, params);
                 plain(StatusCode::ACCEPTED, "")
             }
         }
@@ -207,7 +207,7 @@ impl Relay {
     }
 
     /// Handles a notification of the agent.
-    fn told(&self, method: &str, params: Option<&RawValue>) {
+    fn report(&self, method: &str, params: Option<&RawValue>) {
         match method {
             // Already sent by `introduce`.
             "notifications/initialized" => {}

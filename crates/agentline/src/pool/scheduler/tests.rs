@@ -5,7 +5,7 @@ use crate::pool::PoolOptions;
 use std::time::{Duration, Instant};
 
 /// A simulated pool in which processes start immediately.
-struct Room {
+struct TestPool {
     scheduler: Scheduler,
     now: Instant,
     /// The process of each assigned run.
@@ -14,7 +14,7 @@ struct Room {
     gone: Vec<EntryId>,
 }
 
-impl Room {
+impl TestPool {
     fn new(change: impl FnOnce(&mut PoolOptions)) -> Self {
         let mut options = PoolOptions::default();
         change(&mut options);
@@ -22,9 +22,9 @@ impl Room {
         Self { scheduler, now: Instant::now(), sat: Vec::new(), started: 0, gone: Vec::new() }
     }
 
-    fn wait(&mut self, want: SlotRequest) -> Ticket {
-        let ticket = self.scheduler.wait(want);
-        self.act(want.shares);
+    fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
+        let ticket = self.scheduler.wait(slot_request);
+        self.act(slot_request.shares);
         ticket
     }
 
@@ -37,13 +37,13 @@ impl Room {
             }
             for decision in decisions {
                 match decision {
-                    SchedulerAction::Sit { ticket, entry, .. } => self.sat.push((ticket, entry)),
+                    SchedulerAction::Assign { ticket, entry, .. } => self.sat.push((ticket, entry)),
                     SchedulerAction::Start { ticket, key } => {
                         self.started += 1;
-                        let entry = self.scheduler.up(key, shares, self.now);
+                        let entry = self.scheduler.process_started(key, shares, self.now);
                         self.sat.push((ticket, entry));
                     }
-                    SchedulerAction::LetGo(entry) => self.gone.push(entry),
+                    SchedulerAction::StopProcess(entry) => self.gone.push(entry),
                 }
             }
         }
@@ -80,83 +80,83 @@ fn beside(key: u8) -> SlotRequest {
 
 #[test]
 fn sharing_runs_use_one_process_and_open_two_sessions_at_once() {
-    let mut room = Room::new(|options| options.max_processes = 3);
-    let runs: Vec<Ticket> = (0..6).map(|_| room.wait(beside(1))).collect();
-    assert_eq!(room.is_sitting(&runs), [true, true, false, false, false, false]);
-    assert_eq!((room.started, room.scheduler.queued()), (1, 4), "the others wait, and start nothing");
-    room.open(runs[0]);
-    assert_eq!(room.is_sitting(&runs), [true, true, true, false, false, false]);
-    room.open(runs[1]);
+    let mut pool = TestPool::new(|options| options.max_processes = 3);
+    let runs: Vec<Ticket> = (0..6).map(|_| pool.wait(beside(1))).collect();
+    assert_eq!(pool.is_sitting(&runs), [true, true, false, false, false, false]);
+    assert_eq!((pool.started, pool.scheduler.queued()), (1, 4), "the others wait, and start nothing");
+    pool.open(runs[0]);
+    assert_eq!(pool.is_sitting(&runs), [true, true, true, false, false, false]);
+    pool.open(runs[1]);
     // The four slots are taken, so one more process serves the remaining two runs.
-    assert_eq!((room.started, room.scheduler.queued()), (2, 0));
-    assert_eq!(room.place_of(runs[0]), room.place_of(runs[3]));
-    assert_eq!(room.place_of(runs[4]), room.place_of(runs[5]));
+    assert_eq!((pool.started, pool.scheduler.queued()), (2, 0));
+    assert_eq!(pool.place_of(runs[0]), pool.place_of(runs[3]));
+    assert_eq!(pool.place_of(runs[4]), pool.place_of(runs[5]));
 }
 
 #[test]
 fn run_that_ends_before_its_session_opened_frees_its_slot() {
-    let mut room = Room::new(|options| (options.max_processes, options.concurrent_openings) = (1, 1));
-    let (first, second) = (room.wait(beside(1)), room.wait(beside(1)));
-    assert_eq!(room.is_sitting(&[first, second]), [true, false]);
-    let entry = room.place_of(first).unwrap();
-    room.scheduler.leave(entry, true, room.now);
-    room.act(true);
-    assert_eq!(room.is_sitting(&[second]), [true]);
+    let mut pool = TestPool::new(|options| (options.max_processes, options.concurrent_openings) = (1, 1));
+    let (first, second) = (pool.wait(beside(1)), pool.wait(beside(1)));
+    assert_eq!(pool.is_sitting(&[first, second]), [true, false]);
+    let entry = pool.place_of(first).unwrap();
+    pool.scheduler.leave(entry, true, pool.now);
+    pool.act(true);
+    assert_eq!(pool.is_sitting(&[second]), [true]);
 }
 
 #[test]
 fn non_sharing_runs_have_their_own_process_and_wait_in_order() {
-    let mut room = Room::new(|options| options.max_processes = 2);
-    let runs: Vec<Ticket> = (0..4).map(|_| room.wait(alone(1))).collect();
-    assert_eq!(room.is_sitting(&runs), [true, true, false, false]);
-    room.leave(runs[1]);
-    assert_eq!(room.is_sitting(&runs), [true, false, true, false]);
-    room.leave(runs[0]);
-    assert_eq!(room.is_sitting(&runs), [false, false, true, true]);
-    assert_eq!(room.started, 2);
+    let mut pool = TestPool::new(|options| options.max_processes = 2);
+    let runs: Vec<Ticket> = (0..4).map(|_| pool.wait(alone(1))).collect();
+    assert_eq!(pool.is_sitting(&runs), [true, true, false, false]);
+    pool.leave(runs[1]);
+    assert_eq!(pool.is_sitting(&runs), [true, false, true, false]);
+    pool.leave(runs[0]);
+    assert_eq!(pool.is_sitting(&runs), [false, false, true, true]);
+    assert_eq!(pool.started, 2);
 }
 
 #[test]
 fn sharing_run_neither_joins_nor_overtakes_a_non_sharing_run() {
-    let mut room = Room::new(|options| options.max_processes = 1);
-    let first = room.wait(beside(1));
-    room.open(first);
-    let single = room.wait(alone(1));
-    let late = room.wait(beside(1));
-    assert_eq!(room.is_sitting(&[single, late]), [false, false], "there would be a lane for the late one");
-    room.leave(first);
-    assert_eq!(room.is_sitting(&[single, late]), [true, false]);
-    room.leave(single);
-    assert_eq!(room.is_sitting(&[late]), [true]);
+    let mut pool = TestPool::new(|options| options.max_processes = 1);
+    let first = pool.wait(beside(1));
+    pool.open(first);
+    let single = pool.wait(alone(1));
+    let late = pool.wait(beside(1));
+    assert_eq!(pool.is_sitting(&[single, late]), [false, false], "there would be a lane for the late one");
+    pool.leave(first);
+    assert_eq!(pool.is_sitting(&[single, late]), [true, false]);
+    pool.leave(single);
+    assert_eq!(pool.is_sitting(&[late]), [true]);
 }
 
 #[test]
 fn longest_idle_process_of_another_kind_is_evicted() {
-    let mut room = Room::new(|options| options.max_processes = 2);
-    let (first, second) = (room.wait(alone(1)), room.wait(alone(2)));
-    let (older, newer) = (room.place_of(second).unwrap(), room.place_of(first).unwrap());
-    room.leave(second);
-    room.now += Duration::from_secs(1);
-    room.leave(first);
-    let third = room.wait(alone(3));
-    assert_eq!((room.is_sitting(&[third]), room.gone.clone()), (vec![true], vec![older]));
-    let fourth = room.wait(alone(1));
-    assert_eq!(room.place_of(fourth), Some(newer), "the other one is still there");
+    let mut pool = TestPool::new(|options| options.max_processes = 2);
+    let (first, second) = (pool.wait(alone(1)), pool.wait(alone(2)));
+    let (older, newer) = (pool.place_of(second).unwrap(), pool.place_of(first).unwrap());
+    pool.leave(second);
+    pool.now += Duration::from_secs(1);
+    pool.leave(first);
+    let third = pool.wait(alone(3));
+    assert_eq!((pool.is_sitting(&[third]), pool.gone.clone()), (vec![true], vec![older]));
+    let fourth = pool.wait(alone(1));
+    assert_eq!(pool.place_of(fourth), Some(newer), "the other one is still there");
 }
 
 #[test]
 fn sharing_runs_do_not_starve_another_run() {
-    let mut room = Room::new(|options| (options.max_processes, options.concurrent_sessions) = (1, 2));
-    let mut sitting = room.wait(beside(1));
-    room.open(sitting);
-    let other = room.wait(alone(2));
+    let mut pool = TestPool::new(|options| (options.max_processes, options.concurrent_sessions) = (1, 2));
+    let mut sitting = pool.wait(beside(1));
+    pool.open(sitting);
+    let other = pool.wait(alone(2));
     for _ in 0..3 {
         // Without the waiting run of another kind, the next run would start before the last one ends.
-        let next = room.wait(beside(1));
-        assert_eq!(room.is_sitting(&[next]), [false]);
-        if room.place_of(sitting).is_some() {
-            room.leave(sitting);
-            assert_eq!(room.is_sitting(&[other]), [true]);
+        let next = pool.wait(beside(1));
+        assert_eq!(pool.is_sitting(&[next]), [false]);
+        if pool.place_of(sitting).is_some() {
+            pool.leave(sitting);
+            assert_eq!(pool.is_sitting(&[other]), [true]);
         }
         sitting = next;
     }
@@ -164,95 +164,95 @@ fn sharing_runs_do_not_starve_another_run() {
 
 #[test]
 fn servable_run_is_not_blocked_by_an_unservable_one() {
-    let mut room = Room::new(|options| options.max_processes = 2);
-    let first = room.wait(alone(1));
-    let shared = room.wait(beside(2));
-    room.open(shared);
-    let (waits, goes) = (room.wait(alone(1)), room.wait(beside(2)));
-    assert_eq!(room.is_sitting(&[first, waits, goes]), [true, false, true]);
+    let mut pool = TestPool::new(|options| options.max_processes = 2);
+    let first = pool.wait(alone(1));
+    let shared = pool.wait(beside(2));
+    pool.open(shared);
+    let (waits, goes) = (pool.wait(alone(1)), pool.wait(beside(2)));
+    assert_eq!(pool.is_sitting(&[first, waits, goes]), [true, false, true]);
 }
 
 #[test]
 fn run_that_gives_up_is_removed_from_the_queue() {
-    let mut room = Room::new(|options| options.max_processes = 1);
-    let runs: Vec<Ticket> = (0..3).map(|_| room.wait(alone(1))).collect();
+    let mut pool = TestPool::new(|options| options.max_processes = 1);
+    let runs: Vec<Ticket> = (0..3).map(|_| pool.wait(alone(1))).collect();
     assert!(
-        room.scheduler.give_up(runs[1])
-            && !room.scheduler.give_up(runs[1])
-            && !room.scheduler.give_up(runs[0])
+        pool.scheduler.give_up(runs[1])
+            && !pool.scheduler.give_up(runs[1])
+            && !pool.scheduler.give_up(runs[0])
     );
-    assert_eq!(room.scheduler.queued(), 1);
-    room.leave(runs[0]);
-    assert_eq!(room.is_sitting(&runs), [false, false, true]);
+    assert_eq!(pool.scheduler.queued(), 1);
+    pool.leave(runs[0]);
+    assert_eq!(pool.is_sitting(&runs), [false, false, true]);
 }
 
 #[test]
 fn process_is_replaced_after_its_session_limit_even_while_in_use() {
-    let mut room = Room::new(|options| (options.max_processes, options.max_sessions) = (1, 3));
-    let runs: Vec<Ticket> = (0..3).map(|_| room.wait(beside(1))).collect();
-    room.open(runs[0]);
-    room.open(runs[1]);
-    room.open(runs[2]);
-    let late = room.wait(beside(1));
-    assert_eq!(room.is_sitting(&[late]), [false]);
-    let worn = room.place_of(runs[0]).unwrap();
-    runs.iter().for_each(|run| room.leave(*run));
-    assert_eq!((room.gone.clone(), room.started, room.scheduler.recycled), (vec![worn], 2, 1));
-    assert_eq!(room.is_sitting(&[late]), [true]);
+    let mut pool = TestPool::new(|options| (options.max_processes, options.max_sessions) = (1, 3));
+    let runs: Vec<Ticket> = (0..3).map(|_| pool.wait(beside(1))).collect();
+    pool.open(runs[0]);
+    pool.open(runs[1]);
+    pool.open(runs[2]);
+    let late = pool.wait(beside(1));
+    assert_eq!(pool.is_sitting(&[late]), [false]);
+    let worn = pool.place_of(runs[0]).unwrap();
+    runs.iter().for_each(|run| pool.leave(*run));
+    assert_eq!((pool.gone.clone(), pool.started, pool.scheduler.recycled), (vec![worn], 2, 1));
+    assert_eq!(pool.is_sitting(&[late]), [true]);
 }
 
 #[test]
 fn age_memory_and_idle_time_end_a_process() {
-    let mut room = Room::new(|options| {
+    let mut pool = TestPool::new(|options| {
         (options.max_age, options.idle_timeout) = (Duration::from_secs(100), Duration::from_secs(10));
         options.max_memory = 1000;
     });
-    let run = room.wait(alone(1));
-    room.now += Duration::from_secs(101);
-    room.act(false);
-    assert!(room.gone.is_empty(), "somebody is on it");
-    room.leave(run);
-    assert_eq!((room.gone.len(), room.scheduler.recycled), (1, 1));
+    let run = pool.wait(alone(1));
+    pool.now += Duration::from_secs(101);
+    pool.act(false);
+    assert!(pool.gone.is_empty(), "somebody is on it");
+    pool.leave(run);
+    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (1, 1));
 
-    let run = room.wait(alone(1));
-    let entry = room.place_of(run).unwrap();
-    room.scheduler.weighs(entry, 1000);
-    room.leave(run);
-    assert_eq!(room.gone.len(), 1);
-    let run = room.wait(alone(1));
-    room.scheduler.weighs(entry, 1001);
-    room.scheduler.weighs(entry, 1002);
-    room.leave(run);
-    assert_eq!((room.gone.len(), room.scheduler.recycled), (2, 2));
+    let run = pool.wait(alone(1));
+    let entry = pool.place_of(run).unwrap();
+    pool.scheduler.record_memory(entry, 1000);
+    pool.leave(run);
+    assert_eq!(pool.gone.len(), 1);
+    let run = pool.wait(alone(1));
+    pool.scheduler.record_memory(entry, 1001);
+    pool.scheduler.record_memory(entry, 1002);
+    pool.leave(run);
+    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (2, 2));
 
-    let run = room.wait(alone(1));
-    room.now += Duration::from_secs(20);
-    room.act(false);
-    room.leave(run);
-    room.now += Duration::from_secs(10);
-    room.act(false);
-    assert_eq!(room.gone.len(), 2, "it rests, but not long enough");
-    room.now += Duration::from_secs(1);
-    room.act(false);
-    assert_eq!((room.gone.len(), room.scheduler.recycled), (3, 2), "to be let go after a rest is no wear");
+    let run = pool.wait(alone(1));
+    pool.now += Duration::from_secs(20);
+    pool.act(false);
+    pool.leave(run);
+    pool.now += Duration::from_secs(10);
+    pool.act(false);
+    assert_eq!(pool.gone.len(), 2, "it rests, but not long enough");
+    pool.now += Duration::from_secs(1);
+    pool.act(false);
+    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (3, 2), "to be let go after a rest is no wear");
 }
 
 #[test]
 fn lost_process_keeps_no_run_waiting() {
-    let mut room = Room::new(|options| options.max_processes = 1);
-    let first = room.wait(alone(1));
-    room.leave(first);
-    let entry = room.scheduler.entries()[0].id;
-    room.scheduler.retire(entry);
-    let second = room.wait(alone(1));
-    assert_eq!((room.gone.clone(), room.started), (vec![entry], 2));
+    let mut pool = TestPool::new(|options| options.max_processes = 1);
+    let first = pool.wait(alone(1));
+    pool.leave(first);
+    let entry = pool.scheduler.entries()[0].id;
+    pool.scheduler.retire(entry);
+    let second = pool.wait(alone(1));
+    assert_eq!((pool.gone.clone(), pool.started), (vec![entry], 2));
     // A process that dies during a run is not reused, and its slot is free when the run has ended.
-    let under = room.place_of(second).unwrap();
-    room.scheduler.retire(under);
-    let third = room.wait(alone(1));
-    assert_eq!(room.is_sitting(&[third]), [false]);
-    room.leave(second);
-    assert_eq!(room.is_sitting(&[third]), [true]);
+    let under = pool.place_of(second).unwrap();
+    pool.scheduler.retire(under);
+    let third = pool.wait(alone(1));
+    assert_eq!(pool.is_sitting(&[third]), [false]);
+    pool.leave(second);
+    assert_eq!(pool.is_sitting(&[third]), [true]);
 }
 
 #[test]
@@ -269,28 +269,28 @@ fn failed_start_lets_the_next_run_try() {
 
 #[test]
 fn prewarmed_sessions_go_to_matching_runs_without_opening() {
-    let mut room = Room::new(|options| {
+    let mut pool = TestPool::new(|options| {
         (options.max_processes, options.concurrent_openings, options.max_sessions) = (1, 1, 4)
     });
-    let opener = room.wait(SlotRequest { session: None, ..beside(1) });
-    let entry = room.place_of(opener).unwrap();
+    let opener = pool.wait(SlotRequest { session: None, ..beside(1) });
+    let entry = pool.place_of(opener).unwrap();
     for name in ["a", "b"] {
-        room.scheduler.keep_spare(entry, 100.into(), name.into());
+        pool.scheduler.keep_session(entry, 100.into(), name.into());
     }
-    room.open(opener);
-    room.leave(opener);
-    assert_eq!(room.scheduler.spares(beside(1)), 2);
+    pool.open(opener);
+    pool.leave(opener);
+    assert_eq!(pool.scheduler.spares(beside(1)), 2);
     let other = SlotRequest { session: Some(7.into()), ..beside(1) };
     let waits: Vec<Ticket> =
-        [other, beside(1), beside(1), beside(1)].map(|want| room.scheduler.wait(want)).into();
-    let sit = |ticket: usize, spare: Option<&str>| SchedulerAction::Sit {
+        [other, beside(1), beside(1), beside(1)].map(|slot_request| pool.scheduler.wait(slot_request)).into();
+    let sit = |ticket: usize, open_session: Option<&str>| SchedulerAction::Assign {
         ticket: waits[ticket],
         entry,
-        spare: spare.map(str::to_owned),
+        open_session: open_session.map(str::to_owned),
     };
     // The first run opens its own session, two take the available ones, and the last would have to open another at the
     // same time.
-    assert_eq!(room.scheduler.decide(room.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
-    assert_eq!((room.scheduler.spares(beside(1)), room.scheduler.queued()), (0, 1));
-    assert_eq!(room.scheduler.entries()[0].sessions, 2, "a session is counted once");
+    assert_eq!(pool.scheduler.decide(pool.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
+    assert_eq!((pool.scheduler.spares(beside(1)), pool.scheduler.queued()), (0, 1));
+    assert_eq!(pool.scheduler.entries()[0].sessions, 2, "a session is counted once");
 }
