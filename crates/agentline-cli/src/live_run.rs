@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::oneshot;
 
 /// The maximum time to wait at exit, for remaining tasks or after a second signal.
-const LAST_MOMENT: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a run may still be prepared after the first signal.
 const PREPARATION: Duration = Duration::from_secs(3);
 /// How long a stopped run waits for its output to be read.
@@ -36,7 +36,7 @@ pub(crate) fn start<T, F: Future<Output = Result<T, CommandError>>>(
     let runtime = runtime(1)?;
     let done = runtime.block_on(task());
     // Dropping the remaining tasks ends the agent and removes its private directory.
-    runtime.shutdown_timeout(LAST_MOMENT);
+    runtime.shutdown_timeout(EXIT_TIMEOUT);
     done
 }
 
@@ -85,7 +85,7 @@ fn no_threads(error: &io::Error) -> CommandError {
 /// Waits for a signal to stop this process. A second signal exits immediately.
 pub(crate) async fn stopped() {
     let (say_stop, stop) = oneshot::channel();
-    let heard = on_own_thread(async move {
+    let received = on_own_thread(async move {
         let Some(mut incoming) = Incoming::new() else { return };
         let signal = incoming.next().await;
         let _ = say_stop.send(());
@@ -96,7 +96,7 @@ pub(crate) async fn stopped() {
         exit_now(exit::by_signal(signal));
     });
     // Without a signal thread, signals have their default effect.
-    if heard.is_err() || stop.await.is_err() {
+    if received.is_err() || stop.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -106,7 +106,7 @@ pub(crate) struct LiveRun {
     pub(crate) run: Run,
     signals: Signals,
     /// Asks the user about the agent's permission requests.
-    desk: Option<PermissionPrompt>,
+    permission_prompt: Option<PermissionPrompt>,
 }
 
 impl LiveRun {
@@ -116,15 +116,15 @@ impl LiveRun {
         let run = tokio::select! {
             biased;
             run = begin => run?,
-            Ok(signal) = &mut signals.impatient => Run::cancelled_early(signal),
+            Ok(signal) = &mut signals.overdue => Run::cancelled_early(signal),
         };
         signals.stop_by(run.canceller());
-        Ok(Self { run, signals, desk: None })
+        Ok(Self { run, signals, permission_prompt: None })
     }
 
     /// Sets how the user is asked about permission requests.
-    pub(crate) fn asking(mut self, desk: Option<PermissionPrompt>) -> Self {
-        self.desk = desk;
+    pub(crate) fn with_permission_prompt(mut self, permission_prompt: Option<PermissionPrompt>) -> Self {
+        self.permission_prompt = permission_prompt;
         self
     }
 
@@ -152,7 +152,7 @@ impl LiveRun {
                     renderer.record(ui, &record)?;
                 }
                 Next::End => break,
-                Next::Enough(signal) => return Err(CommandError::Signal(signal)),
+                Next::SecondSignal(signal) => return Err(CommandError::Signal(signal)),
             }
         }
         ui.flush()?;
@@ -167,11 +167,11 @@ impl LiveRun {
                 Poll::Ready(None) => return Poll::Ready(Ok(Next::End)),
                 Poll::Pending => {}
             }
-            if let Poll::Ready(Ok(signal)) = Pin::new(&mut self.signals.enough).poll(cx) {
-                return Poll::Ready(Ok(Next::Enough(signal)));
+            if let Poll::Ready(Ok(signal)) = Pin::new(&mut self.signals.second_signal).poll(cx) {
+                return Poll::Ready(Ok(Next::SecondSignal(signal)));
             }
-            if let Some(desk) = &mut self.desk {
-                desk.poll(cx, ui);
+            if let Some(permission_prompt) = &mut self.permission_prompt {
+                permission_prompt.poll(cx, ui);
             }
             match ui.flush() {
                 Ok(()) => Poll::Pending,
@@ -186,7 +186,7 @@ enum Next {
     Record(Record),
     End,
     /// A second signal was received.
-    Enough(i32),
+    SecondSignal(i32),
 }
 
 /// The received signals. The first cancels the run, the second ends it immediately.
@@ -194,9 +194,9 @@ enum Next {
 /// A separate thread receives them, so that they take effect even if the other threads are busy or blocked on output.
 struct Signals {
     shared: Arc<SignalsShared>,
-    enough: oneshot::Receiver<i32>,
+    second_signal: oneshot::Receiver<i32>,
     /// Receives the first signal some time after it arrived.
-    impatient: oneshot::Receiver<i32>,
+    overdue: oneshot::Receiver<i32>,
 }
 
 #[derive(Default)]
@@ -209,36 +209,36 @@ struct SignalsShared {
 impl Signals {
     fn listen() -> Result<Self, CommandError> {
         let shared = Arc::new(SignalsShared::default());
-        let (say_enough, enough) = oneshot::channel();
-        let (say_impatient, impatient) = oneshot::channel();
-        let heard = Arc::clone(&shared);
+        let (send_second_signal, second_signal) = oneshot::channel();
+        let (send_overdue, overdue) = oneshot::channel();
+        let received = Arc::clone(&shared);
         on_own_thread(async move {
             let Some(mut incoming) = Incoming::new() else { return };
             let signal = tokio::select! {
                 signal = incoming.next() => signal,
-                code = unread(&heard) => exit_now(code),
+                code = unread(&received) => exit_now(code),
             };
-            heard.first.store(signal, Ordering::SeqCst);
+            received.first.store(signal, Ordering::SeqCst);
             // A run that is still being prepared is cancelled when it has started, so that it also has an outcome.
-            if let Some(run) = heard.canceller.get() {
+            if let Some(run) = received.canceller.get() {
                 run.cancel_by(signal);
             }
-            let impatient = async {
+            let overdue = async {
                 tokio::time::sleep(PREPARATION).await;
-                let _ = say_impatient.send(signal);
+                let _ = send_overdue.send(signal);
                 std::future::pending::<()>().await;
             };
             let signal = tokio::select! {
                 signal = incoming.next() => signal,
-                code = unread(&heard) => exit_now(code),
-                () = impatient => signal,
+                code = unread(&received) => exit_now(code),
+                () = overdue => signal,
             };
-            let _ = say_enough.send(signal);
+            let _ = send_second_signal.send(signal);
             // The output thread may be blocked; after a second signal the program does not wait for it.
-            tokio::time::sleep(LAST_MOMENT).await;
+            tokio::time::sleep(EXIT_TIMEOUT).await;
             exit_now(exit::by_signal(signal));
         })?;
-        Ok(Self { shared, enough, impatient })
+        Ok(Self { shared, second_signal, overdue })
     }
 
     fn stop_by(&self, canceller: Canceller) {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     struct Stage {
-        desk: PermissionPrompt,
+        permission_prompt: PermissionPrompt,
         keys: Option<UnboundedSender<String>>,
         put: UnboundedSender<Open>,
         paper: Paper,
@@ -282,8 +282,8 @@ mod tests {
         fn new() -> Self {
             let (keys, lines) = unbounded_channel();
             let (put, questions) = unbounded_channel();
-            let desk = PermissionPrompt { questions, lines, current: None, always: Vec::new() };
-            Self { desk, keys: Some(keys), put, paper: Paper::default() }
+            let permission_prompt = PermissionPrompt { questions, lines, current: None, always: Vec::new() };
+            Self { permission_prompt, keys: Some(keys), put, paper: Paper::default() }
         }
 
         fn ask(&mut self, ask: PermissionRequest) -> oneshot::Receiver<Permission> {
@@ -299,7 +299,7 @@ mod tests {
         }
 
         fn poll(&mut self) {
-            self.desk.poll(&mut Context::from_waker(std::task::Waker::noop()), &mut self.paper);
+            self.permission_prompt.poll(&mut Context::from_waker(std::task::Waker::noop()), &mut self.paper);
         }
 
         fn shown(&mut self) -> String {
@@ -415,6 +415,6 @@ mod tests {
         drop(stage.ask(command("ls")));
         stage.poll();
         assert!(stage.shown().ends_with("the request was withdrawn"));
-        assert!(stage.desk.current.is_none());
+        assert!(stage.permission_prompt.current.is_none());
     }
 }

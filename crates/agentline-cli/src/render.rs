@@ -40,11 +40,11 @@ impl RenderOptions {
 
 /// Renders one run.
 pub(crate) struct Renderer {
-    form: Box<dyn Form>,
+    renderer: Box<dyn RunRenderer>,
 }
 
 /// One output format.
-trait Form {
+trait RunRenderer {
     /// Called before the first event.
     fn begin(&mut self, ui: &mut Ui) {
         ui.busy("starting the agent");
@@ -58,30 +58,30 @@ trait Form {
 }
 
 impl Renderer {
-    pub(crate) fn new(telling: RenderOptions) -> Self {
-        let form: Box<dyn Form> = match telling.output {
-            OutputFormat::Text => Box::new(human::HumanRenderer::new(&telling)),
-            OutputFormat::Json => Box::new(json::JsonRenderer::new(telling.messages)),
-            OutputFormat::Events => Box::new(events::EventsRenderer::new(telling.messages)),
-            OutputFormat::Claude => Box::new(claude::ClaudeRenderer::new(telling.mode)),
+    pub(crate) fn new(options: RenderOptions) -> Self {
+        let renderer: Box<dyn RunRenderer> = match options.output {
+            OutputFormat::Text => Box::new(human::HumanRenderer::new(&options)),
+            OutputFormat::Json => Box::new(json::JsonRenderer::new(options.messages)),
+            OutputFormat::Events => Box::new(events::EventsRenderer::new(options.messages)),
+            OutputFormat::Claude => Box::new(claude::ClaudeRenderer::new(options.mode)),
             OutputFormat::Provider => Box::new(provider::ProviderRenderer::default()),
             OutputFormat::Promptfoo => Box::new(promptfoo::PromptfooRenderer),
         };
-        Self { form }
+        Self { renderer }
     }
 
     /// Sets the completer that adds messages from the agent's saved session.
     pub(crate) fn complete_by(&mut self, completer: &Completer) {
-        self.form.complete_by(completer);
+        self.renderer.complete_by(completer);
     }
 
     /// Must be called before the first event.
     pub(crate) fn begin(&mut self, ui: &mut Ui) {
-        self.form.begin(ui);
+        self.renderer.begin(ui);
     }
 
     /// Renders one event; the last one is the outcome.
     pub(crate) fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
-        self.form.record(ui, record)
+        self.renderer.record(ui, record)
     }
 }

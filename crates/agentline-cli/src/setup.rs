@@ -25,9 +25,10 @@ impl Setup {
     /// Reads the settings for a workspace, with the flags as the top layer.
     pub(crate) fn read(workspace: Option<&Path>, flags: Option<Layer>) -> Result<Self, CommandError> {
         let agentline = Agentline::from_env()?;
-        let here = agentline.host_env();
-        let above = flags.into_iter().map(|flags| flags.base(here.cwd.clone())).collect();
-        let settings = Settings::find(&here.cwd, workspace, Some(&here.home), std::env::vars_os(), above);
+        let host_env = agentline.host_env();
+        let above = flags.into_iter().map(|flags| flags.base(host_env.cwd.clone())).collect();
+        let settings =
+            Settings::find(&host_env.cwd, workspace, Some(&host_env.home), std::env::vars_os(), above);
         Ok(Self { agentline, settings })
     }
 
@@ -44,10 +45,10 @@ impl Setup {
 
     /// Returns a handle and a run request with the settings applied.
     pub(crate) fn equip(&self, config: &Config) -> (Agentline, RunRequest) {
-        let mut here = self.agentline.host_env().clone();
+        let mut host_env = self.agentline.host_env().clone();
         if let Some(folder) = self.settings.workspace_file.as_deref().and_then(Path::parent) {
-            here.project = folder.to_owned();
+            host_env.project = folder.to_owned();
         }
-        Agentline::new(here).equip(config)
+        Agentline::new(host_env).equip(config)
     }
 }

@@ -27,25 +27,25 @@ impl TimeFormat {
 
     /// Formats a time like `2026-11-15 13:04`.
     pub(crate) fn minute(&self, at: Millis) -> String {
-        self.told(at, "%Y-%m-%d %H:%M")
+        self.format_time(at, "%Y-%m-%d %H:%M")
     }
 
     /// Formats a time like `11-15 13:04`.
     pub(crate) fn short_minute(&self, at: Millis) -> String {
-        self.told(at, "%m-%d %H:%M")
+        self.format_time(at, "%m-%d %H:%M")
     }
 
     /// Formats a time like `13:04:05`.
     pub(crate) fn time(&self, at: Millis) -> String {
-        self.told(at, "%H:%M:%S")
+        self.format_time(at, "%H:%M:%S")
     }
 
     /// Formats a time like `2026-11-15T13:04:05+01:00`, for programs.
     pub(crate) fn exact(&self, at: Millis) -> String {
-        self.told(at, "%Y-%m-%dT%H:%M:%S%:z")
+        self.format_time(at, "%Y-%m-%dT%H:%M:%S%:z")
     }
 
-    fn told(&self, at: Millis, form: &str) -> String {
+    fn format_time(&self, at: Millis, form: &str) -> String {
         self.zoned(at).map_or_else(|| at.to_string(), |zoned| zoned.strftime(form).to_string())
     }
 

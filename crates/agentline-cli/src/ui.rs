@@ -122,8 +122,9 @@ impl Ui {
 
     /// Returns the number of columns of standard output, or `None` if it is not a terminal.
     pub(crate) fn width(&self) -> Option<usize> {
-        let told = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        io::stdout().is_terminal().then(|| told().unwrap_or(USUAL_WIDTH))
+        let terminal_width =
+            || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        io::stdout().is_terminal().then(|| terminal_width().unwrap_or(USUAL_WIDTH))
     }
 
     /// Returns whether `--verbose` is set.
@@ -155,7 +156,7 @@ impl Ui {
     }
 
     /// Writes a line to standard error, unless `--quiet` is set.
-    pub(crate) fn say(&mut self, line: impl AsRef<str>) {
+    pub(crate) fn print_status(&mut self, line: impl AsRef<str>) {
         if !self.quiet {
             self.line(line);
         }
@@ -172,7 +173,7 @@ impl Ui {
     /// Writes a warning to standard error.
     pub(crate) fn warn(&mut self, message: &str) {
         let label = self.paint(Paint::Yellow, "warning:");
-        self.say(format!("{label} {}", plain(message)));
+        self.print_status(format!("{label} {}", plain(message)));
     }
 
     /// Writes an error with its hint to standard error.

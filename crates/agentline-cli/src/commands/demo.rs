@@ -86,9 +86,9 @@ fn find(
     let is_good = found.problems.is_empty() && found.supported;
     if let Some(program) = found.program.filter(|_| is_good && !pinned) {
         let version = program.version.map_or_else(|| "(unknown version)".into(), |v| v.to_string());
-        ui.say(format!("agent: {} {version}, {}", info.title, program.path.display()));
+        ui.print_status(format!("agent: {} {version}, {}", info.title, program.path.display()));
         if version != info.pinned {
-            ui.say(format!(
+            ui.print_status(format!(
                 "  the demo is tested with {}; pass `--pinned` to install and use it",
                 info.pinned
             ));
@@ -96,13 +96,16 @@ fn find(
         return Ok(program);
     }
     for problem in found.problems.iter().filter(|_| !pinned) {
-        ui.say(format!("agent: {}", problem.message));
+        ui.print_status(format!("agent: {}", problem.message));
     }
-    let here = agentline.host_env().clone();
-    ui.say(format!("agent: {} {}, the tested version, in the cache directory", info.title, info.pinned));
-    let program = install::ensure(agent, info.pinned, &here, &mut |progress| match progress {
+    let host_env = agentline.host_env().clone();
+    ui.print_status(format!(
+        "agent: {} {}, the tested version, in the cache directory",
+        info.title, info.pinned
+    ));
+    let program = install::ensure(agent, info.pinned, &host_env, &mut |progress| match progress {
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
-        _ => ui.say(format!("  {progress}")),
+        _ => ui.print_status(format!("  {progress}")),
     });
     ui.rest();
     program
@@ -117,27 +120,29 @@ fn play_live(
 ) -> Result<u8, CommandError> {
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot prepare the demo: {error}"));
     let stage = DemoStage::set(agentline.host_env(), program, Demo::start).map_err(cannot)?;
-    ui.say(format!("model: scripted, at {}", stage.model_url()));
-    ui.say(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
-    ui.say(format!("prompt: {PROMPT}\n"));
+    ui.print_status(format!("model: scripted, at {}", stage.model_url()));
+    ui.print_status(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
+    ui.print_status(format!("prompt: {PROMPT}\n"));
     let stage_line = stage.agentline(agent, program);
     let request = stage.request(PROMPT, args.record.is_some());
-    let mut renderer = Renderer::new(telling());
+    let mut renderer = Renderer::new(options());
     let code = live_run::start(|| async {
         let mut live = LiveRun::begin(stage_line.run(request)).await?;
         live.show(ui, &mut renderer).await
     })?;
     let is_other = program.version.is_none_or(|version| version.to_string() != agent.info().pinned);
     if code != exit::DONE && is_other {
-        ui.say("the demo is tested with another version of the agent; try `agentline demo --pinned`");
+        ui.print_status(
+            "the demo is tested with another version of the agent; try `agentline demo --pinned`",
+        );
     }
     if let Some(file) = &args.record {
         stage.save_tape(file, program).map_err(|error| {
             CommandError::failed(format!("cannot write the tape `{}`: {error}", file.display()))
         })?;
-        ui.say(format!("  tape: {}", file.display()));
+        ui.print_status(format!("  tape: {}", file.display()));
     }
-    ui.say("\nNext: check your setup with `agentline doctor`, then try `agentline run \"…\"`.");
+    ui.print_status("\nNext: check your setup with `agentline doctor`, then try `agentline run \"…\"`.");
     Ok(code)
 }
 
@@ -171,13 +176,13 @@ fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {
     let tape = Tape::read(TAPE)?;
     let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
     let title = agents::find(&tape.header.agent)?.info().title;
-    ui.say(format!("replaying a recorded run of {title} {version} with a scripted model"));
-    ui.say(format!("prompt: {PROMPT}\n"));
+    ui.print_status(format!("replaying a recorded run of {title} {version} with a scripted model"));
+    ui.print_status(format!("prompt: {PROMPT}\n"));
     let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };
-    replay::play(ui, &tape, telling(), pace)
+    replay::play(ui, &tape, options(), pace)
 }
 
-fn telling() -> RenderOptions {
+fn options() -> RenderOptions {
     RenderOptions {
         output: OutputFormat::Text,
         messages: false,

@@ -111,7 +111,7 @@ struct Row {
     #[serde(rename = "use")]
     text: String,
     #[serde(flatten)]
-    told: Explanation,
+    explanation: Explanation,
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
@@ -169,7 +169,7 @@ fn report(
     let rows = uses.iter().map(|(text, ask)| {
         let mut ask = ask.clone();
         ask.native_tool = agent.native_tool(&ask.tool).unwrap_or_default().to_owned();
-        Row { text: text.clone(), told: policy.explain(agent, request, surface, &ask, &resolve) }
+        Row { text: text.clone(), explanation: policy.explain(agent, request, surface, &ask, &resolve) }
     });
     let uses = rows.collect();
     let mut problems = agent.check(request, surface);
@@ -188,20 +188,21 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
         writeln!(ui.out(), "  and {more} more problems")?;
     }
     let width = report.uses.iter().map(|row| row.text.chars().count()).max().unwrap_or(0).max(3);
-    let by_of =
-        |told: &Explanation| told.rule.clone().map_or_else(|| told.by.clone(), |rule| format!("rule {rule}"));
-    let by_width = report.uses.iter().map(|row| by_of(&row.told).chars().count()).max().unwrap_or(0);
+    let by_of = |explanation: &Explanation| {
+        explanation.rule.clone().map_or_else(|| explanation.by.clone(), |rule| format!("rule {rule}"))
+    };
+    let by_width = report.uses.iter().map(|row| by_of(&row.explanation).chars().count()).max().unwrap_or(0);
     writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  enforced by", "use", "by")?;
-    for Row { text, told } in &report.uses {
-        let paint = match told.decision {
+    for Row { text, explanation } in &report.uses {
+        let paint = match explanation.decision {
             "allow" => Paint::Green,
             "deny" => Paint::Red,
             _ => Paint::Yellow,
         };
-        let result = ui.paint_out(paint, &format!("{:<6}", told.decision));
-        let note = told.note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
-        let by = by_of(told);
-        writeln!(ui.out(), "  {text:<width$}  {result}  {by:<by_width$}  {}{note}", told.held_by)?;
+        let result = ui.paint_out(paint, &format!("{:<6}", explanation.decision));
+        let note = explanation.note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
+        let by = by_of(explanation);
+        writeln!(ui.out(), "  {text:<width$}  {result}  {by:<by_width$}  {}{note}", explanation.held_by)?;
     }
     writeln!(ui.out())?;
     Ok(())
@@ -311,8 +312,11 @@ mod tests {
             .map(|text| (text.to_owned(), use_of(text).unwrap()));
         let agent = AgentRegistry::default().find("gemini").unwrap();
         let report = report(agent, Surface::Acp, &request, (&policy, &files), &uses);
-        let found: Vec<_> =
-            report.uses.iter().map(|row| (row.told.decision, row.told.reason.as_deref())).collect();
+        let found: Vec<_> = report
+            .uses
+            .iter()
+            .map(|row| (row.explanation.decision, row.explanation.reason.as_deref()))
+            .collect();
         assert_eq!(
             found,
             [("deny", Some("rule")), ("deny", Some("outside_workspace")), ("allow", Some("bypass"))]

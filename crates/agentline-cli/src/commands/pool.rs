@@ -103,7 +103,7 @@ mod unix {
         idle(args)?;
         match Client::status(agentline.host_env()).await {
             Ok(status) => {
-                ui.say(format!("the pool is already running (process {})", status.pid));
+                ui.print_status(format!("the pool is already running (process {})", status.pid));
                 return Ok(exit::DONE);
             }
             Err(why @ NoDaemon::OtherVersion(_)) => return Err(CommandError::failed(why.to_string())),
@@ -125,7 +125,7 @@ mod unix {
         let until = Instant::now() + START;
         loop {
             if let Ok(status) = Client::status(agentline.host_env()).await {
-                ui.say(format!(
+                ui.print_status(format!(
                     "started the pool (process {}); use it with `agentline run --warm`",
                     status.pid
                 ));
@@ -159,7 +159,7 @@ mod unix {
         options.pool = pool;
         options.idle_exit = idle(args)?;
         options.supervisor = supervisor.unwrap_or_default();
-        ui.say(format!("listening on {}", daemon::socket(agentline.host_env()).display()));
+        ui.print_status(format!("listening on {}", daemon::socket(agentline.host_env()).display()));
         live_run::start(|| async {
             daemon::serve(agentline.host_env(), options, live_run::stopped()).await?;
             Ok(exit::DONE)
@@ -185,7 +185,7 @@ mod unix {
                 if output == ReportFormat::Json {
                     writeln!(ui.out(), "null")?;
                 }
-                ui.say(format!("{why}; start one with `agentline pool start`"));
+                ui.print_status(format!("{why}; start one with `agentline pool start`"));
                 return Ok(exit::FAILED);
             }
         };
@@ -228,9 +228,9 @@ mod unix {
 
     pub(super) async fn stop(ui: &mut Ui, agentline: &Agentline) -> Result<u8, CommandError> {
         if Client::stop(agentline.host_env()).await {
-            ui.say("stopped the pool and its agents");
+            ui.print_status("stopped the pool and its agents");
         } else {
-            ui.say("no pool is running");
+            ui.print_status("no pool is running");
         }
         Ok(exit::DONE)
     }

@@ -107,8 +107,8 @@ impl Pace {
 }
 
 /// Plays a tape in one of the output formats of a run. Returns the exit code of the run.
-pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
-    let mut show = Show::new(telling, pace);
+pub(crate) fn play(ui: &mut Ui, tape: &Tape, options: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
+    let mut show = Show::new(options, pace);
     let mut shown: io::Result<()> = Ok(());
     tape.records(|record| {
         if shown.is_ok() {
@@ -120,8 +120,8 @@ pub(crate) fn play(ui: &mut Ui, tape: &Tape, telling: RenderOptions, pace: Pace)
 }
 
 /// Plays the tape of a file or a pipe line by line.
-fn play_file(ui: &mut Ui, path: &Path, telling: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
-    let mut show = Show::new(telling, pace);
+fn play_file(ui: &mut Ui, path: &Path, options: RenderOptions, pace: Pace) -> Result<u8, CommandError> {
+    let mut show = Show::new(options, pace);
     let mut lines = TapeLines::open(path)?;
     let mut player = TapePlayer::new(&lines.next()?.unwrap_or_default())?;
     while let Some(line) = lines.next()? {
@@ -145,8 +145,8 @@ struct Show {
 }
 
 impl Show {
-    fn new(telling: RenderOptions, pace: Pace) -> Self {
-        Self { renderer: Renderer::new(telling), pace, at: 0, code: None }
+    fn new(options: RenderOptions, pace: Pace) -> Self {
+        Self { renderer: Renderer::new(options), pace, at: 0, code: None }
     }
 
     fn record(&mut self, ui: &mut Ui, record: &Record, cancelled_by: Option<i32>) -> io::Result<()> {

@@ -198,21 +198,22 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     }
     let (agentline, mut request) = setup.equip(&config);
     request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
-    let telling = RenderOptions {
+    let options = RenderOptions {
         output: args.output,
         messages: args.messages,
         thoughts: request.emit_thoughts,
         mode: request.permission_mode,
         value_only: request.extract_json,
     };
-    let mut renderer = Renderer::new(telling);
+    let mut renderer = Renderer::new(options);
     let asked = request.clone();
     let mut has_begun = false;
     let done = live_run::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
-        let (permission_handler, desk) = permission_prompt::at_terminal(&request).unzip();
-        let mut live =
-            LiveRun::begin(begin(ui, &agentline, request, args.warm, permission_handler)).await?.asking(desk);
+        let (permission_handler, permission_prompt) = permission_prompt::at_terminal(&request).unzip();
+        let mut live = LiveRun::begin(begin(ui, &agentline, request, args.warm, permission_handler))
+            .await?
+            .with_permission_prompt(permission_prompt);
         has_begun = true;
         completer.begun(&live.run);
         renderer.complete_by(&completer);
@@ -245,13 +246,14 @@ fn show_failure(
     message: String,
     hint: String,
 ) -> Result<u8, CommandError> {
-    let mut who = RunInfo::default();
-    who.agent.clone_from(&request.agent);
-    who.model.clone_from(&request.model);
-    who.name.clone_from(&request.name);
-    who.cwd = request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
+    let mut info = RunInfo::default();
+    info.agent.clone_from(&request.agent);
+    info.model.clone_from(&request.model);
+    info.name.clone_from(&request.name);
+    info.cwd =
+        request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
     let failure = Failure::new(FailureKind::Spawn, message).hint(hint);
-    let outcome = Outcome::not_begun(&who, Verdict::Failed, failure);
+    let outcome = Outcome::not_begun(&info, Verdict::Failed, failure);
     renderer.begin(ui);
     renderer.record(ui, &Record::last((0, 0), Box::new(outcome)))?;
     ui.flush()?;

@@ -42,14 +42,14 @@ These commands never write to an agent's files.
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
-    what: What,
+    what: SessionsCommand,
     /// TOML file with prices that override the built-in ones
     #[arg(long, value_name = "FILE", global = true)]
     prices: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SessionsCommand {
     /// List sessions of all agents, newest first
     List(list::ListArgs),
     /// Show a session: prompts, answers, tool calls and changes
@@ -111,7 +111,7 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
     let clock = TimeFormat::local();
-    let desk = SessionsContext {
+    let sessions_context = SessionsContext {
         store: agentline.sessions().east_of_utc(clock.east_of_utc()),
         prices: config.prices,
         clock,
@@ -119,14 +119,14 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
         cwd: agentline.host_env().cwd.clone(),
     };
     match args.what {
-        What::List(args) => list::run(ui, &desk, &args),
-        What::Show(args) => show::run(ui, &desk, &args),
-        What::Search(args) => search::run(ui, &desk, args),
-        What::Export(args) => export::run(ui, &desk, &args),
-        What::Usage(args) => usage::run(ui, &desk, &args),
-        What::Watch(args) => watch::run(ui, &desk, &args),
-        What::Path { which } => {
-            for place in desk.find(&which)?.places() {
+        SessionsCommand::List(args) => list::run(ui, &sessions_context, &args),
+        SessionsCommand::Show(args) => show::run(ui, &sessions_context, &args),
+        SessionsCommand::Search(args) => search::run(ui, &sessions_context, args),
+        SessionsCommand::Export(args) => export::run(ui, &sessions_context, &args),
+        SessionsCommand::Usage(args) => usage::run(ui, &sessions_context, &args),
+        SessionsCommand::Watch(args) => watch::run(ui, &sessions_context, &args),
+        SessionsCommand::Path { which } => {
+            for place in sessions_context.find(&which)?.places() {
                 writeln!(ui.out(), "{}", place.path().display())?;
             }
             Ok(exit::DONE)

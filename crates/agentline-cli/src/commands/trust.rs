@@ -45,15 +45,15 @@ pub(crate) struct TrustArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: &TrustArgs) -> Result<u8, CommandError> {
     let agentline = Agentline::from_env()?;
-    let here = agentline.host_env();
+    let host_env = agentline.host_env();
     let variables = std::env::vars_os().collect();
-    let store = TrustStore::find(Some(&here.home), &variables)
+    let store = TrustStore::find(Some(&host_env.home), &variables)
         .ok_or_else(|| Problem::new("HOME", "not set, so trust cannot be stored").hint("set HOME"))?;
-    let directory = args.dir.as_ref().map_or_else(|| here.cwd.clone(), |dir| here.cwd.join(dir));
+    let directory = args.dir.as_ref().map_or_else(|| host_env.cwd.clone(), |dir| host_env.cwd.join(dir));
     let (report, text) = match (args.list, args.revoke) {
         (true, _) => list(&store)?,
         (_, true) => revoke(&store, directory)?,
-        _ => trust(&store, &Manifest::read(&directory, Some(&here.home))?)?,
+        _ => trust(&store, &Manifest::read(&directory, Some(&host_env.home))?)?,
     };
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{report}")?,

@@ -1,6 +1,6 @@
 //! `--output claude`: the stream-json lines of Claude Code.
 
-use super::Form;
+use super::RunRenderer;
 use crate::ui::Ui;
 use agentline::{ClaudeLines, PermissionMode, Record};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ impl ClaudeRenderer {
     }
 }
 
-impl Form for ClaudeRenderer {
+impl RunRenderer for ClaudeRenderer {
     /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 

@@ -1,6 +1,6 @@
 //! `--output events`: one object per event, the outcome last.
 
-use super::{Form, json::WithMessages, messages::MessageCollector};
+use super::{RunRenderer, json::WithMessages, messages::MessageCollector};
 use crate::ui::Ui;
 use agentline::{Completer, Event, Record};
 use serde::Serialize;
@@ -28,7 +28,7 @@ struct LastLine<'a> {
     outcome: WithMessages<'a>,
 }
 
-impl Form for EventsRenderer {
+impl RunRenderer for EventsRenderer {
     /// Shows no progress, because every line shows some.
     fn begin(&mut self, _ui: &mut Ui) {}
 

@@ -1,6 +1,6 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
-use super::{Form, RenderOptions};
+use super::{RenderOptions, RunRenderer};
 use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
@@ -25,7 +25,7 @@ pub(super) struct HumanRenderer {
     value_only: bool,
 }
 
-impl Form for HumanRenderer {
+impl RunRenderer for HumanRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         if !matches!(record.event, Event::Thinking { .. }) {
             self.end_thought(ui)?;
@@ -75,8 +75,8 @@ impl Form for HumanRenderer {
 }
 
 impl HumanRenderer {
-    pub(super) fn new(telling: &RenderOptions) -> Self {
-        Self { thoughts: telling.thoughts, value_only: telling.value_only, ..Self::default() }
+    pub(super) fn new(options: &RenderOptions) -> Self {
+        Self { thoughts: options.thoughts, value_only: options.value_only, ..Self::default() }
     }
 
     /// Shows reasoning line by line, from pieces of any length.
@@ -99,7 +99,7 @@ impl HumanRenderer {
         ui.flush()?;
         for line in std::mem::take(&mut self.thought).lines() {
             let line = ui.paint(Paint::Dim, &plain(line));
-            ui.say(line);
+            ui.print_status(line);
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, 
     };
     let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
     let line = format!("{} {call} … {word}{why} ({took})", ui.paint(paint, "●"));
-    ui.say(line);
+    ui.print_status(line);
 }
 
 /// Writes a summary of the run.
@@ -163,11 +163,11 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
         count(outcome.tool_calls, "tool call"),
     ];
     parts.extend(outcome.model.clone());
-    ui.say("");
-    ui.say(parts.join(" · "));
+    ui.print_status("");
+    ui.print_status(parts.join(" · "));
     for file in &outcome.files {
         let line = file_line(ui, file);
-        ui.say(line);
+        ui.print_status(line);
     }
     let tokens = &outcome.usage.tokens;
     let mut parts = Vec::new();
@@ -179,17 +179,17 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     parts.extend(tokens.thoughts.filter(|n| *n > 0).map(|n| format!("{n} thought")));
     if !parts.is_empty() {
         let cost = outcome.cost_usd.map_or_else(|| "unknown cost".into(), |usd| format!("${usd:.4}"));
-        ui.say(format!("  tokens: {} · {cost}", parts.join(", ")));
+        ui.print_status(format!("  tokens: {} · {cost}", parts.join(", ")));
     }
     match &outcome.cache {
-        Some(cache) if cache.hit => ui.say("  from the cache: result of an earlier run, at no cost"),
+        Some(cache) if cache.hit => ui.print_status("  from the cache: result of an earlier run, at no cost"),
         Some(agentline::CacheStatus { reason: Some(reason), .. }) => {
-            ui.say(format!("  not cached: {reason}"))
+            ui.print_status(format!("  not cached: {reason}"))
         }
         _ => {}
     }
     if let Some(tape) = &outcome.tape {
-        ui.say(format!("  tape: {tape}"));
+        ui.print_status(format!("  tape: {tape}"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `--output json`: one object when the run ends.
 
-use super::{Form, messages::MessageCollector};
+use super::{RunRenderer, messages::MessageCollector};
 use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Completer, Event, Message, Outcome, Record};
@@ -27,7 +27,7 @@ impl JsonRenderer {
     }
 }
 
-impl Form for JsonRenderer {
+impl RunRenderer for JsonRenderer {
     fn complete_by(&mut self, completer: &Completer) {
         self.messages.complete_by(completer);
     }

@@ -46,10 +46,10 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
         let is_unclear = matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult);
         if (is_unclear || ui.is_verbose()) && !error.stderr_tail.is_empty() {
             let tail: Vec<&str> = error.stderr_tail.lines().rev().take(10).collect();
-            ui.say("last lines of the agent's standard error:");
+            ui.print_status("last lines of the agent's standard error:");
             for line in tail.into_iter().rev() {
                 let line = ui.paint(Paint::Dim, &format!("  {}", plain(line)));
-                ui.say(line);
+                ui.print_status(line);
             }
         }
     } else if outcome.verdict == Verdict::DoneWithDenials {

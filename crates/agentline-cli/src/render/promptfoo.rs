@@ -1,6 +1,6 @@
 //! `--output promptfoo`: the result of a promptfoo provider.
 
-use super::Form;
+use super::RunRenderer;
 use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Event, Record, promptfoo_view};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Writes `{"output", "tokenUsage", …}` or `{"error", …}`.
 pub(super) struct PromptfooRenderer;
 
-impl Form for PromptfooRenderer {
+impl RunRenderer for PromptfooRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         phrases::activity(ui, &record.event);
         if let Event::Outcome { outcome } = &record.event {

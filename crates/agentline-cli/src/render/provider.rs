@@ -1,6 +1,6 @@
 //! `--output provider`: the result of a workflow provider.
 
-use super::Form;
+use super::RunRenderer;
 use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::Ui;
@@ -13,7 +13,7 @@ pub(super) struct ProviderRenderer {
     gathered: ResultCollector,
 }
 
-impl Form for ProviderRenderer {
+impl RunRenderer for ProviderRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         phrases::activity(ui, &record.event);
         match &record.event {

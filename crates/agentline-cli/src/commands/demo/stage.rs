@@ -16,7 +16,7 @@ const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEX
 pub(super) struct DemoStage {
     folder: tempfile::TempDir,
     model: Demo,
-    here: HostEnv,
+    host_env: HostEnv,
 }
 
 impl DemoStage {
@@ -40,9 +40,9 @@ impl DemoStage {
         env.insert("PATH".into(), path_with_node(&env, program));
         env.insert("HOME".into(), root.join("home").to_string_lossy().into_owned());
         env.insert("TMPDIR".into(), root.join("tmp").to_string_lossy().into_owned());
-        let mut here = HostEnv::new(env, root.join("home"), root.join("primes"));
-        here.cache = root.join("cache");
-        Ok(Self { folder, model, here })
+        let mut host_env = HostEnv::new(env, root.join("home"), root.join("primes"));
+        host_env.cache = root.join("cache");
+        Ok(Self { folder, model, host_env })
     }
 
     pub(super) fn model_url(&self) -> String {
@@ -50,20 +50,20 @@ impl DemoStage {
     }
 
     pub(super) fn workspace(&self) -> &Path {
-        &self.here.cwd
+        &self.host_env.cwd
     }
 
     /// Returns what a program needs to run the agent in this environment: variables, workspace and a model with a known
     /// price.
     pub(super) fn for_programs(&self, agent: &dyn Agent, program: &Program) -> serde_json::Value {
-        let mut env = self.here.env.clone();
+        let mut env = self.host_env.env.clone();
         env.insert(agent.info().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
         serde_json::json!({"env": env, "workspace": self.workspace(), "model": MODEL, "url": self.model_url()})
     }
 
     /// Returns the handle that starts runs in this environment.
     pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
-        Agentline::new(self.here.clone()).program(agent.info().id, named(program))
+        Agentline::new(self.host_env.clone()).program(agent.info().id, named(program))
     }
 
     pub(super) fn request(&self, prompt: &str, record: bool) -> RunRequest {

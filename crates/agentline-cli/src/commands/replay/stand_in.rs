@@ -76,7 +76,7 @@ pub(super) fn write_program(
     fs::write(program, script)
         .and_then(|()| make_runnable(program))
         .map_err(|error| CommandError::failed(format!("cannot write `{}`: {error}", program.display())))?;
-    ui.say(format!("wrote `{}`, which acts as {agent}", program.display()));
+    ui.print_status(format!("wrote `{}`, which acts as {agent}", program.display()));
     Ok(exit::DONE)
 }
 

@@ -70,36 +70,45 @@ const ENDINGS: &[(&str, Format)] = &[
     ("txt", Format::Text),
 ];
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ExportArgs) -> Result<u8, CommandError> {
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: &ExportArgs,
+) -> Result<u8, CommandError> {
     let format = args.wanted()?;
     let is_stdout = args.output == Path::new("-");
-    let path = desk.cwd.join(&args.output);
+    let path = sessions_context.cwd.join(&args.output);
     // A device or pipe, such as `/dev/stdout`, is written to and never replaced.
     let is_device =
         !is_stdout && std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     if !is_stdout && !is_device && !args.force && path.exists() {
         return Err(there_already(&args.output).into());
     }
-    let found = desk.find(&args.which)?;
-    let (session, children) = desk.load(&found, true)?;
+    let found = sessions_context.find(&args.which)?;
+    let (session, children) = sessions_context.load(&found, true)?;
     let write = |out: &mut dyn Write| {
         let wish = SessionDetail { context: args.context, thinking: true, subagents: true };
-        let told = SessionJson {
-            desk,
+        let session_json = SessionJson {
+            sessions_context,
             found: &found,
             session: &session,
             children: &children,
             context: args.context,
         };
-        let story = || SessionTree::new(&session, &children, &desk.prices);
+        let story = || SessionTree::new(&session, &children, &sessions_context.prices);
         match format {
-            Format::Html => page(out, &story(), wish, &desk.clock),
-            Format::Md => markdown(out, &story(), wish, &desk.clock),
-            Format::Json => told.unified(out, BlockOrderArg::Grouped),
-            Format::Claude => told.claude(out),
+            Format::Html => page(out, &story(), wish, &sessions_context.clock),
+            Format::Md => markdown(out, &story(), wish, &sessions_context.clock),
+            Format::Json => session_json.unified(out, BlockOrderArg::Grouped),
+            Format::Claude => session_json.claude(out),
             Format::Text => {
-                let style =
-                    TextStyle { colour: false, short: false, live: false, wish, clock: desk.clock.clone() };
+                let style = TextStyle {
+                    colour: false,
+                    short: false,
+                    live: false,
+                    wish,
+                    clock: sessions_context.clock.clone(),
+                };
                 TextRenderer::new(style).story(out, &story())
             }
         }
@@ -113,7 +122,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ExportArgs) -> Res
         io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
         _ => CommandError::failed(format!("cannot write {}: {error}", args.output.display())),
     })?;
-    ui.say(format!("wrote {}", args.output.display()));
+    ui.print_status(format!("wrote {}", args.output.display()));
     Ok(exit::DONE)
 }
 

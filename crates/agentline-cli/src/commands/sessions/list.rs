@@ -43,10 +43,14 @@ struct Row<'a> {
     turns: u64,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Result<u8, CommandError> {
-    let filter = desk.filter(&args.among)?.sub_agents(args.subagents);
-    let mut all = desk.store.list(&filter)?;
-    desk.warn_of_unreadable(ui, &filter)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: &ListArgs,
+) -> Result<u8, CommandError> {
+    let filter = sessions_context.filter(&args.among)?.sub_agents(args.subagents);
+    let mut all = sessions_context.store.list(&filter)?;
+    sessions_context.warn_of_unreadable(ui, &filter)?;
     let lengths = id_lengths(&all);
     let total = all.len();
     all.truncate(args.limit.unwrap_or(usize::MAX));
@@ -73,9 +77,9 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Resul
         let info = &summary.info;
         let minute = |at| {
             if width.is_some_and(|w| w < NARROW) {
-                desk.clock.short_minute(at)
+                sessions_context.clock.short_minute(at)
             } else {
-                desk.clock.minute(at)
+                sessions_context.clock.minute(at)
             }
         };
         let at = info.updated.or(info.started).map(minute);
@@ -87,7 +91,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Resul
             at.unwrap_or_default(),
             info.agent.clone(),
             id.to_owned(),
-            desk.project(info.project.as_deref()),
+            sessions_context.project(info.project.as_deref()),
             summary.title.clone().unwrap_or_default(),
             grouped(summary.answers),
             tokens.unwrap_or_default(),
@@ -96,7 +100,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ListArgs) -> Resul
     }
     table.write(ui, width)?;
     if all.len() < total {
-        ui.say(format!(
+        ui.print_status(format!(
             "showing {} of {} sessions; raise `--limit` to see more",
             all.len(),
             grouped(total as u64)

@@ -49,17 +49,21 @@ pub(crate) struct SearchArgs {
     output: ReportFormat,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Result<u8, CommandError> {
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: SearchArgs,
+) -> Result<u8, CommandError> {
     let case = match (args.ignore_case, args.case_sensitive) {
         (true, _) => Case::Insensitive,
         (_, true) => Case::Sensitive,
         _ => Case::Smart,
     };
-    let filter = desk.filter(&args.among)?.sub_agents(true);
+    let filter = sessions_context.filter(&args.among)?.sub_agents(true);
     let mut query = Query::new(args.words).regex(args.regex).case(case).context(args.around).filter(filter);
     query.hidden = args.context;
-    let mut found = desk.store.search(&query)?;
-    desk.warn_of_unreadable(ui, &query.filter)?;
+    let mut found = sessions_context.store.search(&query)?;
+    sessions_context.warn_of_unreadable(ui, &query.filter)?;
     let total = found.len();
     let hits: usize = found.iter().map(|result| result.hits.len()).sum();
     found.truncate(args.limit.unwrap_or(usize::MAX));
@@ -76,7 +80,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Resu
         if i > 0 {
             writeln!(ui.out())?;
         }
-        head(ui, desk, result, width)?;
+        head(ui, sessions_context, result, width)?;
         for hit in result.hits.iter().take(args.hits.max(1)) {
             self::hit(ui, hit, width)?;
         }
@@ -87,15 +91,20 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: SearchArgs) -> Resu
         }
     }
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    ui.say(format!("{} in {}", many(hits, "hit"), many(total, "session")));
+    ui.print_status(format!("{} in {}", many(hits, "hit"), many(total, "session")));
     Ok(code)
 }
 
 /// Writes the title and metadata of a session.
-fn head(ui: &mut Ui, desk: &SessionsContext, result: &SearchResult, width: Option<usize>) -> io::Result<()> {
+fn head(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    result: &SearchResult,
+    width: Option<usize>,
+) -> io::Result<()> {
     let info = &result.info;
-    let at = info.updated.or(info.started).map(|at| desk.clock.minute(at)).unwrap_or_default();
-    let about = [at, info.agent.clone(), info.id.clone(), desk.project(info.project.as_deref())];
+    let at = info.updated.or(info.started).map(|at| sessions_context.clock.minute(at)).unwrap_or_default();
+    let about = [at, info.agent.clone(), info.id.clone(), sessions_context.project(info.project.as_deref())];
     let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
     let title = plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
     let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));

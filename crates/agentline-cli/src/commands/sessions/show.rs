@@ -63,24 +63,33 @@ pub(super) enum BlockOrderArg {
     Turn,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ShowArgs) -> Result<u8, CommandError> {
-    let found = desk.find(&args.which)?;
-    let (session, children) = desk.load(&found, args.subagents)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: &ShowArgs,
+) -> Result<u8, CommandError> {
+    let found = sessions_context.find(&args.which)?;
+    let (session, children) = sessions_context.load(&found, args.subagents)?;
     let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: args.subagents };
-    let told =
-        SessionJson { desk, found: &found, session: &session, children: &children, context: args.context };
-    let story = || SessionTree::new(&session, &children, &desk.prices);
+    let session_json = SessionJson {
+        sessions_context,
+        found: &found,
+        session: &session,
+        children: &children,
+        context: args.context,
+    };
+    let story = || SessionTree::new(&session, &children, &sessions_context.prices);
     match args.output {
-        Form::Json => told.unified(ui.out(), args.order)?,
-        Form::Claude => told.claude(ui.out())?,
-        Form::Md => markdown(ui.out(), &story(), wish, &desk.clock)?,
+        Form::Json => session_json.unified(ui.out(), args.order)?,
+        Form::Claude => session_json.claude(ui.out())?,
+        Form::Md => markdown(ui.out(), &story(), wish, &sessions_context.clock)?,
         Form::Text => {
             let style = TextStyle {
                 colour: ui.is_coloured(),
                 short: ui.width().is_some() && !args.full,
                 live: false,
                 wish,
-                clock: desk.clock.clone(),
+                clock: sessions_context.clock.clone(),
             };
             TextRenderer::new(style).story(ui.out(), &story())?;
         }
@@ -90,7 +99,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &ShowArgs) -> Resul
 
 /// Writes a session as JSON.
 pub(super) struct SessionJson<'a> {
-    pub(super) desk: &'a SessionsContext,
+    pub(super) sessions_context: &'a SessionsContext,
     pub(super) found: &'a FoundSession,
     pub(super) session: &'a SavedSession,
     pub(super) children: &'a [SavedSession],
@@ -153,7 +162,7 @@ impl SessionJson<'_> {
         files: Vec<&std::path::Path>,
         messages: &impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let usage = session_usage(session, &self.desk.prices).total;
+        let usage = session_usage(session, &self.sessions_context.prices).total;
         let head = Head { info: &session.info, files, usage, damage: &session.damage };
         write!(out, "{{\"session\":")?;
         serde_json::to_writer(&mut *out, &head)?;

@@ -55,16 +55,20 @@ enum Chart {
     Off,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Result<u8, CommandError> {
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: &UsageArgs,
+) -> Result<u8, CommandError> {
     let (by, title) = match args.by {
         By::Day => (UsageBy::Day, "day"),
         By::Agent => (UsageBy::Agent, "agent"),
         By::Model => (UsageBy::Model, "model"),
         By::Project => (UsageBy::Project, "project"),
     };
-    let filter = desk.filter(&args.among)?;
-    let rows = desk.store.usage(&filter, by)?;
-    desk.warn_of_unreadable(ui, &filter)?;
+    let filter = sessions_context.filter(&args.among)?;
+    let rows = sessions_context.store.usage(&filter, by)?;
+    sessions_context.warn_of_unreadable(ui, &filter)?;
     let sum = UsageRow::sum(&rows);
     if args.output == ReportFormat::Json {
         let all = serde_json::json!({ "by": title, "rows": rows, "total": sum });
@@ -81,7 +85,7 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Resu
     columns.extend(
         ["sessions", "turns", "input", "cached", "output", "thoughts", "total", "cost"].map(Column::right),
     );
-    let names = rows.iter().map(|row| name(desk, args.by, row));
+    let names = rows.iter().map(|row| name(sessions_context, args.by, row));
     let mut cells: Vec<Vec<String>> = rows.iter().zip(names).map(|(row, name)| numbers(name, row)).collect();
     cells.push(numbers("total".into(), &sum));
     let bars = bars(&rows, chart, width.map_or(BAR_ON_A_PIPE, |width| room(width, &cells)));
@@ -95,15 +99,15 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &UsageArgs) -> Resu
     table.write(ui, width)?;
     let unpriced: Vec<&str> = sum.unpriced().collect();
     if !unpriced.is_empty() {
-        ui.say(format!("costs are lower bounds: no price is known for {}", unpriced.join(", ")));
+        ui.print_status(format!("costs are lower bounds: no price is known for {}", unpriced.join(", ")));
     }
     Ok(exit::DONE)
 }
 
-fn name(desk: &SessionsContext, by: By, row: &UsageRow) -> String {
+fn name(sessions_context: &SessionsContext, by: By, row: &UsageRow) -> String {
     match by {
         _ if row.name.is_empty() => "(unknown)".into(),
-        By::Project => desk.project(Some(&row.name)),
+        By::Project => sessions_context.project(Some(&row.name)),
         _ => row.name.clone(),
     }
 }

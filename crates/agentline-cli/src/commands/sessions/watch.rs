@@ -42,18 +42,28 @@ pub(crate) struct WatchArgs {
     full: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Result<u8, CommandError> {
+pub(super) fn run(
+    ui: &mut Ui,
+    sessions_context: &SessionsContext,
+    args: &WatchArgs,
+) -> Result<u8, CommandError> {
     let idle = args.until_idle.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         Problem::new("--until-idle", "must be a number of seconds").hint("use a number such as 30")
     })?;
-    let found = desk.find(&args.which)?;
-    let mut watch = desk.store.watch(&found)?;
+    let found = sessions_context.find(&args.which)?;
+    let mut watch = sessions_context.store.watch(&found)?;
     let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: true };
     let short = ui.width().is_some() && !args.full;
-    let style = TextStyle { colour: ui.is_coloured(), short, live: true, wish, clock: desk.clock.clone() };
-    let mut told =
+    let style = TextStyle {
+        colour: ui.is_coloured(),
+        short,
+        live: true,
+        wish,
+        clock: sessions_context.clock.clone(),
+    };
+    let mut session_json =
         Telling { teller: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
-    ui.say(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
+    ui.print_status(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
     let mut quiet_since = Instant::now();
     let mut is_first = true;
     loop {
@@ -63,8 +73,12 @@ pub(super) fn run(ui: &mut Ui, desk: &SessionsContext, args: &WatchArgs) -> Resu
         }
         for change in changes {
             match args.output {
-                crate::output::ReportFormat::Json => told.json(ui, change, is_first && args.new, wish)?,
-                crate::output::ReportFormat::Text => told.text(ui, change, is_first && args.new, wish)?,
+                crate::output::ReportFormat::Json => {
+                    session_json.json(ui, change, is_first && args.new, wish)?
+                }
+                crate::output::ReportFormat::Text => {
+                    session_json.text(ui, change, is_first && args.new, wish)?
+                }
             }
         }
         ui.flush()?;
