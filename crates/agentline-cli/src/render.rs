@@ -12,7 +12,7 @@ pub(crate) mod saved;
 pub(crate) mod table;
 
 use crate::{output::OutputFormat, ui::Ui};
-use agentline::{Completer, PermissionMode, Record};
+use agentline::{PermissionMode, Record, messages::Completer};
 use std::io;
 
 /// The options of a renderer.

@@ -21,6 +21,7 @@ struct CodeReview {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    agentline::init();
     // The model of this stage first hands in a value that does not fit, is told why, and mends it.
     let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));
     let stage = stage::set(Script::new([

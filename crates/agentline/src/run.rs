@@ -16,6 +16,7 @@ pub(crate) mod session;
 pub(crate) mod session_cleanup;
 pub(crate) mod session_follower;
 pub(crate) mod tape_file;
+#[cfg(feature = "schema")]
 pub(crate) mod typed;
 pub mod validate;
 pub(crate) mod watchdog;

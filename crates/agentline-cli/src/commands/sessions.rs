@@ -15,9 +15,10 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    Error, PriceTable, SavedSession,
+    Error, PriceTable,
     sessions::{FoundSession, SessionFilter, SessionStore},
 };
+use agentline_core::SavedSession;
 use clap::{Args, Subcommand};
 use std::{
     io::Write,

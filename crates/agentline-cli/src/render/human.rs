@@ -4,7 +4,8 @@ use super::{RenderOptions, RunRenderer};
 use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
-use agentline::{Event, FileChangeKind, FileRow, Outcome, Record, ToolStatus, Verdict};
+use agentline::{Event, FileRow, Outcome, Record, ToolStatus, Verdict};
+use agentline_core::FileChangeKind;
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -183,7 +184,7 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     }
     match &outcome.cache {
         Some(cache) if cache.hit => ui.print_status("  from the cache: result of an earlier run, at no cost"),
-        Some(agentline::CacheStatus { reason: Some(reason), .. }) => {
+        Some(agentline_core::CacheStatus { reason: Some(reason), .. }) => {
             ui.print_status(format!("  not cached: {reason}"))
         }
         _ => {}

@@ -15,7 +15,8 @@ pub(crate) use markdown::markdown;
 pub(crate) use page::page;
 pub(crate) use text::{EntryProgress, TextRenderer, TextStyle};
 
-use agentline::{Entry, PriceTable, SavedSession, Tokens, ToolKind, UsageEntry, session_usage};
+use agentline::{PriceTable, Tokens, ToolKind};
+use agentline_core::{Entry, SavedSession, UsageEntry, session_usage};
 
 /// A session with those of its sub-agents.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +108,8 @@ fn place(entries: &[Entry], child: &SavedSession) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::{EntryPart, Role, SavedTool, ToolUse};
+    use agentline::ToolUse;
+    use agentline_core::{EntryPart, Role, SavedTool};
 
     fn entry(id: &str, role: Role) -> Entry {
         let mut entry = Entry::new(id, role);

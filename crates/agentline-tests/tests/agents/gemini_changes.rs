@@ -1,10 +1,9 @@
 //! Tests the list of changed files with the real Gemini CLI: it matches the disk, whatever changed the files.
 
-use agentline::{
+use agentline::{Event, Outcome, PermissionMode, RunRequest, Surface, Verdict};
+use agentline_core::{
     ChangeSource::{self, Shell, Tool, Unknown},
-    Event,
     FileChangeKind::{self, Created, Deleted, Modified},
-    Outcome, PermissionMode, RunRequest, Surface, Verdict,
 };
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown};

@@ -1,7 +1,8 @@
 //! Tests the main workflow with the real Gemini CLI: a write, an edit, a failing read and a shell command, reported
 //! correctly.
 
-use agentline::{ChangeSource, Event, FileChangeKind, Surface, Verdict};
+use agentline::{Event, Surface, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::gemini::demo_script;
 use agentline_tests::{TestStage, needs_real_gemini};
 

@@ -1,9 +1,7 @@
 //! Tests tokens, cost and limits with the real Gemini CLI: counts match the model's, and limits are enforced.
 
-use agentline::{
-    Event, FailureKind, Limits, Outcome, Phase, Price, PriceTable, RunRequest, Surface, UsageSource, Verdict,
-    blocking,
-};
+use agentline::{Event, FailureKind, Limits, Outcome, PriceTable, RunRequest, Surface, Verdict, blocking};
+use agentline_core::{Phase, Price, UsageSource};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
@@ -58,7 +56,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
             _ => None,
         });
-        assert_eq!(live, Some((agentline::Origin::SessionFile, Some(1150))), "{records:?}");
+        assert_eq!(live, Some((agentline_core::Origin::SessionFile, Some(1150))), "{records:?}");
     }
 }
 
@@ -76,7 +74,7 @@ fn assert_consistent_usage(outcome: &Outcome) {
     );
     assert_eq!(usage.origins["input_tokens"], UsageSource::Stream, "{all}");
     assert_eq!(usage.origins.len(), 5, "{all}");
-    assert_eq!(outcome.cost_source, Some(agentline::CostSource::Prices), "{all}");
+    assert_eq!(outcome.cost_source, Some(agentline_core::CostSource::Prices), "{all}");
     let doubts = ["usage_disagrees", "cost_estimated"];
     assert!(!outcome.warnings.iter().any(|w| doubts.contains(&&*w.code)), "{all}");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 
-use agentline::snapshot::ActiveWorkspace;
+use agentline::internals::snapshot::ActiveWorkspace;
 
 fn folders() -> (tempfile::TempDir, impl Fn(&str) -> std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();

@@ -9,10 +9,8 @@ use crate::{
     render::table::fit,
     ui::{Paint, Ui},
 };
-use agentline::{
-    Role,
-    sessions::{Case, Hit, HitPlace, Query, SearchResult},
-};
+use agentline::sessions::{Case, Hit, HitPlace, Query, SearchResult};
+use agentline_core::Role;
 use clap::Args;
 use std::io::{self, Write};
 

@@ -8,9 +8,9 @@ use crate::{
     render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown},
     ui::Ui,
 };
-use agentline::{
-    BlockOrder, Entry, Message, SavedSession, SessionInfo, claude_messages, session_usage,
-    sessions::FoundSession, unified_message,
+use agentline::{Message, sessions::FoundSession};
+use agentline_core::{
+    BlockOrder, Entry, SavedSession, SessionInfo, claude_messages, session_usage, unified_message,
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -113,8 +113,8 @@ struct Head<'a> {
     #[serde(flatten)]
     info: &'a SessionInfo,
     files: Vec<&'a std::path::Path>,
-    usage: agentline::UsageEntry,
-    damage: &'a [agentline::ReadError],
+    usage: agentline_core::UsageEntry,
+    damage: &'a [agentline_core::ReadError],
 }
 
 impl SessionJson<'_> {

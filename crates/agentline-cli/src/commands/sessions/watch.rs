@@ -7,7 +7,8 @@ use crate::{
     render::saved::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
     ui::{Paint, Ui},
 };
-use agentline::{BlockOrder, Problem, sessions::SessionChange, unified_message};
+use agentline::{Problem, sessions::SessionChange};
+use agentline_core::{BlockOrder, unified_message};
 use clap::Args;
 use std::{
     io::Write,
@@ -95,7 +96,7 @@ struct Telling {
     teller: TextRenderer,
     /// How much of each entry has been shown.
     progress: Vec<EntryProgress>,
-    info: agentline::SessionInfo,
+    info: agentline_core::SessionInfo,
 }
 
 impl Telling {

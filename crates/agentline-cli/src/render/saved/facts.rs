@@ -3,7 +3,7 @@
 use super::SessionTree;
 use crate::plain_text::plain;
 use crate::render::phrases;
-use agentline::{Entry, Role, SavedSession};
+use agentline_core::{Entry, Role, SavedSession};
 
 /// The maximum length of a title made from a prompt.
 const LONGEST_TITLE: usize = 120;
@@ -88,7 +88,7 @@ pub(crate) fn money(usd: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::EntryPart;
+    use agentline_core::EntryPart;
 
     #[test]
     fn numbers_are_formatted_for_reading() {

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::plain_text::plain;
 use crate::{render::phrases, time::TimeFormat};
-use agentline::{Entry, EntryPart, Role, SavedTool, ToolStatus};
+use agentline::ToolStatus;
+use agentline_core::{Entry, EntryPart, Role, SavedTool};
 use std::{
     borrow::Cow,
     io::{self, Write},

@@ -16,7 +16,8 @@ use super::{
     tool::{self, ShownCall},
 };
 use crate::{render::phrases, time::TimeFormat};
-use agentline::{Entry, EntryPart, Media, Millis, Role, SavedTool, ToolStatus};
+use agentline::ToolStatus;
+use agentline_core::{Entry, EntryPart, Media, Millis, Role, SavedTool};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chart::ChartTurn;
 use sha2::{Digest, Sha256};

@@ -1,9 +1,9 @@
 //! A session for tests with every kind of content, including hostile text.
 #![cfg(test)]
 
-use agentline::{
-    Entry, EntryPart, Media, ReadError, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Tokens,
-    ToolKind, ToolStatus, ToolUse,
+use agentline::{Tokens, ToolKind, ToolStatus, ToolUse};
+use agentline_core::{
+    Entry, EntryPart, Media, ReadError, Role, SavedDiff, SavedResult, SavedSession, SavedTool,
 };
 
 /// Text that must always be escaped.

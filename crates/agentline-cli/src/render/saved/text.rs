@@ -12,7 +12,8 @@ use crate::{
     time::TimeFormat,
     ui::{Paint, painted},
 };
-use agentline::{Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus};
+use agentline::{Tokens, ToolStatus};
+use agentline_core::{Entry, EntryPart, Media, Role, SavedSession, SavedTool};
 use std::io::{self, Write};
 
 /// The number of lines at the beginning of a shortened output.

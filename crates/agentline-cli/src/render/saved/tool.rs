@@ -2,7 +2,8 @@
 
 use super::diff::ShownChange;
 use crate::plain_text::{plain, uncoloured};
-use agentline::{SavedDiff, SavedTool, ToolKind, ToolStatus};
+use agentline::{ToolKind, ToolStatus};
+use agentline_core::{SavedDiff, SavedTool};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
@@ -157,7 +158,8 @@ fn text(raw: &RawValue) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::{SavedResult, ToolUse};
+    use agentline::ToolUse;
+    use agentline_core::SavedResult;
 
     fn tool(kind: ToolKind, input: &str) -> SavedTool {
         let mut call = ToolUse::new("1", "Tool", "own", kind);

@@ -2,9 +2,10 @@
 
 use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
 use agentline::{
-    PermissionMode as Mode, PriceTable, session_usage,
+    PermissionMode as Mode, PriceTable,
     sessions::{SessionFilter, UsageBy, UsageRow},
 };
+use agentline_core::session_usage;
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
 

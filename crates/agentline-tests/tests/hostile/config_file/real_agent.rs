@@ -2,10 +2,11 @@
 
 use crate::host::Host;
 use agentline::{
-    Config, Pool, RunRequest,
-    settings::Settings,
+    Pool, RunRequest,
+    config::Settings,
     trust::{Manifest, TrustStore},
 };
+use agentline_core::Config;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini, shown};
 use serde_json::{Value, json};
