@@ -194,7 +194,7 @@ impl Connection {
             InputKind::Notice { run, notice } => {
                 self.sink.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
-            InputKind::StdoutClosed => self.mute(at, out),
+            InputKind::StdoutClosed => self.stdout_closed(at, out),
             InputKind::Retire => self.retiring = true,
             InputKind::Tick => {}
             InputKind::Exit(exit) => self.exited(*exit),

@@ -123,7 +123,7 @@ pub(crate) fn lost_answer(ask: &HostRequest) -> HostResponse {
 }
 
 /// Removes files of the run that would harm the user's sessions.
-pub(crate) fn clear_away(active_run: &ActiveRun) {
+pub(crate) fn remove_leftovers(active_run: &ActiveRun) {
     for file in active_run.follower.leftovers() {
         // The file may be gone already.
         let _ = std::fs::remove_file(file);

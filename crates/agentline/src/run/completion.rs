@@ -116,7 +116,10 @@ impl CompletionCheck {
                     // The function may also panic before it returns its future.
                     let asked = AssertUnwindSafe(async { check(input).await });
                     asked.catch_unwind().await.unwrap_or_else(|panic| {
-                        Err(Failure::new(FailureKind::Tool, format!("the check panicked: {}", said(&*panic))))
+                        Err(Failure::new(
+                            FailureKind::Tool,
+                            format!("the check panicked: {}", panic_message(&*panic)),
+                        ))
                     })
                 }
                 How::Command(command) => command.run(input.workspace).await,
@@ -214,7 +217,7 @@ impl Tail {
 }
 
 /// Returns the message of a panic.
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,

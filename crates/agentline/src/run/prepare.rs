@@ -201,7 +201,7 @@ impl Inner {
         let mut launch = self.launch(resolved, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
         let tape = self.tape(resolved, &launch)?;
-        materialize::carry_out(&launch)?;
+        materialize::create_files(&launch)?;
         let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
         let max_line = resolved.plan.request.max_line_bytes;
         Ok(PreparedProcess {
@@ -300,7 +300,7 @@ impl Inner {
     }
 
     /// Starts the process.
-    pub(crate) fn go_live(
+    pub(crate) fn spawn_process(
         &self,
         start: PreparedProcess,
         mark: &str,

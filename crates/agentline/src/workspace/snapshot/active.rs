@@ -59,7 +59,7 @@ impl ActiveWorkspace {
             shown => shown,
         };
         let entered = shown.and_then(|lock| {
-            let met_at_start = meet_others(runtime_dir, &files, workspace)?;
+            let met_at_start = register_run(runtime_dir, &files, workspace)?;
             Ok((lock, met_at_start))
         });
         match entered {
@@ -153,7 +153,7 @@ impl RunFiles {
 
 /// Marks every live run whose workspace overlaps with this one, removes the files of dead runs, and returns whether
 /// there was a live one.
-fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
+fn register_run(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
