@@ -1,6 +1,6 @@
 //! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
 
-use crate::fs::{
+use crate::{
     disk_fs::DiskFs,
     fingerprint::{Fingerprint, Observation, ObservedContent},
     stamp::FileStamp,
@@ -16,7 +16,7 @@ use std::{
 /// Reads the disk for one decision. Each file and directory is read once, even if several parts of the decision need
 /// it; `runnable` and `small` are not cached.
 #[derive(Debug)]
-pub(crate) struct CachingFs {
+pub struct CachingFs {
     began: SystemTime,
     read: Kept<Option<Vec<u8>>>,
     list: Kept<Option<Vec<String>>>,
@@ -61,19 +61,20 @@ impl CachingFs {
     }
 
     /// Records a file or directory of which any change matters.
-    pub(crate) fn note(&self, path: &Path) {
+    pub fn note(&self, path: &Path) {
         self.mark(path);
         self.exact.borrow_mut().insert(path.to_owned());
     }
 
     /// Records whether a path exists; no other change matters.
-    pub(crate) fn note_presence(&self, path: &Path) {
+    pub fn note_presence(&self, path: &Path) {
         self.exists(path);
     }
 
     /// Returns everything that was read, for checking later whether it is unchanged. Returns `None` if that cannot be
     /// checked, because a file was written too recently for its timestamp to be reliable.
-    pub(crate) fn seen(self) -> Option<Fingerprint> {
+    #[must_use]
+    pub fn seen(self) -> Option<Fingerprint> {
         let mut sights: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
         let mut add = |path, sight| sights.entry(path).or_default().push(sight);
         let (mut read, mut listed) = (self.read.into_inner(), self.list.into_inner());

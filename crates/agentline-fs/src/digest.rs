@@ -1,46 +1,16 @@
-//! Computes SHA-256 digests of sequences of values. The input may be secret; the digest is not.
+//! SHA-256 digests.
 
 use sha2::{Digest, Sha256};
-use std::path::PathBuf;
-
-/// An incremental digest of text, numbers and bytes.
-#[derive(Default)]
-pub(crate) struct Digester(Sha256);
-
-impl Digester {
-    /// Adds bytes, preceded by their length, so that adjacent values cannot be confused.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len());
-        self.0.update(bytes);
-    }
-
-    pub(crate) fn number(&mut self, number: usize) {
-        self.0.update(number.to_le_bytes());
-    }
-
-    pub(crate) fn paths<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>) {
-        paths.into_iter().for_each(|path| self.bytes(path.as_os_str().as_encoded_bytes()));
-    }
-
-    pub(crate) fn finish(self) -> [u8; 32] {
-        self.0.finalize().into()
-    }
-}
-
-impl std::fmt::Write for Digester {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.update(text.as_bytes());
-        Ok(())
-    }
-}
 
 /// Returns the digest of a byte string.
-pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
+#[must_use]
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
 /// Returns a digest in hexadecimal.
-pub(crate) fn hex(digest: &[u8]) -> String {
+#[must_use]
+pub fn hex(digest: &[u8]) -> String {
     use std::fmt::Write as _;
     digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -1,6 +1,6 @@
 //! The real file system as a [`FileSystem`] for the core.
 
-use crate::fs::regular_file::read_regular;
+use crate::regular_file::read_regular;
 use agentline_core::FileSystem;
 use std::{
     fs,

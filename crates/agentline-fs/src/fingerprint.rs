@@ -2,7 +2,7 @@
 //!
 //! Checking for changes is cheaper than reading everything again.
 
-use crate::fs::{disk_fs::DiskFs, stamp::FileStamp};
+use crate::{disk_fs::DiskFs, stamp::FileStamp};
 use agentline_core::FileSystem as _;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use std::{
 
 /// The recorded state of all paths that were read.
 #[derive(Debug)]
-pub(crate) struct Fingerprint {
+pub struct Fingerprint {
     sights: Vec<(PathBuf, Observation)>,
     missing: Vec<Missing>,
 }
@@ -86,7 +86,8 @@ impl Fingerprint {
     }
 
     /// Removes the fact that this directory resolves to itself, for callers that check it themselves.
-    pub(crate) fn without_place_of(mut self, folder: &Path) -> Self {
+    #[must_use]
+    pub fn without_place_of(mut self, folder: &Path) -> Self {
         let is_place = |path: &Path, sight: &Observation| {
             path == folder && matches!(sight, Observation::Leads(Some(real)) if real == folder)
         };
@@ -95,7 +96,8 @@ impl Fingerprint {
     }
 
     /// Returns whether reading the disk now would give the same result.
-    pub(crate) fn is_still_so(&self) -> bool {
+    #[must_use]
+    pub fn is_still_so(&self) -> bool {
         self.missing.iter().all(Missing::is_still_so)
             && self.sights.iter().all(|(path, sight)| sight.is_still_so(path))
     }

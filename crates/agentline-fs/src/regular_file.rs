@@ -18,7 +18,7 @@ const SPARE_ROOM: usize = 32;
 ///
 /// # Errors
 /// Fails if the file cannot be opened, is not a regular file, or is longer than `limit`.
-pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
+pub fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
     // Checked before the open, because opening a device can have side effects.
     is_allowed(&path.metadata()?, limit)?;
     Ok(open(path, limit, true)?.0)
@@ -28,7 +28,7 @@ pub(crate) fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open_regular`], and if the path is a symbolic link.
-pub(crate) fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
+pub fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
     is_allowed(&path.symlink_metadata()?, limit)?;
     Ok(open(path, limit, false)?.0)
 }
@@ -55,7 +55,7 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
 ///
 /// # Errors
 /// As [`open_regular`], and if the file grows past `limit` while it is read.
-pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     is_allowed(&path.metadata()?, limit)?;
     let (file, length) = open(path, limit, true)?;
     // With room for all of it and a little more, two calls read the whole file; otherwise many small reads are needed.
@@ -68,7 +68,7 @@ pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Fails if the path cannot be read, contains more than `limit` bytes, or does not end in time. In the last case, the
 /// reading thread is abandoned.
-pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result<Vec<u8>> {
+pub fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result<Vec<u8>> {
     if path.metadata()?.is_file() {
         return read_regular(path, limit);
     }
@@ -88,7 +88,7 @@ pub(crate) fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result
 ///
 /// # Errors
 /// Fails if the source cannot be read or contains more than `limit` bytes.
-pub(crate) fn read_to_limit(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+pub fn read_to_limit(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), source, limit)
 }
 

@@ -1,7 +1,7 @@
 //! The recorded metadata of a file, on each operating system.
 
 use std::fs::Metadata;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The maximum lag of the file system's clock, which ticks at least every 10 ms, behind the system clock.
@@ -12,37 +12,48 @@ const FINE_WINDOW: i64 = 100_000_000;
 const COARSE_WINDOW: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub enum FileKind {
+    /// A regular file.
     File,
+    /// A symbolic link.
     Link,
     /// A pipe, socket or device, which is never opened, or a directory in a list of directories.
     Other,
 }
 
+/// The metadata of a file by which a change is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileStamp {
-    pub(crate) kind: FileKind,
-    pub(crate) size: u64,
-    /// Nanoseconds since 1970. Fields that a system does not have are 0 and so never differ.
-    pub(crate) modified: i64,
-    pub(crate) changed: i64,
-    pub(crate) inode: u64,
+pub struct FileStamp {
+    /// The type.
+    pub kind: FileKind,
+    /// The size in bytes.
+    pub size: u64,
+    /// The modification time in nanoseconds since 1970. Fields that a system does not have are 0 and so never differ.
+    pub modified: i64,
+    /// The time of the last change of content or metadata, in nanoseconds since 1970.
+    pub changed: i64,
+    /// The inode number.
+    pub inode: u64,
 }
 
 impl FileStamp {
     /// Returns the stamp of anything but a directory. `about` must not have followed a link.
-    pub(crate) fn of(about: &Metadata) -> Option<Self> {
+    #[must_use]
+    pub fn of(about: &Metadata) -> Option<Self> {
         (!about.is_dir()).then(|| Self::of_any(about))
     }
 
     /// Returns the stamp of the file that a path leads to, if it exists.
-    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
         path.metadata().ok().map(|about| Self::of_any(&about))
     }
 
     /// Returns the stamp of a file of any type.
-    pub(crate) fn of_any(about: &Metadata) -> Self {
+    #[must_use]
+    pub fn of_any(about: &Metadata) -> Self {
         let kind = match about.file_type() {
             kind if kind.is_file() => FileKind::File,
             kind if kind.is_symlink() => FileKind::Link,
@@ -53,7 +64,8 @@ impl FileStamp {
     }
 
     /// Returns whether a write soon after `moment` could leave the same times.
-    pub(crate) fn is_racy(&self, moment: SystemTime) -> bool {
+    #[must_use]
+    pub fn is_racy(&self, moment: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let window = if latest % SECOND == 0 { COARSE_WINDOW } else { FINE_WINDOW };
         latest > nanoseconds(moment).saturating_sub(window)
@@ -61,7 +73,8 @@ impl FileStamp {
 }
 
 /// Returns whether `time`, from a file, is at or after `moment`, from the system clock.
-pub(crate) fn is_since(time: SystemTime, moment: SystemTime) -> bool {
+#[must_use]
+pub fn is_since(time: SystemTime, moment: SystemTime) -> bool {
     time >= moment.checked_sub(CLOCK_LAG).unwrap_or(moment)
 }
 
@@ -83,27 +96,4 @@ fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
 #[cfg(not(unix))]
 fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
     (about.modified().map_or(0, nanoseconds), 0, 0)
-}
-
-/// Appends the bytes of a path with `/` as separator.
-#[cfg(unix)]
-pub(crate) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(path.as_encoded_bytes());
-}
-
-#[cfg(not(unix))]
-pub(crate) fn push_path_bytes(path: &std::ffi::OsStr, bytes: &mut Vec<u8>) {
-    bytes.extend(path.to_string_lossy().bytes().map(|byte| if byte == b'\\' { b'/' } else { byte }));
-}
-
-#[cfg(unix)]
-pub(crate) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-
-    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn path_from_bytes(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }

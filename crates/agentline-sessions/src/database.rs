@@ -1,10 +1,10 @@
 //! Lists sessions stored as rows of a database. The list is cached in the index, so an unchanged database is not
 //! opened.
 
-use super::{
-    find::SessionLocation, index::Index, scan::SessionCandidate, scan::SessionStamp, sqlite::Database,
+use crate::{
+    candidate::SessionCandidate, error::SessionError, index::Index, location::SessionLocation,
+    sqlite::Database, stamp::SessionStamp,
 };
-use crate::Error;
 use agentline_core::{Agent, ProjectRef, SavedSession, SessionFile, SessionFormat};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -25,10 +25,10 @@ struct Known {
 
 /// The databases opened during one call. Each is opened once, because opening may copy the file.
 #[derive(Debug, Default)]
-pub(super) struct Databases(Mutex<HashMap<PathBuf, Arc<Database>>>);
+pub(crate) struct Databases(Mutex<HashMap<PathBuf, Arc<Database>>>);
 
 impl Databases {
-    pub(super) fn open(&self, path: &Path) -> Result<Arc<Database>, Error> {
+    pub(crate) fn open(&self, path: &Path) -> Result<Arc<Database>, SessionError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(path) {
             return Ok(Arc::clone(known));
@@ -39,12 +39,12 @@ impl Databases {
     }
 
     /// Reads a session. A session that no longer exists is returned empty.
-    pub(super) fn load(&self, path: &Path, session: &str) -> Result<SavedSession, Error> {
+    pub(crate) fn load(&self, path: &Path, session: &str) -> Result<SavedSession, SessionError> {
         Ok(self.open(path)?.load(session)?.unwrap_or_default())
     }
 
     /// Returns the sessions of a database, or none if it cannot be read.
-    pub(super) fn candidates(
+    pub(crate) fn candidates(
         &self,
         agent: &'static dyn Agent,
         path: &Path,

@@ -12,37 +12,37 @@ const TITLE: usize = 100;
 /// Facts about one session, or about the part of it in one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct SessionFacts {
-    pub(super) info: SessionInfo,
+pub(crate) struct SessionFacts {
+    pub(crate) info: SessionInfo,
     /// The first prompt on one line, shortened.
-    pub(super) prompt: Option<String>,
-    pub(super) prompts: u64,
-    pub(super) answers: u64,
-    pub(super) tool_calls: u64,
+    pub(crate) prompt: Option<String>,
+    pub(crate) prompts: u64,
+    pub(crate) answers: u64,
+    pub(crate) tool_calls: u64,
     /// The number of places that could not be read.
-    pub(super) damage: u64,
+    pub(crate) damage: u64,
     /// The model names that `used` refers to by position.
-    pub(super) models: Vec<String>,
-    pub(super) used: Vec<AnswerUsage>,
+    pub(crate) models: Vec<String>,
+    pub(crate) used: Vec<AnswerUsage>,
 }
 
 /// The tokens of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
-pub(super) struct AnswerUsage {
+pub(crate) struct AnswerUsage {
     /// An identifier that is equal in every copy of the answer.
-    pub(super) key: u64,
-    pub(super) at: Option<Millis>,
+    pub(crate) key: u64,
+    pub(crate) at: Option<Millis>,
     /// The index into `models`, or `None` if the model is unknown.
-    pub(super) model: Option<u32>,
-    pub(super) requests: Option<u64>,
+    pub(crate) model: Option<u32>,
+    pub(crate) requests: Option<u64>,
     /// The cost that the agent itself reported.
-    pub(super) cost_usd: Option<f64>,
-    pub(super) tokens: Tokens,
+    pub(crate) cost_usd: Option<f64>,
+    pub(crate) tokens: Tokens,
 }
 
 impl SessionFacts {
-    pub(super) fn of(session: &SavedSession) -> Self {
+    pub(crate) fn of(session: &SavedSession) -> Self {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
         facts.damage = session.damage.len() as u64;
         let mut last = None;
@@ -67,7 +67,7 @@ impl SessionFacts {
     }
 
     /// Returns whether the session has a prompt or an answer.
-    pub(super) fn says_something(&self) -> bool {
+    pub(crate) fn says_something(&self) -> bool {
         self.prompts + self.answers > 0
     }
 
@@ -89,13 +89,13 @@ impl SessionFacts {
     }
 
     /// Returns the model name of a count, or `unknown`.
-    pub(super) fn model(&self, used: &AnswerUsage) -> &str {
+    pub(crate) fn model(&self, used: &AnswerUsage) -> &str {
         let named = used.model.and_then(|at| self.models.get(usize::try_from(at).ok()?));
         named.map_or("unknown", String::as_str)
     }
 
     /// Returns the tokens and cost of a count at these prices.
-    pub(super) fn row(&self, used: &AnswerUsage, prices: &PriceTable) -> UsageEntry {
+    pub(crate) fn row(&self, used: &AnswerUsage, prices: &PriceTable) -> UsageEntry {
         UsageEntry::of(prices, Some(self.model(used)), used.tokens, used.requests, used.cost_usd)
     }
 }

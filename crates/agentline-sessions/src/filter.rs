@@ -71,7 +71,7 @@ impl SessionFilter {
     }
 
     /// Returns whether a session overlaps the selected time. A session without timestamps is included.
-    pub(super) fn in_time(&self, info: &SessionInfo) -> bool {
+    pub(crate) fn in_time(&self, info: &SessionInfo) -> bool {
         let ended_before = |since: Millis| info.updated.or(info.started).is_some_and(|at| at < since);
         let began_after = |until: Millis| info.started.or(info.updated).is_some_and(|at| at >= until);
         !self.since.is_some_and(ended_before) && !self.until.is_some_and(began_after)

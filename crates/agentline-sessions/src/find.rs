@@ -1,120 +1,23 @@
 //! Finds one session by its id, a prefix of its id, `latest`, or a file.
 
-use super::{
-    SessionFilter, SessionStore,
+use crate::{
     database::Databases,
+    error::SessionError,
+    filter::SessionFilter,
     gather::StoredSession,
     index::Index,
     list::newest,
     load::{beginning, head_of},
-    scan::SessionCandidate,
+    location::{FoundSession, SessionLocation, SessionPart},
+    store::SessionStore,
 };
-use crate::Error;
 use agentline_core::{Agent, Problem, Problems, SessionFormat, SessionInfo};
-use serde::Serialize;
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 /// The shortest accepted prefix of an id.
 const SHORTEST_PREFIX: usize = 4;
 /// The number of candidates that an error message lists.
 const NAMED: usize = 5;
-
-/// The location of a session, or of a part of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum SessionLocation {
-    /// A file.
-    File(PathBuf),
-    /// Rows of a database.
-    Row {
-        /// The file of the database.
-        database: PathBuf,
-        /// The id of the session.
-        session: String,
-    },
-}
-
-impl SessionLocation {
-    /// Returns the path of the file or database.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::File(path) | Self::Row { database: path, .. } => path,
-        }
-    }
-
-    /// Returns a fallback id: the file stem, or the session id of the row.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            Self::Row { session, .. } => session.clone(),
-        }
-    }
-}
-
-/// A location and the form in which a session is stored there.
-#[derive(Clone, Debug)]
-pub(super) struct SessionPart {
-    pub(super) place: SessionLocation,
-    /// `None` if the form must be detected from the beginning of the file.
-    pub(super) form: Option<SessionFormat>,
-}
-
-/// A session that was found but not read yet.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct FoundSession {
-    /// The session's metadata, as far as it is known without reading the session.
-    pub info: SessionInfo,
-    pub(super) agent: &'static dyn Agent,
-    pub(super) parts: Vec<SessionPart>,
-    /// Whether the caller asked for a session, with all its files, rather than for one file.
-    pub(super) is_whole: bool,
-}
-
-impl FoundSession {
-    /// Returns the agent that saved the session.
-    #[must_use]
-    pub fn agent(&self) -> &'static dyn Agent {
-        self.agent
-    }
-
-    /// Returns the locations of the session, oldest first.
-    pub fn places(&self) -> impl Iterator<Item = &SessionLocation> {
-        self.parts.iter().map(|part| &part.place)
-    }
-
-    /// Fills in metadata that the files do not contain.
-    pub(super) fn complete(&self, info: &mut SessionInfo) {
-        let known = &self.info;
-        info.agent.clone_from(&known.agent);
-        if info.id.is_empty() {
-            info.id.clone_from(&known.id);
-        }
-        info.project = info.project.take().or_else(|| known.project.clone());
-        info.title = info.title.take().or_else(|| known.title.clone());
-        info.parent = info.parent.take().or_else(|| known.parent.clone());
-    }
-}
-
-impl fmt::Debug for FoundSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FoundSession")
-            .field("info", &self.info)
-            .field("parts", &self.parts)
-            .finish_non_exhaustive()
-    }
-}
-
-impl From<StoredSession> for FoundSession {
-    fn from(stored: StoredSession) -> Self {
-        Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts, is_whole: true }
-    }
-}
 
 impl SessionStore {
     /// Finds a session by its id, a prefix of its id of at least four characters, `latest` (of the project in `cwd`),
@@ -122,7 +25,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if no session or more than one matches. The problem lists the matches and has a hint.
-    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<FoundSession, Error> {
+    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<FoundSession, SessionError> {
         self.find_of(wanted, cwd, &SessionFilter::new())
     }
 
@@ -130,7 +33,12 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails like [`find`](Self::find).
-    pub fn find_of(&self, wanted: &str, cwd: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
+    pub fn find_of(
+        &self,
+        wanted: &str,
+        cwd: &Path,
+        filter: &SessionFilter,
+    ) -> Result<FoundSession, SessionError> {
         if wanted == "latest" {
             return self.latest(cwd, filter);
         }
@@ -158,7 +66,7 @@ impl SessionStore {
         }
     }
 
-    fn latest(&self, cwd: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
+    fn latest(&self, cwd: &Path, filter: &SessionFilter) -> Result<FoundSession, SessionError> {
         let filter = match filter.project {
             Some(_) => filter.clone(),
             None => filter.clone().project(cwd),
@@ -179,8 +87,20 @@ impl SessionStore {
         })
     }
 
+    /// Returns the sessions of the sub-agents that a session started, oldest first.
+    ///
+    /// # Errors
+    /// Does not fail at present.
+    pub fn children(&self, found: &FoundSession) -> Result<Vec<FoundSession>, SessionError> {
+        let filter = SessionFilter::new().agent(found.agent.info().id).sub_agents(true).empty(true);
+        let mut all = self.gather(&filter)?;
+        all.retain(|stored| stored.info().parent.as_deref() == Some(found.info.id.as_str()));
+        all.sort_by_key(|stored| stored.info().started);
+        Ok(all.into_iter().map(FoundSession::from).collect())
+    }
+
     /// Finds the session in a file by detecting the agent from the file's content.
-    fn find_file(&self, path: &Path, filter: &SessionFilter) -> Result<FoundSession, Error> {
+    fn find_file(&self, path: &Path, filter: &SessionFilter) -> Result<FoundSession, SessionError> {
         let agents = self.agents_of(filter)?;
         // A directory has no content, and a pipe could be read only once.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -189,7 +109,7 @@ impl SessionStore {
                 "use a session file of an agent, or an id from `agentline sessions list`",
             ));
         }
-        let head = head_of(path).map_err(Error::io("read", path))?;
+        let head = head_of(path).map_err(SessionError::io("read", path))?;
         let told = agents.iter().find_map(|agent| Some((*agent, agent.session_format(&head)?)));
         let Some((agent, form)) = told else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
@@ -218,7 +138,7 @@ impl SessionStore {
 
 impl SessionStore {
     /// Returns the session of a database that contains exactly one.
-    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<FoundSession, Error> {
+    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<FoundSession, SessionError> {
         let mut index = Index::open(None);
         let mut all = Databases::default().candidates(agent, path, &mut index);
         all.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.changed));
@@ -242,16 +162,6 @@ impl SessionStore {
     }
 }
 
-impl SessionCandidate {
-    /// Returns whether this candidate may contain a session whose id is or starts with `wanted`.
-    ///
-    /// Most file names contain the beginning of the id, so files with another id need not be read.
-    pub(super) fn may_be(&self, wanted: &str) -> bool {
-        let told = self.name.id.as_ref();
-        told.is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
-    }
-}
-
 fn looks_like_a_path(wanted: &str) -> bool {
     wanted.contains(std::path::is_separator) || wanted.ends_with(".json") || wanted.ends_with(".jsonl")
 }
@@ -263,7 +173,7 @@ fn name_of(stored: &StoredSession) -> String {
     format!("{} ({}{})", info.id, info.agent, title.unwrap_or_default())
 }
 
-fn none(wanted: &str, long_enough: bool) -> Error {
+fn none(wanted: &str, long_enough: bool) -> SessionError {
     let hint = if long_enough {
         "use an id from `agentline sessions list`, or the path of a session file"
     } else {
@@ -272,10 +182,10 @@ fn none(wanted: &str, long_enough: bool) -> Error {
     no_session(format!("no session `{wanted}` found"), hint)
 }
 
-fn no_session(message: String, hint: &str) -> Error {
-    Error::NoSession(Problem::new("session", message).hint(hint))
+fn no_session(message: String, hint: &str) -> SessionError {
+    SessionError::NoSession(Problem::new("session", message).hint(hint))
 }
 
-fn problem(message: String, hint: &str) -> Error {
-    Error::Usage(Problems::from(Problem::new("session", message).hint(hint)))
+fn problem(message: String, hint: &str) -> SessionError {
+    SessionError::Usage(Problems::from(Problem::new("session", message).hint(hint)))
 }

@@ -1,18 +1,21 @@
 //! Collects sessions from files. The facts of each file come from the index or are read, on several threads, and the
 //! files of one session are merged.
 
-use super::{
-    SessionFilter, SessionStore,
+use crate::{
+    candidate::SessionCandidate,
     database::Databases,
+    error::SessionError,
     facts::SessionFacts,
-    find::{SessionLocation, SessionPart},
+    filter::SessionFilter,
     index::Index,
     load::{read, read_all},
+    location::{FoundSession, SessionLocation, SessionPart},
     project::{Digests, ProjectFilter, RealPaths},
-    scan::{SessionCandidate, SessionStamp},
+    stamp::SessionStamp,
+    store::SessionStore,
 };
-use crate::{Error, fs::disk_fs::DiskFs};
 use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
+use agentline_fs::disk_fs::DiskFs;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
@@ -21,40 +24,46 @@ use std::{
 };
 
 /// Titles by agent and id.
-pub(super) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
+pub(crate) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
 
 /// A saved session with the facts that a list needs.
 #[derive(Clone)]
-pub(super) struct StoredSession {
-    pub(super) agent: &'static dyn Agent,
-    pub(super) facts: SessionFacts,
+pub(crate) struct StoredSession {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) facts: SessionFacts,
     /// The project named in the session and those derived from its locations. They differ if the project or the session
     /// was moved.
-    pub(super) projects: Vec<ProjectRef>,
+    pub(crate) projects: Vec<ProjectRef>,
     /// The locations of the session, oldest first.
-    pub(super) parts: Vec<SessionPart>,
+    pub(crate) parts: Vec<SessionPart>,
     /// The total size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
 }
 
 impl StoredSession {
-    pub(super) fn info(&self) -> &SessionInfo {
+    pub(crate) fn info(&self) -> &SessionInfo {
         &self.facts.info
+    }
+}
+
+impl From<StoredSession> for FoundSession {
+    fn from(stored: StoredSession) -> Self {
+        Self { info: stored.facts.info, agent: stored.agent, parts: stored.parts, is_whole: true }
     }
 }
 
 impl SessionStore {
     /// Returns the sessions that match a filter, in no particular order.
-    pub(super) fn gather(&self, filter: &SessionFilter) -> Result<Vec<StoredSession>, Error> {
+    pub(crate) fn gather(&self, filter: &SessionFilter) -> Result<Vec<StoredSession>, SessionError> {
         self.gather_where(filter, |_| true)
     }
 
     /// Returns the sessions that match a filter and consist of candidates that `wants` accepts.
-    pub(super) fn gather_where(
+    pub(crate) fn gather_where(
         &self,
         filter: &SessionFilter,
         wants: impl Fn(&SessionCandidate) -> bool,
-    ) -> Result<Vec<StoredSession>, Error> {
+    ) -> Result<Vec<StoredSession>, SessionError> {
         let agents = self.agents_of(filter)?;
         let wanted = filter.project.as_deref().map(ProjectFilter::new);
         let mut real = RealPaths::default();
@@ -87,7 +96,7 @@ impl SessionStore {
     }
 
     /// Returns the titles that agents store apart from their sessions, by agent and id.
-    pub(super) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
+    pub(crate) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
         let of = |agent: &&'static dyn Agent| {
             (agent.info().id, agent.session_titles(&self.env, &self.home, &DiskFs))
         };
@@ -95,13 +104,13 @@ impl SessionStore {
     }
 
     /// Returns the agents that a filter selects.
-    pub(super) fn agents_of(&self, filter: &SessionFilter) -> Result<Vec<&'static dyn Agent>, Error> {
+    pub(crate) fn agents_of(&self, filter: &SessionFilter) -> Result<Vec<&'static dyn Agent>, SessionError> {
         if filter.agents.is_empty() {
             return Ok(self.agents.clone());
         }
         let named = |name: &String| {
             find_among(self.agents.iter().copied(), name)
-                .map_err(|problem| Error::Usage(Problems::from(problem)))
+                .map_err(|problem| SessionError::Usage(Problems::from(problem)))
         };
         filter.agents.iter().map(named).collect()
     }
@@ -183,39 +192,6 @@ fn session_of(
     Some(StoredSession { agent, facts, projects, parts, size })
 }
 
-impl SessionCandidate {
-    pub(super) fn part(self) -> SessionPart {
-        SessionPart { place: self.place, form: self.form }
-    }
-
-    /// Returns whether facts read since `before` may be indexed under this stamp: the file did not change while it was
-    /// read, and a later change would be visible. A database is read in one transaction, and the stamps of its rows
-    /// follow their content.
-    fn is_lasting(&self, before: SystemTime) -> bool {
-        let same = match &self.place {
-            SessionLocation::File(path) => SessionStamp::at(path) == Some(self.stamp),
-            SessionLocation::Row { .. } => true,
-        };
-        same && self.stamp.is_settled(before)
-    }
-
-    /// Fills in metadata from the name and location of the file that its content does not have.
-    pub(super) fn complete(&self, info: &mut SessionInfo) {
-        info.agent = self.agent.info().id.to_owned();
-        if info.id.is_empty() {
-            info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
-        }
-        if info.parent.is_none() {
-            info.parent.clone_from(&self.name.parent);
-        }
-        if info.project.is_none()
-            && let Some(ProjectRef::Path(path)) = &self.project
-        {
-            info.project = Some(path.to_string_lossy().into_owned());
-        }
-    }
-}
-
 /// Reads a candidate. A session that cannot be opened is returned empty.
 fn read_candidate(candidate: &SessionCandidate, databases: &Databases) -> SavedSession {
     let mut session = read(candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
@@ -274,7 +250,7 @@ fn name_projects(all: &mut [StoredSession], wanted: Option<&Path>, digests: &mut
 }
 
 /// Calls `work` for every item on several threads and returns the results in the order of the items.
-pub(super) fn in_parallel<T: Sync, R: Send>(
+pub(crate) fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,

@@ -1,9 +1,8 @@
 //! The index of saved sessions: one file with a line for each file of an agent, which is valid only while that file is
 //! unchanged. The index can be deleted at any time and shared between processes; a damaged index is rebuilt.
 
-use super::scan::SessionStamp;
-use crate::fs::private_dir;
-use crate::fs::regular_file::read_regular;
+use crate::stamp::SessionStamp;
+use agentline_fs::{private_file::create_dir_all, regular_file::read_regular};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{
@@ -20,7 +19,7 @@ const LARGEST: u64 = 1 << 30;
 
 /// The index in memory during one call.
 #[derive(Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     path: Option<PathBuf>,
     text: String,
     /// The position in `text` of the facts of each key.
@@ -57,7 +56,7 @@ fn files_in(key: &str) -> impl Iterator<Item = &Path> {
 
 impl Index {
     /// Reads the index. Without a path, the index is empty and is never written.
-    pub(super) fn open(path: Option<&Path>) -> Self {
+    pub(crate) fn open(path: Option<&Path>) -> Self {
         let mut index = Self { path: path.map(Path::to_owned), ..Self::default() };
         let text = path
             .and_then(|path| read_regular(path, LARGEST).ok())
@@ -79,7 +78,7 @@ impl Index {
     }
 
     /// Returns the value stored for a key, if its stamp is unchanged.
-    pub(super) fn get<T: DeserializeOwned>(&self, key: &str, stamp: SessionStamp) -> Option<T> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &str, stamp: SessionStamp) -> Option<T> {
         let (known, facts) = self.known.get(key)?;
         if *known != stamp {
             return None;
@@ -88,7 +87,7 @@ impl Index {
     }
 
     /// Stores a value, to be written by [`close`](Self::close).
-    pub(super) fn put<T: Serialize>(&mut self, key: String, stamp: SessionStamp, facts: &T) {
+    pub(crate) fn put<T: Serialize>(&mut self, key: String, stamp: SessionStamp, facts: &T) {
         if self.path.is_none() {
             return;
         }
@@ -102,7 +101,7 @@ impl Index {
     }
 
     /// Writes new entries. A failure is ignored; it only makes the next call slower.
-    pub(super) fn close(self) {
+    pub(crate) fn close(self) {
         if self.fresh.is_empty() {
             return;
         }
@@ -110,7 +109,7 @@ impl Index {
             return;
         };
         let write = || -> std::io::Result<()> {
-            private_dir::create_dir_all(folder)?;
+            create_dir_all(folder)?;
             // The temporary file is readable only by the user, because it contains prompts. The rename is atomic.
             let mut file = tempfile::Builder::new().prefix(".sessions").tempfile_in(folder)?;
             let mut out = std::io::BufWriter::with_capacity(1 << 20, file.as_file_mut());

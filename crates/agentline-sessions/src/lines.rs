@@ -1,6 +1,6 @@
 //! Reads sessions line by line, whatever the size of their files.
 
-use super::{load::NOT_UTF8, temporary_store::TemporaryStore};
+use crate::temporary_store::TemporaryStore;
 use agentline_core::{
     Agent, ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionReader,
 };
@@ -12,7 +12,9 @@ use std::{
 };
 
 /// The maximum length of a line in bytes. Longer lines are skipped.
-pub(super) const LONGEST_LINE: usize = 256 << 20;
+pub(crate) const LONGEST_LINE: usize = 256 << 20;
+/// The damage message for content that is not UTF-8.
+pub(crate) const NOT_UTF8: &str = "contains invalid UTF-8, which is shown as U+FFFD";
 /// The damage message for a line that is too long.
 const TOO_LONG: &str = "longer than 256 MB; skipped";
 
@@ -20,7 +22,7 @@ const TOO_LONG: &str = "longer than 256 MB; skipped";
 ///
 /// It holds a bounded amount of content in memory and moves the rest to a temporary file. If that file cannot be
 /// written, all content stays in memory.
-pub(super) struct LineSessionLoader {
+pub(crate) struct LineSessionLoader {
     fold: Box<dyn SessionReader>,
     damage: Vec<ReadError>,
     lines: u64,
@@ -31,13 +33,13 @@ pub(super) struct LineSessionLoader {
 
 impl LineSessionLoader {
     /// Creates a reader for this agent, or returns `None` if the agent does not store sessions as lines.
-    pub(super) fn new(agent: &'static dyn Agent) -> Option<Self> {
+    pub(crate) fn new(agent: &'static dyn Agent) -> Option<Self> {
         let fold = agent.session_reader(SessionFormat::Lines)?;
         Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
     }
 
     /// Reads a file to its end.
-    pub(super) fn file(&mut self, file: File) -> io::Result<()> {
+    pub(crate) fn file(&mut self, file: File) -> io::Result<()> {
         let mut from = BufReader::with_capacity(256 << 10, file);
         let mut line = Vec::new();
         while read_line(&mut from, &mut line)? {
@@ -78,7 +80,7 @@ impl LineSessionLoader {
     }
 
     /// Returns the session. The content of a large session is in a temporary file.
-    pub(super) fn finish(mut self) -> SavedSession {
+    pub(crate) fn finish(mut self) -> SavedSession {
         if self.store.is_some() {
             self.offload();
         }

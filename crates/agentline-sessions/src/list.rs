@@ -1,11 +1,11 @@
 //! Lists sessions, newest first.
 
-use super::{SessionFilter, SessionStore, find::SessionLocation, gather::StoredSession};
 use crate::{
-    Error,
-    fs::{disk_fs::DiskFs, regular_file::open_regular},
+    error::SessionError, filter::SessionFilter, gather::StoredSession, location::SessionLocation,
+    store::SessionStore,
 };
 use agentline_core::{CostSource, PriceTable, RootFormat, SessionInfo, UsageEntry};
+use agentline_fs::{disk_fs::DiskFs, regular_file::open_regular};
 use serde::{Serialize, Serializer};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -44,7 +44,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn list(&self, filter: &SessionFilter) -> Result<Vec<Summary>, Error> {
+    pub fn list(&self, filter: &SessionFilter) -> Result<Vec<Summary>, SessionError> {
         let stored = self.gather(filter)?;
         let mut all: Vec<Summary> =
             stored.into_iter().map(|stored| Summary::of(stored, &self.prices)).collect();
@@ -68,7 +68,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn unreadable(&self, filter: &SessionFilter) -> Result<Vec<String>, Error> {
+    pub fn unreadable(&self, filter: &SessionFilter) -> Result<Vec<String>, SessionError> {
         let mut all = Vec::new();
         for agent in self.agents_of(filter)? {
             for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
@@ -78,7 +78,7 @@ impl SessionStore {
                 };
                 // An agent that was never used has no session directory.
                 let fault = opened.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
-                all.extend(fault.map(|error| Error::io("read", &root.path)(error).to_string()));
+                all.extend(fault.map(|error| SessionError::io("read", &root.path)(error).to_string()));
             }
         }
         Ok(all)
@@ -97,7 +97,7 @@ fn looks_like_a_database(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the time of the last entry of a session.
-pub(super) fn newest(info: &SessionInfo) -> Option<u64> {
+pub(crate) fn newest(info: &SessionInfo) -> Option<u64> {
     info.updated.or(info.started)
 }
 
@@ -133,7 +133,7 @@ impl Summary {
 }
 
 /// Adds a row to the row of a name.
-pub(super) fn add_to(rows: &mut BTreeMap<String, UsageEntry>, name: &str, row: &UsageEntry) {
+pub(crate) fn add_to(rows: &mut BTreeMap<String, UsageEntry>, name: &str, row: &UsageEntry) {
     match rows.get_mut(name) {
         Some(sum) => sum.add(row),
         None => _ = rows.insert(name.to_owned(), *row),

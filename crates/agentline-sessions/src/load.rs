@@ -1,30 +1,29 @@
 //! Reads a complete saved session, as far as it is readable.
 
-use super::{
-    SessionStore,
+use crate::{
     database::Databases,
-    find::{FoundSession, SessionLocation, SessionPart},
-    lines::LineSessionLoader,
+    error::SessionError,
+    lines::{LineSessionLoader, NOT_UTF8},
+    location::{FoundSession, SessionLocation, SessionPart},
+    store::SessionStore,
 };
-use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::{
     Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
 };
+use agentline_fs::regular_file::open_regular;
 use std::{collections::HashMap, io::Read, path::Path};
 
 /// The number of bytes at the beginning of a file from which its agent and form are detected.
-pub(super) const HEAD: usize = 64 * 1024;
+pub(crate) const HEAD: usize = 64 * 1024;
 /// The maximum size of a file that is one JSON value, because it is held in memory.
 const LARGEST: u64 = 2 << 30;
-/// The damage message for content that is not UTF-8.
-pub(super) const NOT_UTF8: &str = "contains invalid UTF-8, which is shown as U+FFFD";
 
 impl SessionStore {
     /// Reads a session into memory. The files of one session are merged; unreadable parts are listed in `damage`.
     ///
     /// # Errors
     /// Fails if none of its files can be opened.
-    pub fn load(&self, found: &FoundSession) -> Result<SavedSession, Error> {
+    pub fn load(&self, found: &FoundSession) -> Result<SavedSession, SessionError> {
         let mut session = self.open(found)?;
         session.load();
         Ok(session)
@@ -36,7 +35,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if none of its files can be opened.
-    pub fn open(&self, found: &FoundSession) -> Result<SavedSession, Error> {
+    pub fn open(&self, found: &FoundSession) -> Result<SavedSession, SessionError> {
         let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
         if let Some(redactor) = &self.redactor {
@@ -44,26 +43,14 @@ impl SessionStore {
         }
         Ok(session)
     }
-
-    /// Returns the sessions of the sub-agents that a session started, oldest first.
-    ///
-    /// # Errors
-    /// Does not fail at present.
-    pub fn children(&self, found: &FoundSession) -> Result<Vec<FoundSession>, Error> {
-        let filter = super::SessionFilter::new().agent(found.agent.info().id).sub_agents(true).empty(true);
-        let mut all = self.gather(&filter)?;
-        all.retain(|stored| stored.info().parent.as_deref() == Some(found.info.id.as_str()));
-        all.sort_by_key(|stored| stored.info().started);
-        Ok(all.into_iter().map(FoundSession::from).collect())
-    }
 }
 
 /// Reads all parts of a session. A part that cannot be opened is damage, or an error if no part can be opened.
-pub(super) fn read_all(
+pub(crate) fn read_all(
     agent: &'static dyn Agent,
     parts: &[SessionPart],
     databases: &Databases,
-) -> Result<SavedSession, Error> {
+) -> Result<SavedSession, SessionError> {
     if parts.len() > 1 && agent.session_files_go_on() {
         return read_on(agent, parts);
     }
@@ -85,7 +72,7 @@ pub(super) fn read_all(
 }
 
 /// Reads files that continue each other as one. Line numbers count through all files.
-fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, Error> {
+fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, SessionError> {
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
     // File names begin with the time at which the file was created.
     paths.sort_by_key(|path| path.file_name());
@@ -93,7 +80,7 @@ fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSess
     let mut failed = Vec::new();
     for path in &paths {
         let read = open_regular(path, u64::MAX).and_then(|file| reader.file(file));
-        failed.extend(read.map_err(Error::io("read", path)).err());
+        failed.extend(read.map_err(SessionError::io("read", path)).err());
     }
     if failed.len() == paths.len()
         && let Some(error) = failed.pop()
@@ -106,15 +93,15 @@ fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSess
 }
 
 /// Reads one file, or one session of a database.
-pub(super) fn read(
+pub(crate) fn read(
     agent: &'static dyn Agent,
     place: &SessionLocation,
     form: Option<SessionFormat>,
     databases: &Databases,
-) -> Result<SavedSession, Error> {
+) -> Result<SavedSession, SessionError> {
     match place {
         SessionLocation::Row { database, session } => databases.load(database, session),
-        SessionLocation::File(path) => read_file(agent, path, form).map_err(Error::io("read", path)),
+        SessionLocation::File(path) => read_file(agent, path, form).map_err(SessionError::io("read", path)),
     }
 }
 
@@ -137,7 +124,7 @@ fn read_file(
 }
 
 /// Returns the content of a file, in a buffer of exactly its size.
-pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+pub(crate) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = open_regular(path, LARGEST)?;
     let size = file.metadata().map_or(0, |m| m.len());
@@ -147,14 +134,14 @@ pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the beginning of a file, from which its agent and form are detected.
-pub(super) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
+pub(crate) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     open_regular(path, u64::MAX)?.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
 /// Returns the metadata in the beginning of a file, or the default if the form needs the complete file.
-pub(super) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[u8]) -> SessionInfo {
+pub(crate) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[u8]) -> SessionInfo {
     let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', head).unwrap_or(0) };
     if whole < head.len() && form != SessionFormat::Lines {
         return SessionInfo::default();
@@ -163,7 +150,7 @@ pub(super) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[
 }
 
 /// Parses the content of a file.
-pub(super) fn fold_bytes(
+pub(crate) fn fold_bytes(
     agent: &'static dyn Agent,
     form: Option<SessionFormat>,
     bytes: Vec<u8>,
@@ -203,7 +190,7 @@ fn text_of(bytes: Vec<u8>, form: SessionFormat, damage: &mut Vec<ReadError>) -> 
 }
 
 /// Passes a text to a fold, line by line or as one value.
-pub(super) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &RawJson) {
+pub(crate) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &RawJson) {
     if form != SessionFormat::Lines {
         fold.take(text.clone());
         return;
@@ -223,7 +210,7 @@ pub(super) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &Raw
 
 /// Merges the parts of one session, each parsed separately: a later file may begin with an empty list that does not
 /// apply to the earlier files.
-pub(super) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
+pub(crate) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
     parts.sort_by_key(|part| (part.info.started, part.info.updated));
     // Parts without content are ignored, unless all parts are.
     if parts.iter().any(says_something) {

@@ -1,8 +1,11 @@
 //! Compares projects by path, also if a path is a link or only its digest is known.
 
-use super::scan::SessionCandidate;
-use agentline_core::ProjectRef;
-use sha2::{Digest, Sha256};
+use crate::candidate::SessionCandidate;
+use agentline_core::{FileSystem as _, ProjectRef};
+use agentline_fs::{
+    digest::{digest, hex},
+    disk_fs::DiskFs,
+};
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
@@ -10,25 +13,25 @@ use std::{
 
 /// The project that a caller asks for.
 #[derive(Debug)]
-pub(super) struct ProjectFilter {
+pub(crate) struct ProjectFilter {
     /// The requested path, and the same path with links resolved.
     spellings: Vec<PathBuf>,
     digests: Vec<String>,
 }
 
 impl ProjectFilter {
-    pub(super) fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         let mut spellings = vec![tidy(path)];
         // A project that no longer exists has only its requested path.
         if let Some(real) = real(path).filter(|real| *real != spellings[0]) {
             spellings.push(real);
         }
-        let digests = spellings.iter().map(|path| digest(path)).collect();
+        let digests = spellings.iter().map(|path| path_digest(path)).collect();
         Self { spellings, digests }
     }
 
     /// Returns whether `project` is this project. `real` caches resolved links.
-    pub(super) fn is(&self, project: &ProjectRef, real: &mut RealPaths) -> bool {
+    pub(crate) fn is(&self, project: &ProjectRef, real: &mut RealPaths) -> bool {
         match project {
             ProjectRef::Path(path) => {
                 let path = tidy(path);
@@ -42,7 +45,7 @@ impl ProjectFilter {
 
 /// A cache of resolved paths.
 #[derive(Debug, Default)]
-pub(super) struct RealPaths(HashMap<PathBuf, Option<PathBuf>>);
+pub(crate) struct RealPaths(HashMap<PathBuf, Option<PathBuf>>);
 
 impl RealPaths {
     fn of(&mut self, path: &Path) -> Option<&PathBuf> {
@@ -55,11 +58,11 @@ impl RealPaths {
 
 /// Project paths by digest. Old versions of agents name session directories after the digest.
 #[derive(Debug, Default)]
-pub(super) struct Digests(HashMap<String, PathBuf>);
+pub(crate) struct Digests(HashMap<String, PathBuf>);
 
 impl Digests {
     /// Returns the digests of all candidates' project paths, or none if no candidate needs them.
-    pub(super) fn of(candidates: &[SessionCandidate]) -> Self {
+    pub(crate) fn of(candidates: &[SessionCandidate]) -> Self {
         let mut digests = Self::default();
         let projects = || candidates.iter().filter_map(|candidate| candidate.project.as_ref());
         if projects().any(|project| matches!(project, ProjectRef::Sha256(_))) {
@@ -75,18 +78,17 @@ impl Digests {
         digests
     }
 
-    pub(super) fn add(&mut self, path: &Path) {
-        self.0.entry(digest(path)).or_insert_with(|| path.to_owned());
+    pub(crate) fn add(&mut self, path: &Path) {
+        self.0.entry(path_digest(path)).or_insert_with(|| path.to_owned());
     }
 
-    pub(super) fn path(&self, digest: &str) -> Option<&Path> {
+    pub(crate) fn path(&self, digest: &str) -> Option<&Path> {
         self.0.get(digest).map(PathBuf::as_path)
     }
 }
 
 fn real(path: &Path) -> Option<PathBuf> {
-    use agentline_core::FileSystem;
-    crate::fs::disk_fs::DiskFs.canonical(path)
+    DiskFs.canonical(path)
 }
 
 /// Removes `.` components and trailing slashes, and lowercases the path on Windows.
@@ -95,14 +97,9 @@ fn tidy(path: &Path) -> PathBuf {
     if cfg!(windows) { PathBuf::from(plain.to_string_lossy().to_lowercase()) } else { plain }
 }
 
-fn digest(path: &Path) -> String {
-    let bytes = Sha256::digest(path.to_string_lossy().as_bytes());
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        use std::fmt::Write;
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Returns the digest of a path as agents write it in names.
+fn path_digest(path: &Path) -> String {
+    hex(&digest(path.to_string_lossy().as_bytes()))
 }
 
 #[cfg(test)]
@@ -120,26 +117,26 @@ mod tests {
         assert!(same(&project, ProjectRef::Path(project.clone())));
         assert!(same(&project.join("."), ProjectRef::Path(project.join(""))));
         assert!(!same(&project, ProjectRef::Path(base.clone())));
-        assert!(same(&project, ProjectRef::Sha256(digest(&project))));
-        assert!(!same(&base, ProjectRef::Sha256(digest(&project))));
+        assert!(same(&project, ProjectRef::Sha256(path_digest(&project))));
+        assert!(!same(&base, ProjectRef::Sha256(path_digest(&project))));
         let gone = base.join("gone");
         assert!(same(&gone, ProjectRef::Path(gone.clone())), "a project that was moved away");
-        assert!(same(&gone, ProjectRef::Sha256(digest(&gone))));
+        assert!(same(&gone, ProjectRef::Sha256(path_digest(&gone))));
         #[cfg(unix)]
         {
             let link = base.join("link");
             std::os::unix::fs::symlink(&project, &link).unwrap();
             assert!(same(&link, ProjectRef::Path(project.clone())));
             assert!(same(&project, ProjectRef::Path(link.clone())), "kept under the name of the link");
-            assert!(same(&link, ProjectRef::Sha256(digest(&project))));
-            assert!(same(&link, ProjectRef::Sha256(digest(&link))));
+            assert!(same(&link, ProjectRef::Sha256(path_digest(&project))));
+            assert!(same(&link, ProjectRef::Sha256(path_digest(&link))));
         }
     }
 
     #[test]
     fn digest_matches_old_versions() {
         assert_eq!(
-            digest(Path::new("/")),
+            path_digest(Path::new("/")),
             "8a5edab282632443219e051e4ade2d1d5bbc671c781051bf1437897cbdfea0f1"
         );
     }

@@ -1,4 +1,11 @@
 //! Renders a saved session for people: as text, as Markdown, as an HTML page.
+//!
+//! Every function writes to a [`Write`](std::io::Write), such as a file or a `Vec<u8>`, and decides nothing about the
+//! terminal: colours, shortening and the time zone are parameters.
+//!
+//! - [`text()`] writes a session as text; a [`TextRenderer`] writes the entries of a session that is being followed.
+//! - [`markdown()`] writes Markdown for GitHub.
+//! - [`html()`] writes one self-contained page that runs no script but its own and loads nothing.
 
 mod diff;
 mod facts;
@@ -7,41 +14,67 @@ mod page;
 #[cfg(test)]
 mod sample;
 mod text;
+mod time;
 mod tool;
 
 use facts::SessionFigures;
-pub(crate) use facts::{grouped, money};
-pub(crate) use markdown::markdown;
-pub(crate) use page::page;
-pub(crate) use text::{EntryProgress, TextRenderer, TextStyle};
+pub use facts::{grouped, money};
+pub use markdown::markdown;
+pub use page::html;
+pub use text::{EntryProgress, TextRenderer, TextStyle, text};
+pub use time::TimeFormat;
 
-use agentline::{Entry, PriceTable, SavedSession, Tokens, ToolKind, UsageEntry, session_usage};
+use agentline_core::{Entry, PriceTable, SavedSession, Tokens, ToolKind, UsageEntry, session_usage};
 
 /// A session with those of its sub-agents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionTree<'a> {
+pub struct SessionTree<'a> {
     /// The session itself.
-    pub(crate) session: &'a SavedSession,
+    session: &'a SavedSession,
     /// The sessions of sub-agents that were saved separately, oldest first.
-    pub(crate) children: &'a [SavedSession],
+    children: &'a [SavedSession],
     /// Total tokens and cost.
-    pub(crate) used: UsageEntry,
+    used: UsageEntry,
 }
 
 /// What to show besides prompts and answers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SessionDetail {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionDetail {
     /// Whether to show context that the agent added for the model only.
-    pub(crate) context: bool,
+    pub context: bool,
     /// Whether to show reasoning.
-    pub(crate) thinking: bool,
+    pub thinking: bool,
     /// Whether to show the work of sub-agents.
-    pub(crate) subagents: bool,
+    pub subagents: bool,
 }
 
-/// One piece of a story, in display order.
+impl SessionDetail {
+    /// Sets whether to show context that the agent added for the model only.
+    #[must_use]
+    pub fn context(mut self, shown: bool) -> Self {
+        self.context = shown;
+        self
+    }
+
+    /// Sets whether to show reasoning.
+    #[must_use]
+    pub fn thinking(mut self, shown: bool) -> Self {
+        self.thinking = shown;
+        self
+    }
+
+    /// Sets whether to show the work of sub-agents.
+    #[must_use]
+    pub fn subagents(mut self, shown: bool) -> Self {
+        self.subagents = shown;
+        self
+    }
+}
+
+/// One piece of a session, in display order.
 #[derive(Clone, Debug)]
-pub(crate) enum SessionPiece<'a> {
+enum SessionPiece<'a> {
     /// An entry of the session.
     Entry(&'a Entry),
     /// The work of a sub-agent in the same file.
@@ -51,23 +84,24 @@ pub(crate) enum SessionPiece<'a> {
 }
 
 impl<'a> SessionTree<'a> {
-    /// Creates a story from a session and those of its sub-agents, at these prices.
-    pub(crate) fn new(session: &'a SavedSession, children: &'a [SavedSession], prices: &PriceTable) -> Self {
+    /// Combines a session with those of its sub-agents, oldest first, and counts their tokens at these prices.
+    #[must_use]
+    pub fn new(session: &'a SavedSession, children: &'a [SavedSession], prices: &PriceTable) -> Self {
         let mut used = session_usage(session, prices).total;
         children.iter().for_each(|child| used.add(&session_usage(child, prices).total));
         Self { session, children, used }
     }
 
     /// Returns the total tokens, if any are known.
-    pub(crate) fn tokens(&self) -> Option<Tokens> {
+    fn tokens(&self) -> Option<Tokens> {
         Some(self.used.tokens).filter(|_| !self.used.is_empty())
     }
 
     /// Returns the requested pieces in display order.
-    pub(crate) fn pieces(&self, wish: SessionDetail) -> impl Iterator<Item = SessionPiece<'a>> + use<'a> {
+    fn pieces(&self, detail: SessionDetail) -> impl Iterator<Item = SessionPiece<'a>> + use<'a> {
         let entries = &self.session.entries;
         let places: Vec<usize> = self.children.iter().map(|child| place(entries, child)).collect();
-        let children = if wish.subagents { self.children } else { &[] };
+        let children = if detail.subagents { self.children } else { &[] };
         let after = move |end: usize| {
             let here = children.iter().zip(places.clone()).filter(move |(_, at)| *at == end);
             here.map(|(child, _)| SessionPiece::Child(child))
@@ -80,10 +114,10 @@ impl<'a> SessionTree<'a> {
             from += length;
             Some((from, &rest[..length], aside > 0))
         });
-        let wanted = move |entry: &Entry| wish.context || !entry.context;
+        let wanted = move |entry: &Entry| detail.context || !entry.context;
         runs.flat_map(move |(end, run, is_aside)| {
             let told = match run {
-                _ if is_aside => wish.subagents.then_some(SessionPiece::Aside(run)),
+                _ if is_aside => detail.subagents.then_some(SessionPiece::Aside(run)),
                 [entry, ..] if wanted(entry) => Some(SessionPiece::Entry(entry)),
                 _ => None,
             };
@@ -107,7 +141,7 @@ fn place(entries: &[Entry], child: &SavedSession) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::{EntryPart, Role, SavedTool, ToolUse};
+    use agentline_core::{EntryPart, Role, SavedTool, ToolUse};
 
     fn entry(id: &str, role: Role) -> Entry {
         let mut entry = Entry::new(id, role);
@@ -130,14 +164,14 @@ mod tests {
         let mut child = SavedSession::default();
         child.info.started = Some(11);
         let children = [child];
-        let story = SessionTree::new(&session, &children, &PriceTable::default());
-        let told = |wish: SessionDetail| -> Vec<String> {
+        let tree = SessionTree::new(&session, &children, &PriceTable::default());
+        let told = |detail: SessionDetail| -> Vec<String> {
             let name = |piece| match piece {
                 SessionPiece::Entry(entry) => entry.id.clone(),
                 SessionPiece::Aside(run) => format!("aside of {}", run.len()),
                 SessionPiece::Child(_) => "child".into(),
             };
-            story.pieces(wish).map(name).collect()
+            tree.pieces(detail).map(name).collect()
         };
         assert_eq!(told(SessionDetail::default()), ["call", "end"]);
         let all = SessionDetail { context: true, thinking: true, subagents: true };

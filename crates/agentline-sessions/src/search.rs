@@ -4,22 +4,25 @@
 mod locate;
 mod needle;
 
-use super::{
-    SessionFilter, SessionStore,
+use crate::{
+    candidate::SessionCandidate,
     database::Databases,
+    error::SessionError,
     facts::SessionFacts,
-    find::{FoundSession, SessionLocation, SessionPart},
+    filter::SessionFilter,
     gather::{Titles, in_parallel},
     list::newest,
     load::read_all,
+    location::{FoundSession, SessionLocation, SessionPart},
     project::{Digests, ProjectFilter, RealPaths},
-    scan::{DatabaseRoot, SessionCandidate},
+    scan::DatabaseRoot,
     sqlite::Database,
+    store::SessionStore,
 };
-use crate::{Error, fs::regular_file::open_regular};
 use agentline_core::{
     Agent, Millis, Problem, Problems, ProjectRef, Redactor, Role, SavedSession, SessionInfo,
 };
+use agentline_fs::regular_file::open_regular;
 use needle::Needle;
 use serde::Serialize;
 use std::{
@@ -169,8 +172,8 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if the query is empty, a regular expression is invalid, or the filter names an unknown agent.
-    pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, Error> {
-        let needle = Needle::new(query).map_err(|problem| Error::Usage(Problems::from(problem)))?;
+    pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, SessionError> {
+        let needle = Needle::new(query).map_err(|problem| SessionError::Usage(Problems::from(problem)))?;
         let wanted = query.filter.project.as_deref().map(ProjectFilter::new);
         let agents = self.agents_of(&query.filter)?;
         let (mut files, databases) = self.scan_files(&agents);
@@ -196,7 +199,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if the session no longer exists.
-    pub fn found(&self, result: &SearchResult) -> Result<FoundSession, Error> {
+    pub fn found(&self, result: &SearchResult) -> Result<FoundSession, SessionError> {
         let filter = SessionFilter::new().agent(&result.info.agent);
         self.find_of(&result.info.id, &self.home, &filter)
     }

@@ -5,11 +5,12 @@ mod opening;
 mod records;
 mod table;
 
-use crate::{Error, fs::regular_file::open_regular};
+use crate::error::SessionError;
 use agentline_core::{
     Agent as _, Millis, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, Tokens,
     agents::opencode,
 };
+use agentline_fs::regular_file::open_regular;
 use opening::OpenDatabase;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,10 +61,10 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the file does not exist, cannot be read, or is not a database.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let path = std::fs::canonicalize(path).map_err(Error::io("read", path))?;
+    pub fn open(path: &Path) -> Result<Self, SessionError> {
+        let path = std::fs::canonicalize(path).map_err(SessionError::io("read", path))?;
         // SQLite would block on a pipe.
-        open_regular(&path, u64::MAX).map_err(Error::io("read", &path))?;
+        open_regular(&path, u64::MAX).map_err(SessionError::io("read", &path))?;
         let opened = OpenDatabase::new(&path)?;
         Ok(Self { path, opened: Mutex::new(opened) })
     }
@@ -85,7 +86,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
-    pub fn sessions(&self) -> Result<Readable<Vec<SessionRow>>, Error> {
+    pub fn sessions(&self) -> Result<Readable<Vec<SessionRow>>, SessionError> {
         self.read(records::sessions)
     }
 
@@ -93,7 +94,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
-    pub fn load(&self, id: &str) -> Result<Option<SavedSession>, Error> {
+    pub fn load(&self, id: &str) -> Result<Option<SavedSession>, SessionError> {
         let told = self.records(id)?;
         let fold = opencode::OpenCode.session_reader(SessionFormat::Database);
         let Some(mut fold) = fold.filter(|_| !told.value.is_empty()) else { return Ok(None) };
@@ -113,7 +114,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
-    pub fn records(&self, id: &str) -> Result<Readable<Vec<RawJson>>, Error> {
+    pub fn records(&self, id: &str) -> Result<Readable<Vec<RawJson>>, SessionError> {
         self.read(|opened| records::of_session(opened, id))
     }
 
@@ -122,12 +123,15 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
-    pub fn holding(&self, mut test: impl FnMut(&[u8]) -> bool) -> Result<Readable<BTreeSet<String>>, Error> {
+    pub fn holding(
+        &self,
+        mut test: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Readable<BTreeSet<String>>, SessionError> {
         self.read(|opened| records::holding(opened, &mut test))
     }
 
     /// Reads, and retries if the files changed in a way that could make the result inconsistent.
-    fn read<T>(&self, mut work: impl FnMut(&OpenDatabase) -> T) -> Result<T, Error> {
+    fn read<T>(&self, mut work: impl FnMut(&OpenDatabase) -> T) -> Result<T, SessionError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 1.. {
             if opened.is_outdated(&self.path) {
@@ -143,3 +147,6 @@ impl Database {
 }
 
 type ById<T> = BTreeMap<String, T>;
+
+#[cfg(test)]
+mod tests;

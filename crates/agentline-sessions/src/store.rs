@@ -1,34 +1,11 @@
-//! Finds, lists, reads, searches, counts and follows the sessions that a user's agents have saved.
-//!
-//! Nothing here writes to an agent's files. Facts about sessions are kept in one index file in the cache directory. An
-//! index entry is valid only while the files it describes are unchanged (see `index.rs`). All functions block.
+//! The entry point: which agents' sessions are read, for which user, and how.
 
-mod database;
-mod facts;
-mod filter;
-mod find;
-mod gather;
-mod index;
-mod lines;
-mod list;
-mod load;
-mod project;
-mod scan;
-mod search;
-pub mod sqlite;
-mod temporary_store;
-mod usage;
-mod watch;
-
-pub use filter::SessionFilter;
-pub use find::{FoundSession, SessionLocation};
-pub use list::Summary;
-pub use search::{Case, Hit, HitPlace, Query, SearchResult};
-pub use usage::{UsageBy, UsageRow};
-pub use watch::{SessionChange, SessionWatch};
-
-use crate::{Agentline, fs::disk_fs::DiskFs};
-use agentline_core::{Agent, PriceTable, Redactor, Secrets};
+use crate::error::SessionError;
+use agentline_core::{Agent, PriceTable, Redactor, agents::AgentRegistry};
+use agentline_fs::{
+    disk_fs::DiskFs,
+    user_dirs::{cache_dir, home_dir, process_env},
+};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -36,24 +13,38 @@ use std::{
 };
 
 /// The file name of the index in the cache directory.
-const INDEX: &str = "sessions.index";
+pub(crate) const INDEX: &str = "sessions.index";
 
 /// The saved sessions of one user.
 ///
 /// Cheap to clone: a store holds no session in memory.
 #[derive(Clone)]
 pub struct SessionStore {
-    agents: Vec<&'static dyn Agent>,
-    env: BTreeMap<String, String>,
-    home: PathBuf,
-    prices: PriceTable,
-    index: Option<PathBuf>,
-    threads: usize,
-    east_of_utc: i32,
-    redactor: Option<Redactor>,
+    pub(crate) agents: Vec<&'static dyn Agent>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) home: PathBuf,
+    pub(crate) prices: PriceTable,
+    pub(crate) index: Option<PathBuf>,
+    pub(crate) threads: usize,
+    pub(crate) east_of_utc: i32,
+    pub(crate) redactor: Option<Redactor>,
 }
 
 impl SessionStore {
+    /// Creates a store for the built-in agents from the environment and home directory of this process. It has an index
+    /// in agentline's cache directory and redacts secrets.
+    ///
+    /// # Errors
+    /// Fails if there is no home directory.
+    pub fn from_env() -> Result<Self, SessionError> {
+        let env = process_env();
+        let home = home_dir(&env).map_err(|problem| SessionError::Usage(problem.into()))?;
+        let registry = AgentRegistry::default();
+        let redactor = registry.redactor(&env, &home, &DiskFs);
+        let cache = cache_dir(&env, &home);
+        Ok(Self::new(registry.all(), env, home).index(&cache).redact(redactor))
+    }
+
     /// Creates a store for these agents, whose sessions are located through `env` and `home`.
     ///
     /// The store has no index until [`index`](Self::index) sets its directory.
@@ -138,30 +129,3 @@ impl fmt::Debug for SessionStore {
             .finish_non_exhaustive()
     }
 }
-
-impl Agentline {
-    /// Returns a redactor of this user's secrets: those in the caller's environment and in the agents' own files.
-    #[must_use]
-    pub fn redactor(&self) -> Redactor {
-        let (host_env, agents) = (self.host_env(), self.inner().registry.all());
-        let stored =
-            agents.into_iter().flat_map(|agent| agent.stored_secrets(&host_env.env, &host_env.home, &DiskFs));
-        let mut secrets = Secrets::default();
-        secrets.add_variables(&host_env.env);
-        stored.for_each(|secret| secrets.add(&secret));
-        Redactor::new(secrets.into_vec())
-    }
-
-    /// Returns the saved sessions of this user's agents, with an index in the cache directory and secrets redacted.
-    #[must_use]
-    pub fn sessions(&self) -> SessionStore {
-        let inner = self.inner();
-        SessionStore::new(inner.registry.all(), inner.host_env.env.clone(), inner.host_env.home.clone())
-            .prices(PriceTable::clone(&inner.prices))
-            .index(&inner.host_env.cache)
-            .redact(self.redactor())
-    }
-}
-
-#[cfg(test)]
-mod tests;

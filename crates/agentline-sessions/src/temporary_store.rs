@@ -10,10 +10,10 @@ use std::{
 
 /// A temporary file to which content is appended.
 #[derive(Debug)]
-pub(super) struct TemporaryStore(Mutex<File>);
+pub(crate) struct TemporaryStore(Mutex<File>);
 
 impl TemporaryStore {
-    pub(super) fn create() -> io::Result<Arc<dyn ContentStore>> {
+    pub(crate) fn create() -> io::Result<Arc<dyn ContentStore>> {
         Ok(Arc::new(Self(Mutex::new(tempfile::tempfile()?))))
     }
 }

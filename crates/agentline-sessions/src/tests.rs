@@ -1,9 +1,12 @@
 //! Tests of the store on small home directories with sessions of Claude Code and Gemini CLI.
 
-use super::*;
-use crate::Error;
+use crate::{store::INDEX, *};
 use agentline_core::{EntryPart, agents::AGENTS};
-use std::fs;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 use tempfile::TempDir;
 
 const ID: &str = "11111111-aaaa-4000-8000-000000000001";
@@ -73,8 +76,8 @@ fn settle(path: &Path) {
     file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600)).unwrap();
 }
 
-fn message(error: &Error) -> String {
-    assert!(!matches!(error, Error::Io { .. }), "{error}");
+fn message(error: &SessionError) -> String {
+    assert!(!matches!(error, SessionError::Io { .. }), "{error}");
     error.to_string()
 }
 
@@ -141,7 +144,7 @@ fn session_is_found_by_id_prefix_latest_and_file() {
     let stranger = home.path().join("notes.json");
     fs::write(&stranger, "{\"a\":1}").unwrap();
     assert!(message(&find(stranger.to_str().unwrap()).unwrap_err()).contains("is not a session of"));
-    assert!(matches!(find("./missing.jsonl").unwrap_err(), Error::Io { .. }));
+    assert!(matches!(find("./missing.jsonl").unwrap_err(), SessionError::Io { .. }));
     assert!(message(&find(home.path().to_str().unwrap()).unwrap_err()).contains("is not a file"));
     let copy = home.path().join("copied-elsewhere");
     fs::copy(&file, &copy).unwrap();

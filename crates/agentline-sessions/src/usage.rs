@@ -1,7 +1,6 @@
 //! Counts tokens and cost over many sessions. Each answer counts once, however many files contain a copy of it.
 
-use super::{SessionFilter, SessionStore, list::add_to};
-use crate::Error;
+use crate::{error::SessionError, filter::SessionFilter, list::add_to, store::SessionStore};
 use agentline_core::{Millis, UsageEntry, day_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -44,7 +43,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if the filter names an unknown agent.
-    pub fn usage(&self, filter: &SessionFilter, by: UsageBy) -> Result<Vec<UsageRow>, Error> {
+    pub fn usage(&self, filter: &SessionFilter, by: UsageBy) -> Result<Vec<UsageRow>, SessionError> {
         let mut all = self.gather(&filter.clone().sub_agents(true).empty(true))?;
         // A copy counts for the session that started first, whatever the order of the files.
         all.sort_by(|a, b| (a.info().started, &a.info().id).cmp(&(b.info().started, &b.info().id)));

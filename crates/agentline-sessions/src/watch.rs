@@ -2,14 +2,14 @@
 
 mod followed;
 
-use super::{
-    SessionStore,
+use crate::{
+    candidate::SessionCandidate,
     database::Databases,
-    find::{FoundSession, SessionLocation},
+    error::SessionError,
     load::{beginning, fold_together, head_of, read_all},
-    scan::SessionCandidate,
+    location::{FoundSession, SessionLocation},
+    store::SessionStore,
 };
-use crate::Error;
 use agentline_core::{Entry, EntryPart, SavedSession, SessionInfo, SessionRedactor, Tokens};
 use followed::FollowedFile;
 use std::{
@@ -18,6 +18,7 @@ use std::{
 };
 
 /// The interval at which the files are polled.
+#[cfg(feature = "tokio")]
 const PAUSE: Duration = Duration::from_millis(150);
 /// The interval at which new files of the session are searched for.
 const MORE_FILES: Duration = Duration::from_secs(1);
@@ -73,9 +74,9 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if one of its files cannot be opened.
-    pub fn watch(&self, found: &FoundSession) -> Result<SessionWatch, Error> {
+    pub fn watch(&self, found: &FoundSession) -> Result<SessionWatch, SessionError> {
         let files = found.parts.iter().map(|part| FollowedFile::open(found.agent, part));
-        let files = files.collect::<Result<Vec<_>, Error>>()?;
+        let files = files.collect::<Result<Vec<_>, SessionError>>()?;
         Ok(SessionWatch {
             store: self.clone(),
             found: found.clone(),
@@ -155,6 +156,7 @@ impl SessionWatch {
     }
 
     /// Waits for the next changes.
+    #[cfg(feature = "tokio")]
     pub async fn next(&mut self) -> Vec<SessionChange> {
         loop {
             let changes = self.look();

@@ -15,7 +15,7 @@ mod recorder;
 mod restore;
 mod store;
 
-pub use crate::fs::cache_dir::cache_dir;
+pub use crate::fs::user_dirs::cache_dir;
 pub(crate) use recorder::Recorder;
 pub use store::CacheStats;
 

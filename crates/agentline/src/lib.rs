@@ -17,6 +17,7 @@ pub mod process;
 mod resolve;
 mod run;
 pub mod schema;
+#[cfg(feature = "sessions")]
 pub mod sessions;
 pub mod settings;
 pub mod tools;
@@ -44,7 +45,7 @@ pub use run::{Canceller, Launched, Run};
 pub use schema::Schema;
 
 /// Compiles the examples of the README and the documentation pages.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "sessions"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/conversations.md")]
 #[doc = include_str!("../../../docs/tools.md")]

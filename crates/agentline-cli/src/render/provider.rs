@@ -1,9 +1,9 @@
 //! `--output provider`: the result of a workflow provider.
 
 use super::RunRenderer;
-use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::Ui;
+use agentline::terminal_text::plain;
 use agentline::{Event, Record, provider::ResultCollector};
 use std::io::{self, Write};
 

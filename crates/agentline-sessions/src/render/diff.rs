@@ -1,6 +1,6 @@
 //! The change of a file as lines for people: context, removed and added lines, and the words that differ.
 
-use agentline::SavedDiff;
+use agentline_core::SavedDiff;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 use std::ops::Range;
 

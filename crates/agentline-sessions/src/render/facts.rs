@@ -1,39 +1,40 @@
 //! Counts about a session, and the formatting of numbers.
 
 use super::SessionTree;
-use crate::plain_text::plain;
-use crate::render::phrases;
-use agentline::{Entry, Role, SavedSession};
+use agentline_core::{
+    Entry, Role, SavedSession,
+    terminal_text::{plain, shorten},
+};
 
 /// The maximum length of a title made from a prompt.
 const LONGEST_TITLE: usize = 120;
 
 /// Counts about a session, including its sub-agents.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SessionFigures {
+pub(super) struct SessionFigures {
     /// The number of prompts.
-    pub(crate) prompts: usize,
+    pub(super) prompts: usize,
     /// The number of answers.
-    pub(crate) answers: usize,
+    pub(super) answers: usize,
     /// The number of tool calls.
-    pub(crate) tools: usize,
+    pub(super) tools: usize,
     /// The number of tool calls that failed.
-    pub(crate) failed: usize,
+    pub(super) failed: usize,
     /// The models, in the order of their first answer.
-    pub(crate) models: Vec<String>,
+    pub(super) models: Vec<String>,
     /// The number of sub-agents.
-    pub(crate) subagents: usize,
+    pub(super) subagents: usize,
 }
 
 impl SessionFigures {
-    pub(crate) fn of(story: &SessionTree<'_>) -> Self {
+    pub(super) fn of(tree: &SessionTree<'_>) -> Self {
         let mut facts = Self::default();
-        for entry in story.session.loaded_entries() {
+        for entry in tree.session.loaded_entries() {
             facts.prompts += usize::from(entry.is_prompt());
             facts.add(&entry);
         }
-        facts.subagents = story.children.len();
-        story.children.iter().flat_map(SavedSession::loaded_entries).for_each(|entry| facts.add(&entry));
+        facts.subagents = tree.children.len();
+        tree.children.iter().flat_map(SavedSession::loaded_entries).for_each(|entry| facts.add(&entry));
         facts
     }
 
@@ -50,7 +51,7 @@ impl SessionFigures {
 }
 
 /// Returns the title of a session: its own unless it looks like JSON, else the beginning of the first prompt.
-pub(crate) fn title(session: &SavedSession) -> String {
+pub(super) fn title(session: &SavedSession) -> String {
     let own = session
         .info
         .title
@@ -60,11 +61,12 @@ pub(crate) fn title(session: &SavedSession) -> String {
     let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(|entry| entry.loaded().text());
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(no prompt)");
-    phrases::cut(&plain(line), LONGEST_TITLE)
+    shorten(&plain(line), LONGEST_TITLE)
 }
 
 /// Formats a number with thousands separators: `12,345`.
-pub(crate) fn grouped(number: u64) -> String {
+#[must_use]
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -77,7 +79,8 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Formats US dollars, with more decimals for small amounts.
-pub(crate) fn money(usd: f64) -> String {
+#[must_use]
+pub fn money(usd: f64) -> String {
     match usd {
         0.0 => "$0".into(),
         usd if usd < 0.01 => format!("${usd:.4}"),
@@ -88,7 +91,7 @@ pub(crate) fn money(usd: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::EntryPart;
+    use agentline_core::EntryPart;
 
     #[test]
     fn numbers_are_formatted_for_reading() {

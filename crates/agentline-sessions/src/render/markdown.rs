@@ -5,26 +5,31 @@ use super::{
     diff::ShownChange,
     facts::{grouped, money, title},
     text::{about_media, counted, spent},
+    time::TimeFormat,
     tool::{self, ShownCall},
 };
-use crate::plain_text::plain;
-use crate::{render::phrases, time::TimeFormat};
-use agentline::{Entry, EntryPart, Role, SavedTool, ToolStatus};
+use agentline_core::{
+    Entry, EntryPart, Role, SavedTool, ToolStatus,
+    terminal_text::{plain, shorten},
+};
 use std::{
     borrow::Cow,
     io::{self, Write},
 };
 
-/// Writes a session as Markdown.
-pub(crate) fn markdown(
+/// Writes a session as Markdown for GitHub.
+///
+/// # Errors
+/// Fails if `out` does.
+pub fn markdown(
     out: &mut dyn Write,
-    story: &SessionTree<'_>,
-    wish: SessionDetail,
+    tree: &SessionTree<'_>,
+    detail: SessionDetail,
     clock: &TimeFormat,
 ) -> io::Result<()> {
-    let info = &story.session.info;
-    writeln!(out, "# {}\n", line(&title(story.session)))?;
-    let facts = SessionFigures::of(story);
+    let info = &tree.session.info;
+    writeln!(out, "# {}\n", line(&title(tree.session)))?;
+    let facts = SessionFigures::of(tree);
     let version = info.agent_version.as_deref().unwrap_or_default();
     let mut rows = vec![("agent", format!("{} {version}", info.agent).trim().to_owned())];
     rows.push(("session", info.id.clone()));
@@ -35,22 +40,22 @@ pub(crate) fn markdown(
     }
     let counts = [counted(facts.prompts, "prompt"), counted(facts.tools, "tool call")];
     rows.push(("did", counts.join(", ")));
-    rows.extend(story.tokens().map(|tokens| ("tokens", grouped(tokens.sum()))));
-    rows.extend(story.used.cost_usd.map(|usd| ("cost", money(usd))));
+    rows.extend(tree.tokens().map(|tokens| ("tokens", grouped(tokens.sum()))));
+    rows.extend(tree.used.cost_usd.map(|usd| ("cost", money(usd))));
     writeln!(out, "| | |\n|---|---|")?;
     for (name, value) in rows {
         writeln!(out, "| {name} | {} |", line(&value).replace('|', "\\|"))?;
     }
-    for piece in story.pieces(wish) {
+    for piece in tree.pieces(detail) {
         match piece {
-            SessionPiece::Entry(entry) => self::entry(out, entry, wish, clock)?,
-            SessionPiece::Aside(entries) => aside(out, "Sub-agent", entries, wish, clock)?,
+            SessionPiece::Entry(entry) => self::entry(out, entry, detail, clock)?,
+            SessionPiece::Aside(entries) => aside(out, "Sub-agent", entries, detail, clock)?,
             SessionPiece::Child(child) => {
-                aside(out, &format!("Sub-agent: {}", title(child)), &child.entries, wish, clock)?;
+                aside(out, &format!("Sub-agent: {}", title(child)), &child.entries, detail, clock)?;
             }
         }
     }
-    for damage in &story.session.damage {
+    for damage in &tree.session.damage {
         let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
         writeln!(out, "\n> unreadable: {place}{}", line(&damage.message))?;
     }
@@ -61,18 +66,18 @@ fn aside(
     out: &mut dyn Write,
     name: &str,
     entries: &[Entry],
-    wish: SessionDetail,
+    detail: SessionDetail,
     clock: &TimeFormat,
 ) -> io::Result<()> {
     writeln!(out, "\n<details><summary>{}</summary>", tagless(name))?;
-    let mut told = entries.iter().filter(|entry| wish.context || !entry.context);
-    told.try_for_each(|entry| self::entry(out, entry, wish, clock))?;
+    let mut told = entries.iter().filter(|entry| detail.context || !entry.context);
+    told.try_for_each(|entry| self::entry(out, entry, detail, clock))?;
     writeln!(out, "\n</details>")
 }
 
-fn entry(out: &mut dyn Write, entry: &Entry, wish: SessionDetail, clock: &TimeFormat) -> io::Result<()> {
+fn entry(out: &mut dyn Write, entry: &Entry, detail: SessionDetail, clock: &TimeFormat) -> io::Result<()> {
     let entry = entry.loaded();
-    let is_told = |part: &&EntryPart| wish.thinking || !matches!(part, EntryPart::Thinking { .. });
+    let is_told = |part: &&EntryPart| detail.thinking || !matches!(part, EntryPart::Thinking { .. });
     let mut parts = entry.parts.iter().filter(is_told).peekable();
     if parts.peek().is_none() {
         return Ok(());
@@ -117,7 +122,7 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
         _ => "–",
     };
     let about = shown.command.as_ref().or(shown.target.as_ref());
-    let about = about.map(|about| format!(" <code>{}</code>", tagless(&phrases::cut(&one_line(about), 120))));
+    let about = about.map(|about| format!(" <code>{}</code>", tagless(&shorten(&one_line(about), 120))));
     let lines = shown.change.as_ref().map(|c| format!(" (+{} −{})", c.added, c.removed)).unwrap_or_default();
     let word = if shown.status == Some(ToolStatus::Ok) { "" } else { tool::word(shown.status) };
     let name = tagless(&shown.name);
@@ -230,15 +235,15 @@ fn tagless(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::sample, *};
-    use agentline::PriceTable;
+    use agentline_core::PriceTable;
 
     #[test]
     fn session_is_rendered_as_github_markdown() {
         let (session, children) = sample::session();
-        let story = SessionTree::new(&session, &children, &PriceTable::default());
+        let tree = SessionTree::new(&session, &children, &PriceTable::default());
         let mut out = Vec::new();
-        let wish = SessionDetail { context: false, thinking: true, subagents: true };
-        markdown(&mut out, &story, wish, &TimeFormat::utc()).unwrap();
+        let detail = SessionDetail::default().thinking(true).subagents(true);
+        markdown(&mut out, &tree, detail, &TimeFormat::utc()).unwrap();
         sample::same("sample.md", &String::from_utf8(out).unwrap());
     }
 

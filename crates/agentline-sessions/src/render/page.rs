@@ -13,10 +13,13 @@ use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
     facts::{grouped, money, title},
     text::{about_media, counted, spent},
+    time::TimeFormat,
     tool::{self, ShownCall},
 };
-use crate::{render::phrases, time::TimeFormat};
-use agentline::{Entry, EntryPart, Media, Millis, Role, SavedTool, ToolStatus};
+use agentline_core::{
+    Entry, EntryPart, Media, Millis, Role, SavedTool, ToolStatus,
+    terminal_text::{duration, shorten},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chart::ChartTurn;
 use sha2::{Digest, Sha256};
@@ -29,32 +32,35 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// The maximum number of lines of a change that is shown unfolded.
 const OPEN_LINES: usize = 60;
 
-/// Writes a session as a page.
-pub(crate) fn page(
+/// Writes a session as one self-contained HTML page.
+///
+/// # Errors
+/// Fails if `out` does.
+pub fn html(
     out: &mut dyn Write,
-    story: &SessionTree<'_>,
-    wish: SessionDetail,
+    tree: &SessionTree<'_>,
+    detail: SessionDetail,
     clock: &TimeFormat,
 ) -> io::Result<()> {
-    let pieces: Vec<SessionPiece<'_>> = story.pieces(wish).collect();
-    let mut page = Page { out, wish, clock, entries: 0, day: None, is_aside: false };
-    page.head(&title(story.session))?;
+    let pieces: Vec<SessionPiece<'_>> = tree.pieces(detail).collect();
+    let mut page = Page { out, detail, clock, entries: 0, day: None, is_aside: false };
+    page.head(&title(tree.session))?;
     page.bar()?;
     let entries = page.numbered(&pieces);
-    page.cover(story, &entries)?;
+    page.cover(tree, &entries)?;
     page.contents(&entries)?;
     writeln!(page.out, "<main id=story>")?;
     for piece in &pieces {
         page.piece(piece)?;
     }
     writeln!(page.out, "</main></div>")?;
-    page.foot(story)
+    page.foot(tree)
 }
 
 /// A page that is being written.
 struct Page<'a> {
     out: &'a mut dyn Write,
-    wish: SessionDetail,
+    detail: SessionDetail,
     clock: &'a TimeFormat,
     /// The number of entries written.
     entries: usize,
@@ -97,11 +103,11 @@ impl Page<'_> {
     }
 
     /// Writes the title, metadata and numbers of the session.
-    fn cover(&mut self, story: &SessionTree<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
-        let info = &story.session.info;
-        let facts = SessionFigures::of(story);
+    fn cover(&mut self, tree: &SessionTree<'_>, entries: &[(usize, &Entry)]) -> io::Result<()> {
+        let info = &tree.session.info;
+        let facts = SessionFigures::of(tree);
         write!(self.out, "<section class=cover id=top><h1 dir=auto>")?;
-        escape::text(self.out, &title(story.session))?;
+        escape::text(self.out, &title(tree.session))?;
         write!(self.out, "</h1><p class=about><span class=agent>")?;
         escape::text(self.out, &info.agent)?;
         write!(self.out, "</span>")?;
@@ -116,7 +122,7 @@ impl Page<'_> {
         if let Some(began) = info.started {
             self.fact("began", &self.clock.minute(began), None)?;
             if let Some(ended) = info.updated.filter(|at| *at > began) {
-                self.fact("took", &phrases::seconds(ended - began), None)?;
+                self.fact("took", &duration(ended - began), None)?;
             }
         }
         if let Some(model) = facts.models.first() {
@@ -130,15 +136,15 @@ impl Page<'_> {
         if facts.subagents > 0 {
             self.fact("sub-agents", &grouped(facts.subagents as u64), None)?;
         }
-        if let Some(tokens) = story.tokens() {
+        if let Some(tokens) = tree.tokens() {
             let cached = tokens.cached.filter(|n| *n > 0).map(|n| format!("{} cached", grouped(n)));
             self.fact("tokens", &grouped(tokens.sum()), cached.as_deref())?;
         }
-        if let Some(usd) = story.used.cost_usd {
+        if let Some(usd) = tree.used.cost_usd {
             self.fact("cost", &money(usd), None)?;
         }
         writeln!(self.out, "</dl>")?;
-        self.damage(story)?;
+        self.damage(tree)?;
         let tokens = |entry: &Entry| entry.usage.filter(|tokens| tokens.sum() > 0);
         let turn = |(entry, said): &(usize, &Entry)| Some(ChartTurn { entry: *entry, tokens: tokens(said)? });
         let turns: Vec<ChartTurn> = entries.iter().filter_map(turn).collect();
@@ -157,8 +163,8 @@ impl Page<'_> {
         writeln!(self.out, "</dd></div>")
     }
 
-    fn damage(&mut self, story: &SessionTree<'_>) -> io::Result<()> {
-        let damage = &story.session.damage;
+    fn damage(&mut self, tree: &SessionTree<'_>) -> io::Result<()> {
+        let damage = &tree.session.damage;
         if damage.is_empty() {
             return Ok(());
         }
@@ -177,8 +183,8 @@ impl Page<'_> {
 
     /// Returns whether an entry has anything to show.
     fn tells(&self, entry: &Entry) -> bool {
-        let is_told = |part: &EntryPart| self.wish.thinking || !matches!(part, EntryPart::Thinking { .. });
-        (self.wish.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
+        let is_told = |part: &EntryPart| self.detail.thinking || !matches!(part, EntryPart::Thinking { .. });
+        (self.detail.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
     }
 
     /// Returns the number of a sub-agent's entries that are shown.
@@ -210,7 +216,7 @@ impl Page<'_> {
             let text = entry.loaded().text();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(a file)");
             write!(self.out, "<li><a href=\"#e{number}\"><span dir=auto>")?;
-            escape::text(self.out, &phrases::cut(line.trim(), 80))?;
+            escape::text(self.out, &shorten(line.trim(), 80))?;
             writeln!(self.out, "</span></a></li>")?;
         }
         writeln!(self.out, "</ol></nav>")
@@ -297,7 +303,7 @@ impl Page<'_> {
                 escape::text(self.out, text.trim_end())?;
                 writeln!(self.out, "</div>")
             }
-            EntryPart::Thinking { text, .. } if self.wish.thinking => self.thinking(text),
+            EntryPart::Thinking { text, .. } if self.detail.thinking => self.thinking(text),
             EntryPart::Tool(tool) => self.tool(tool),
             EntryPart::Media(media) => self.media(media),
             _ => Ok(()),
@@ -307,7 +313,7 @@ impl Page<'_> {
     fn thinking(&mut self, text: &str) -> io::Result<()> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         write!(self.out, "<details class=think><summary><b>Thinking</b> <span class=hint>")?;
-        escape::text(self.out, &phrases::cut(first.trim_matches(['*', '#', ' ', '_']), 100))?;
+        escape::text(self.out, &shorten(first.trim_matches(['*', '#', ' ', '_']), 100))?;
         writeln!(self.out, "</span></summary><div class=prose>")?;
         markdown::prose(self.out, text)?;
         writeln!(self.out, "</div></details>")
@@ -328,7 +334,7 @@ impl Page<'_> {
         if let Some(about) = shown.command.as_ref().or(shown.target.as_ref()) {
             let line = about.lines().next().unwrap_or_default();
             write!(self.out, " <code class=target>")?;
-            escape::text(self.out, &phrases::cut(line, 240))?;
+            escape::text(self.out, &shorten(line, 240))?;
             write!(self.out, "</code>")?;
         }
         if let Some(change) = &shown.change {
@@ -381,9 +387,9 @@ impl Page<'_> {
         }
     }
 
-    fn foot(&mut self, story: &SessionTree<'_>) -> io::Result<()> {
+    fn foot(&mut self, tree: &SessionTree<'_>) -> io::Result<()> {
         write!(self.out, "<footer>Session <code>")?;
-        escape::text(self.out, &story.session.info.id)?;
+        escape::text(self.out, &tree.session.info.id)?;
         writeln!(self.out, "</code>. This page needs no network and sends nothing.</footer>")?;
         writeln!(self.out, "<script>{SCRIPT}</script>\n</body>\n</html>")
     }
@@ -399,14 +405,14 @@ fn pretty(input: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::sample, *};
-    use agentline::PriceTable;
+    use agentline_core::PriceTable;
 
     fn written() -> String {
         let (session, children) = sample::session();
-        let story = SessionTree::new(&session, &children, &PriceTable::default());
-        let wish = SessionDetail { context: true, thinking: true, subagents: true };
+        let tree = SessionTree::new(&session, &children, &PriceTable::default());
+        let detail = SessionDetail::default().context(true).thinking(true).subagents(true);
         let mut out = Vec::new();
-        page(&mut out, &story, wish, &TimeFormat::utc()).unwrap();
+        html(&mut out, &tree, detail, &TimeFormat::utc()).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -452,7 +458,7 @@ mod tests {
             let clock = TimeFormat::utc();
             let mut page = Page {
                 out: &mut out,
-                wish: SessionDetail::default(),
+                detail: SessionDetail::default(),
                 clock: &clock,
                 entries: 0,
                 day: None,

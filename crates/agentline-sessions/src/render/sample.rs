@@ -1,13 +1,13 @@
 //! A session for tests with every kind of content, including hostile text.
 #![cfg(test)]
 
-use agentline::{
+use agentline_core::{
     Entry, EntryPart, Media, ReadError, Role, SavedDiff, SavedResult, SavedSession, SavedTool, Tokens,
     ToolKind, ToolStatus, ToolUse,
 };
 
 /// Text that must always be escaped.
-pub(crate) const HOSTILE: &str = "<script>document.title='pwned'</script></script><img src=x onerror=alert(1)> \
+pub(super) const HOSTILE: &str = "<script>document.title='pwned'</script></script><img src=x onerror=alert(1)> \
     [click](javascript:alert(1)) \u{202e}txt.exe\u{202c} nul:\0 & \"quoted\" <!-- ]]> ";
 
 /// An image of one pixel.
@@ -15,7 +15,7 @@ const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Returns a session and the session of its sub-agent.
-pub(crate) fn session() -> (SavedSession, Vec<SavedSession>) {
+pub(super) fn session() -> (SavedSession, Vec<SavedSession>) {
     let mut session = SavedSession::default();
     let info = &mut session.info;
     info.agent = "gemini".into();
@@ -53,8 +53,8 @@ pub(crate) fn session() -> (SavedSession, Vec<SavedSession>) {
 }
 
 /// Compares a rendering with the stored file; `UPDATE_DOCS=1` updates the file.
-pub(crate) fn same(file: &str, told: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/render/saved").join(file);
+pub(super) fn same(file: &str, told: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/render").join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, told).unwrap();
     }

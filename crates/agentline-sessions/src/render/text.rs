@@ -4,15 +4,13 @@ use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
     diff::{DiffLine, DiffSign, ShownChange},
     facts::{grouped, money, title},
+    time::TimeFormat,
     tool::{self, ShownCall},
 };
-use crate::plain_text::plain;
-use crate::{
-    render::phrases,
-    time::TimeFormat,
-    ui::{Paint, painted},
+use agentline_core::{
+    Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus,
+    terminal_text::{Paint, duration, painted, plain},
 };
-use agentline::{Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus};
 use std::io::{self, Write};
 
 /// The number of lines at the beginning of a shortened output.
@@ -22,22 +20,54 @@ const TAIL: usize = 4;
 
 /// The options of the text format.
 #[derive(Clone, Debug)]
-pub(crate) struct TextStyle {
-    /// Whether to use colours.
-    pub(crate) colour: bool,
-    /// Whether to shorten long outputs.
-    pub(crate) short: bool,
-    /// Whether the session is in progress, so that a call without a result is not finished.
-    pub(crate) live: bool,
-    /// What to show besides prompts and answers.
-    pub(crate) wish: SessionDetail,
-    /// The clock that formats times.
-    pub(crate) clock: TimeFormat,
+pub struct TextStyle {
+    detail: SessionDetail,
+    clock: TimeFormat,
+    is_coloured: bool,
+    shortened: Option<&'static str>,
+    is_live: bool,
 }
 
-/// Writes sessions entry by entry.
+impl TextStyle {
+    /// Creates the style of a text file: no colours, and all outputs complete.
+    #[must_use]
+    pub fn new(detail: SessionDetail, clock: TimeFormat) -> Self {
+        Self { detail, clock, is_coloured: false, shortened: None, is_live: false }
+    }
+
+    /// Sets whether to use the colours of a terminal.
+    #[must_use]
+    pub fn coloured(mut self, coloured: bool) -> Self {
+        self.is_coloured = coloured;
+        self
+    }
+
+    /// Shortens long outputs of tools. The hint stands in place of the omitted lines and says how to see them.
+    #[must_use]
+    pub fn shortened(mut self, hint: Option<&'static str>) -> Self {
+        self.shortened = hint;
+        self
+    }
+
+    /// Sets whether the session is in progress, so that a call without a result is not finished.
+    #[must_use]
+    pub fn live(mut self, live: bool) -> Self {
+        self.is_live = live;
+        self
+    }
+}
+
+/// Writes a session as text.
+///
+/// # Errors
+/// Fails if `out` does.
+pub fn text(out: &mut dyn Write, tree: &SessionTree<'_>, style: TextStyle) -> io::Result<()> {
+    TextRenderer::new(style).session(out, tree)
+}
+
+/// Writes a session as text, entry by entry.
 #[derive(Debug)]
-pub(crate) struct TextRenderer {
+pub struct TextRenderer {
     style: TextStyle,
     /// The prefix of every line, which indents the work of sub-agents.
     margin: String,
@@ -45,7 +75,7 @@ pub(crate) struct TextRenderer {
 
 /// How much of an entry has been shown, because a followed session grows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EntryProgress {
+pub struct EntryProgress {
     headed: bool,
     /// The size of each part that has been shown.
     parts: Vec<usize>,
@@ -61,14 +91,16 @@ fn size_of(part: &EntryPart) -> usize {
 }
 
 impl TextRenderer {
-    pub(crate) fn new(style: TextStyle) -> Self {
+    /// Creates a renderer with these options.
+    #[must_use]
+    pub fn new(style: TextStyle) -> Self {
         Self { style, margin: String::new() }
     }
 
     /// Writes a complete session.
-    pub(crate) fn story(&mut self, out: &mut dyn Write, story: &SessionTree<'_>) -> io::Result<()> {
-        self.head(out, story)?;
-        for piece in story.pieces(self.style.wish) {
+    fn session(&mut self, out: &mut dyn Write, tree: &SessionTree<'_>) -> io::Result<()> {
+        self.head(out, tree)?;
+        for piece in tree.pieces(self.style.detail) {
             match piece {
                 SessionPiece::Entry(entry) => self.entry(out, entry)?,
                 SessionPiece::Aside(entries) => self.aside(out, "sub-agent", entries)?,
@@ -78,14 +110,14 @@ impl TextRenderer {
                 }
             }
         }
-        self.foot(out, story.session)
+        self.foot(out, tree.session)
     }
 
     /// Writes the title, metadata and numbers of a session.
-    pub(crate) fn head(&self, out: &mut dyn Write, story: &SessionTree<'_>) -> io::Result<()> {
-        let info = &story.session.info;
-        let facts = SessionFigures::of(story);
-        writeln!(out, "{}", self.paint(Paint::Bold, &title(story.session)))?;
+    fn head(&self, out: &mut dyn Write, tree: &SessionTree<'_>) -> io::Result<()> {
+        let info = &tree.session.info;
+        let facts = SessionFigures::of(tree);
+        writeln!(out, "{}", self.paint(Paint::Bold, &title(tree.session)))?;
         let agent = match &info.agent_version {
             Some(version) => format!("{} {version}", info.agent),
             None => info.agent.clone(),
@@ -96,14 +128,14 @@ impl TextRenderer {
         let mut numbers = Vec::new();
         if let Some(began) = info.started {
             let ended = info.updated.filter(|at| *at > began);
-            let took = ended.map(|at| format!(", {}", phrases::seconds(at - began))).unwrap_or_default();
+            let took = ended.map(|at| format!(", {}", duration(at - began))).unwrap_or_default();
             numbers.push(format!("{}{took}", self.style.clock.minute(began)));
         }
         numbers.extend(facts.models.iter().cloned());
         numbers.push(counted(facts.prompts, "prompt"));
         numbers.push(counted(facts.tools, "tool call"));
-        numbers.extend(story.tokens().map(|tokens| format!("{} tokens", grouped(tokens.sum()))));
-        numbers.extend(story.used.cost_usd.map(money));
+        numbers.extend(tree.tokens().map(|tokens| format!("{} tokens", grouped(tokens.sum()))));
+        numbers.extend(tree.used.cost_usd.map(money));
         self.dim(out, &numbers)
     }
 
@@ -126,7 +158,7 @@ impl TextRenderer {
         writeln!(out, "\n{}{}", self.margin, self.paint(Paint::Bold, &format!("┌ {name}")))?;
         let outer = self.margin.len();
         self.margin.push_str("│ ");
-        let context = self.style.wish.context;
+        let context = self.style.detail.context;
         let mut told = entries.iter().filter(|entry| context || !entry.context);
         let told = told.try_for_each(|entry| self.entry(out, entry));
         self.margin.truncate(outer);
@@ -134,20 +166,18 @@ impl TextRenderer {
     }
 
     /// Writes one entry.
-    pub(crate) fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
-        self.news(out, &entry.loaded(), &mut EntryProgress::default())
+    fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+        self.update(out, &entry.loaded(), &mut EntryProgress::default())
     }
 
-    /// Writes what is new in an entry since it was last shown.
-    pub(crate) fn news(
-        &self,
-        out: &mut dyn Write,
-        entry: &Entry,
-        told: &mut EntryProgress,
-    ) -> io::Result<()> {
+    /// Writes what is new in an entry since it was last written, and records it in `told`.
+    ///
+    /// # Errors
+    /// Fails if `out` does.
+    pub fn update(&self, out: &mut dyn Write, entry: &Entry, told: &mut EntryProgress) -> io::Result<()> {
         told.parts.resize(entry.parts.len(), 0);
         for (part, told_so_far) in entry.parts.iter().zip(&mut told.parts) {
-            let is_hidden = matches!(part, EntryPart::Thinking { .. }) && !self.style.wish.thinking;
+            let is_hidden = matches!(part, EntryPart::Thinking { .. }) && !self.style.detail.thinking;
             let size = size_of(part);
             if is_hidden || size == *told_so_far {
                 continue;
@@ -209,7 +239,7 @@ impl TextRenderer {
         };
         let change = shown.change.as_ref();
         let lines = change.map(|c| format!(" (+{} -{})", c.added, c.removed)).unwrap_or_default();
-        let word = if self.style.live && shown.status.is_none() { "" } else { tool::word(shown.status) };
+        let word = if self.style.is_live && shown.status.is_none() { "" } else { tool::word(shown.status) };
         let line = format!("{}  {} {}{lines} … {word}", self.margin, self.paint(paint, "●"), shown.line());
         writeln!(out, "{}", line.trim_end())?;
         if let Some(command) = shown.command.as_deref().filter(|command| command.lines().nth(1).is_some()) {
@@ -229,15 +259,14 @@ impl TextRenderer {
     fn output(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
         let text = plain(text.trim_end());
         let count = text.lines().count();
-        let is_long = self.style.short && count > HEAD + TAIL + 1;
         let write = |out: &mut dyn Write, line: &str| {
             writeln!(out, "{}    {}", self.margin, self.paint(Paint::Dim, line))
         };
-        if !is_long {
+        let Some(hint) = self.style.shortened.filter(|_| count > HEAD + TAIL + 1) else {
             return text.lines().try_for_each(|line| write(out, line));
-        }
+        };
         text.lines().take(HEAD).try_for_each(|line| write(out, line))?;
-        write(out, &format!("… {} more lines; pass --full to see them", count - HEAD - TAIL))?;
+        write(out, &format!("… {} more lines; {hint}", count - HEAD - TAIL))?;
         text.lines().skip(count - TAIL).try_for_each(|line| write(out, line))
     }
 
@@ -269,7 +298,7 @@ impl TextRenderer {
     }
 
     fn paint(&self, paint: Paint, text: &str) -> String {
-        painted(self.style.colour && !text.is_empty(), paint, text)
+        painted(self.style.is_coloured && !text.is_empty(), paint, text)
     }
 }
 
@@ -299,41 +328,33 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::sample, *};
-    use agentline::PriceTable;
+    use agentline_core::PriceTable;
 
-    fn told(style: impl FnOnce(&mut TextStyle)) -> String {
-        let mut how = TextStyle {
-            colour: false,
-            short: false,
-            live: false,
-            wish: SessionDetail::default(),
-            clock: TimeFormat::utc(),
-        };
-        style(&mut how);
+    fn told(detail: SessionDetail, style: impl FnOnce(TextStyle) -> TextStyle) -> String {
+        let style = style(TextStyle::new(detail, TimeFormat::utc()));
         let (session, children) = sample::session();
         let mut out = Vec::new();
-        let story = SessionTree::new(&session, &children, &PriceTable::default());
-        TextRenderer::new(how).story(&mut out, &story).unwrap();
+        text(&mut out, &SessionTree::new(&session, &children, &PriceTable::default()), style).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn session_is_rendered_as_a_conversation() {
-        sample::same("sample.txt", &told(|_| {}));
+        sample::same("sample.txt", &told(SessionDetail::default(), |style| style));
     }
 
     #[test]
     fn all_details_are_shown_on_request() {
-        let text =
-            told(|style| style.wish = SessionDetail { context: true, thinking: true, subagents: true });
-        sample::same("sample.all.txt", &text);
+        let all = SessionDetail::default().context(true).thinking(true).subagents(true);
+        sample::same("sample.all.txt", &told(all, |style| style));
     }
 
     #[test]
     fn tool_outputs_are_truncated_on_a_terminal() {
-        let text = told(|style| (style.short, style.colour) = (true, true));
+        let detail = SessionDetail::default();
+        let text = told(detail, |style| style.shortened(Some("pass --full to see them")).coloured(true));
         assert!(text.contains("… 18 more lines; pass --full to see them"), "{text}");
         assert!(text.contains("\u{1b}[32m+"), "{text}");
-        assert!(!told(|_| {}).contains("--full"));
+        assert!(!told(detail, |style| style).contains("more lines"));
     }
 }

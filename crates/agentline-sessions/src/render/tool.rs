@@ -1,8 +1,10 @@
 //! Extracts from a tool call what a reader needs: its name, target, change and output.
 
 use super::diff::ShownChange;
-use crate::plain_text::{plain, uncoloured};
-use agentline::{SavedDiff, SavedTool, ToolKind, ToolStatus};
+use agentline_core::{
+    SavedDiff, SavedTool, ToolKind, ToolStatus,
+    terminal_text::{plain, uncoloured},
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
@@ -157,7 +159,7 @@ fn text(raw: &RawValue) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline::{SavedResult, ToolUse};
+    use agentline_core::{SavedResult, ToolUse};
 
     fn tool(kind: ToolKind, input: &str) -> SavedTool {
         let mut call = ToolUse::new("1", "Tool", "own", kind);

@@ -207,7 +207,8 @@ mod tests {
         };
         assert!(found(&["größe"], Case::Smart, "GRÖSSE GRÖßE") && !found(&["Größe"], Case::Smart, "größe"));
         assert!(
-            found(&["Error"], Case::Insensitive, "eRROR") && !found(&["error"], Case::Sensitive, "Error")
+            found(&["SessionError"], Case::Insensitive, "eRROR")
+                && !found(&["error"], Case::Sensitive, "SessionError")
         );
         assert!(found(&["two words"], Case::Smart, "Two\n  Words"), "a phrase goes over the end of a line");
         assert!(found(&["b", "a"], Case::Smart, "a b") && !found(&["b", "c"], Case::Smart, "a b"));

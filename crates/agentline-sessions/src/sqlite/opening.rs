@@ -1,8 +1,9 @@
 //! Opens a database without writing to it or to its directory.
 
 use super::table::Tables;
-use crate::{Error, fs::regular_file::open_regular};
+use crate::error::SessionError;
 use agentline_core::ReadError;
+use agentline_fs::{private_file::create_file, regular_file::open_regular};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, Metadata},
@@ -90,7 +91,7 @@ impl DatabaseFiles {
 }
 
 impl OpenDatabase {
-    pub(super) fn new(path: &Path) -> Result<Self, Error> {
+    pub(super) fn new(path: &Path) -> Result<Self, SessionError> {
         let files = DatabaseFiles::look(path);
         let way = files.way();
         let opened = match way {
@@ -168,8 +169,8 @@ fn open_copy(folder: &TempDir) -> rusqlite::Result<(Connection, Tables)> {
 const COPY: &str = "copy.db";
 
 /// Copies the database and its log to a temporary directory, and retries if they change meanwhile.
-fn copy(path: &Path) -> Result<TempDir, Error> {
-    let folder = TempDir::new().map_err(Error::io("create a directory for a copy of", path))?;
+fn copy(path: &Path) -> Result<TempDir, SessionError> {
+    let folder = TempDir::new().map_err(SessionError::io("create a directory for a copy of", path))?;
     for _ in 0..COPIES {
         let before = DatabaseFiles::look(path);
         for ending in ["", "-wal", "-journal"] {
@@ -179,7 +180,7 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && !ending.is_empty() => {
                     fs::remove_file(&to).ok()
                 }
-                other => Some(other.map_err(Error::io("copy", from))?),
+                other => Some(other.map_err(SessionError::io("copy", from))?),
             };
         }
         if DatabaseFiles::look(path).stamp() == before.stamp() {
@@ -191,7 +192,7 @@ fn copy(path: &Path) -> Result<TempDir, Error> {
 
 /// Copies the content only, so that the copy of a read-only file is writable.
 fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
-    io::copy(&mut open_regular(from, u64::MAX)?, &mut crate::fs::private_dir::create_file(to)?).map(drop)
+    io::copy(&mut open_regular(from, u64::MAX)?, &mut create_file(to)?).map(drop)
 }
 
 /// Returns the damage of a file that is shorter than its header says.
@@ -211,8 +212,8 @@ fn cut(path: &Path) -> Option<ReadError> {
     (size < said).then(|| ReadError::new(None, format!("the database is truncated: {size} of {said} bytes")))
 }
 
-fn unreadable(path: &Path, error: &rusqlite::Error) -> Error {
-    Error::io("read", path)(io::Error::other(error.to_string()))
+fn unreadable(path: &Path, error: &rusqlite::Error) -> SessionError {
+    SessionError::io("read", path)(io::Error::other(error.to_string()))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

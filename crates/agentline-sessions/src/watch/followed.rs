@@ -1,16 +1,15 @@
 //! Reads one file as it grows, or again when it was rewritten.
 
 use crate::{
-    Error,
-    fs::regular_file::open_regular,
-    sessions::{
-        find::{SessionLocation, SessionPart},
-        load::{HEAD, NOT_UTF8, fold_bytes},
-        scan::SessionStamp,
-        sqlite::Database,
-    },
+    error::SessionError,
+    lines::NOT_UTF8,
+    load::{HEAD, fold_bytes},
+    location::{SessionLocation, SessionPart},
+    sqlite::Database,
+    stamp::SessionStamp,
 };
 use agentline_core::{Agent, RawJson, ReadError, SavedSession, SessionFormat, SessionReader};
+use agentline_fs::regular_file::open_regular;
 use std::{
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
@@ -50,11 +49,11 @@ struct State {
 }
 
 impl FollowedFile {
-    pub(super) fn open(agent: &'static dyn Agent, part: &SessionPart) -> Result<Self, Error> {
+    pub(super) fn open(agent: &'static dyn Agent, part: &SessionPart) -> Result<Self, SessionError> {
         let path = part.place.path();
         let rows = match &part.place {
             SessionLocation::File(path) => {
-                open_regular(path, u64::MAX).map_err(Error::io("read", path))?;
+                open_regular(path, u64::MAX).map_err(SessionError::io("read", path))?;
                 None
             }
             SessionLocation::Row { database, session } => {

@@ -1,8 +1,8 @@
 //! Writes the change of a file as HTML, with differing words marked and syntax highlighting.
 
 use super::escape;
-use crate::render::saved::diff::{DiffLine, DiffSign, ShownChange};
-use crate::render::saved::page::highlight::{Language, Token, tokens};
+use crate::render::diff::{DiffLine, DiffSign, ShownChange};
+use crate::render::page::highlight::{Language, Token, tokens};
 use std::io::{self, Write};
 
 /// Writes a change as HTML.

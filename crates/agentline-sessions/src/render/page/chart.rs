@@ -1,8 +1,8 @@
 //! A chart of the tokens of every answer, with input above the line and output below it.
 
 use super::escape;
-use crate::render::saved::{facts::grouped, text::spent};
-use agentline::Tokens;
+use crate::render::{facts::grouped, text::spent};
+use agentline_core::Tokens;
 use std::io::{self, Write};
 
 /// The maximum number of bars. With more answers, a bar stands for several.

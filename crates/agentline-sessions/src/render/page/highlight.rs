@@ -1,6 +1,6 @@
 //! Simple syntax highlighting without a parser: comments, strings, numbers, function calls and common keywords.
 
-use crate::render::saved::page::escape;
+use crate::render::page::escape;
 use std::{
     io::{self, Write},
     ops::Range,

@@ -1,7 +1,7 @@
 //! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
 //! Everything else is text, HTML too. A link is shown as its text and its address and cannot be clicked.
 
-use crate::render::saved::page::{
+use crate::render::page::{
     escape,
     highlight::{Language, code},
 };

@@ -1,9 +1,31 @@
-//! Locates agentline's cache directory.
+//! The environment and directories of the user that runs this process.
 
+use agentline_core::Problem;
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     path::{Path, PathBuf},
 };
+
+/// Returns the environment of this process, without variables that are not UTF-8.
+#[must_use]
+pub fn process_env() -> BTreeMap<String, String> {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
+}
+
+/// Returns the home directory that an environment names.
+///
+/// # Errors
+/// Returns a problem if it names none.
+pub fn home_dir(env: &BTreeMap<String, String>) -> Result<PathBuf, Problem> {
+    let home = env.get("HOME").or_else(|| env.get("USERPROFILE")).filter(|home| !home.is_empty());
+    home.map(PathBuf::from).ok_or_else(|| {
+        Problem::new("HOME", "not set, so your sign-in and settings cannot be found")
+            .hint("set HOME to a writable directory")
+    })
+}
 
 /// Returns the cache directory: `AGENTLINE_CACHE_DIR`, or else the system's directory for caches.
 #[must_use]

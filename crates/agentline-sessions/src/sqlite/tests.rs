@@ -1,9 +1,7 @@
 //! Tests reading OpenCode's database in every possible state, without ever changing it.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
-use agentline::sessions::sqlite::Database;
-use agentline::{EntryPart, ToolStatus};
+use super::Database;
+use agentline_core::{EntryPart, ToolStatus};
 use rusqlite::Connection;
 use std::{
     collections::BTreeMap,
@@ -315,7 +313,7 @@ fn tables_of_other_versions_are_read_by_their_columns() {
     let row = rows.iter().find(|row| row.info.id == "ses_a").unwrap();
     assert_eq!((row.info.title.as_deref(), row.tokens, row.messages), (Some("Old"), None, 2));
     let session = database.load("ses_a").unwrap().unwrap();
-    assert_eq!(session.entries.iter().map(agentline::Entry::text).collect::<Vec<_>>(), ["hi"]);
+    assert_eq!(session.entries.iter().map(agentline_core::Entry::text).collect::<Vec<_>>(), ["hi"]);
     let said: Vec<&str> = session.damage.iter().map(|d| d.message.as_str()).collect();
     assert_eq!(said, ["the message `msg_9` is missing, but its parts are not", "2 rows are not valid JSON"]);
 }
