@@ -5,7 +5,7 @@ use agentline::{
     ChangeSource, Error, Event, FailureKind, FileChangeKind, Outcome, Permission, PermissionHandler,
     PermissionMode, Phase, Pool, PoolOptions, Run, RunOptions, RunRequest, Verdict,
 };
-use agentline_mock::fake_acp::fault;
+use agentline_fakes::fake_acp::fault;
 use std::{
     future::pending,
     sync::Arc,

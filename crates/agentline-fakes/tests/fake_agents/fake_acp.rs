@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use agentline_mock::fake_acp::{AcpFault, FAULTS, WORDS};
+use agentline_fakes::fake_acp::{AcpFault, FAULTS, WORDS};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use agentline_mock::fake_agent::{EXIT_CODES, FAULTS, fault};
+use agentline_fakes::fake_agent::{EXIT_CODES, FAULTS, fault};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
