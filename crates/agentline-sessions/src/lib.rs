@@ -76,5 +76,10 @@ pub use store::SessionStore;
 pub use usage::{UsageBy, UsageRow};
 pub use watch::{SessionChange, SessionWatch};
 
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctest;
+
 #[cfg(test)]
 mod tests;
