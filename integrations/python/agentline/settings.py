@@ -147,7 +147,7 @@ class RunOptions(RunSettings, total=False):
     permission: PermissionCallback
     #: Decides after each answer whether the task is complete.
     check: CheckCallback
-    #: The timeout of `permission` and `check`, in seconds. A callback that times out denies.
+    #: The timeout of `permission` and `check`, in seconds. `permission` then denies, and `check` fails the run.
     answer_timeout: float
     #: The types of the events to receive. The default is all events.
     events: bool | Sequence[str]
