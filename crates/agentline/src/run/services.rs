@@ -44,7 +44,7 @@ pub(crate) struct RunServices {
 pub(crate) enum ServedTools {
     /// Tools that are served from now on.
     Now(Option<RunningTools>),
-    /// The tools that the session was opened with, and whether they include the one that submits the structured value.
+    /// The tools that the session was opened with. `hands_in` says whether one of them submits the structured value.
     Already { tool_server: Option<ToolServer>, hands_in: bool },
 }
 
