@@ -315,7 +315,7 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    /// Creates a card from its required fields.
+    /// Creates a description from its required fields.
     #[must_use]
     #[expect(
         clippy::too_many_arguments,

@@ -1,4 +1,4 @@
-//! The types between a request and a started process: the plan, the launch context, and the finished launch.
+//! The types between a plan and a started process: the launch context and the finished launch.
 
 use crate::{DialogueConfig, McpServer, Millis, RequestedMode, RequestedModel, Version};
 use crate::{Notice, PolicyAck};

@@ -314,7 +314,7 @@ fn slot_request(pool_request: &PoolRequest, user: SlotUser) -> SlotRequest {
     SlotRequest { key: pool_request.template.key, session, shares: pool_request.template.shares }
 }
 
-/// What is dropped after the lock is released.
+/// A value that must be dropped after the lock is released.
 enum Removed {
     #[expect(dead_code, reason = "held only so that dropping it returns the slot")]
     Grant(Allocation),
