@@ -64,7 +64,8 @@ pub(crate) struct RunState {
     pub(crate) held_thought: StreamRedactor,
     /// Held outputs and everything after them, in the order in which they are emitted.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// The arrival time of the last held piece, until the text before a possible secret in it is shown.
+    /// When the last held piece of text arrived. `None` if no text is held, or once the part of it that cannot belong to
+    /// a secret has been shown.
     pub(crate) held_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,

@@ -67,7 +67,7 @@ enum SessionsCommand {
     },
 }
 
-/// Which session is meant.
+/// Selects one session.
 #[derive(Debug, Args)]
 pub(super) struct SessionArg {
     /// Session id, a prefix of it, `latest`, or the path of a session file
@@ -78,7 +78,7 @@ pub(super) struct SessionArg {
     agent: Option<String>,
 }
 
-/// Which sessions are meant.
+/// Selects sessions.
 #[derive(Debug, Args)]
 pub(super) struct SessionFilterArgs {
     /// Only sessions of this agent (repeatable)

@@ -1,4 +1,4 @@
-//! The steps from an order to the first prompt: open the session, set the mode and the model, and wait until the agent
+//! The steps from a submitted run to the first prompt: open the session, set the mode and the model, and wait until the agent
 //! has listed the hosted tools.
 
 use super::{

@@ -1,4 +1,4 @@
-//! Faults of an agent that does not exit, or not when it is told to.
+//! Faults of an agent that does not exit, or does not exit on a signal.
 
 use std::io;
 use std::thread;

@@ -186,7 +186,7 @@ impl Inner {
         tool_server: Option<ToolServer>,
     ) -> Result<Box<PreparedRun>, StartFailure> {
         let mut resolved = self.ask(request)?;
-        // A value is submitted with the tool that the session was opened with, otherwise as text.
+        // If the session was opened with the tool that submits a value, the agent uses it. Otherwise it answers with text.
         let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut resolved, options)?;
         let launch = self.launch(&resolved, &agent_home.path, NO_SESSION)?;
@@ -223,7 +223,8 @@ impl Inner {
         let host_env = resolved.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*host_env);
         if start.launch.files.iter().any(names_it) {
-            // The agent's rules name the workspace and are checked against the directory that it was started in.
+            // The agent's rules contain the path of the workspace, and the agent compares them with its own working
+            // directory. So it must be started in the workspace.
             return Ok(start);
         }
         // An agent cannot start programs once its own working directory is removed. It also stores data for every

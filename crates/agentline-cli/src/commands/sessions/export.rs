@@ -41,7 +41,7 @@ pub(crate) struct ExportArgs {
     context: bool,
 }
 
-/// What a session is written as.
+/// The file format of an exported session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Self-contained HTML page

@@ -347,7 +347,7 @@ impl Dialogue for GeminiJson {
             }
             self.doc.get_or_insert(err);
         }
-        // All of stderr has been read by now, including the proof.
+        // All of stderr has been read by now, including the confirmation of the rules.
         if self.answered {
             self.rules.turn(sink);
         }

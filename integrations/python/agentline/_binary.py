@@ -1,4 +1,4 @@
-"""Finds the program `agentline`: by argument, by AGENTLINE_BIN, on PATH."""
+"""Finds the program `agentline`: the argument first, then AGENTLINE_BIN, then PATH."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .errors import BinaryNotFound
 
 
 def find_binary(binary: str | os.PathLike[str] | None, env: Mapping[str, str]) -> str:
-    """The full path of the program, so that Windows finds it with its ending too."""
+    """Returns the absolute path of the program. On Windows, the file extension may be omitted."""
     for source, named in (("binary=", binary), ("AGENTLINE_BIN", env.get("AGENTLINE_BIN"))):
         if named:
             name = os.path.expanduser(os.fspath(named))
             found = shutil.which(name, path=env.get("PATH"))
             if found is None:
-                raise BinaryNotFound(f"the program that {source} names is not there: {name}")
+                raise BinaryNotFound(f"{source} names a program that was not found: {name}")
             return os.path.abspath(found)
     found = shutil.which("agentline", path=env.get("PATH"))
     if found is None:
