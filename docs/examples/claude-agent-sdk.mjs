@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Stands in for Claude Code: give its path to the Claude Agent SDK as `pathToClaudeCodeExecutable`, and `query()` drives
-// the agent that AGENTLINE_AGENT names. AGENTLINE_BIN is the program, if it is not on the PATH.
+// Replaces Claude Code: pass the path of this file to the Claude Agent SDK as `pathToClaudeCodeExecutable`, and `query()`
+// drives the agent that AGENTLINE_AGENT names. AGENTLINE_BIN is the path of agentline, if it is not on PATH.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
@@ -25,7 +25,7 @@ function run(prompt) {
 for await (const line of createInterface({ input: process.stdin })) {
   const message = JSON.parse(line);
   if (message.type === 'control_request') {
-    // The SDK greets before it asks; it is content with an empty answer.
+    // The SDK sends an initial control request, which accepts an empty response.
     const response = { subtype: 'success', request_id: message.request_id, response: { commands: [], models: [], account: {} } };
     console.log(JSON.stringify({ type: 'control_response', response }));
   } else if (message.type === 'user') {

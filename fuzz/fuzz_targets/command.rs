@@ -1,5 +1,5 @@
-//! Any text as a command that a policy decides on: no panic, no overflow, and never permitted by a pattern that it does not
-//! fit.
+//! Checks any text as a command against a policy: no panic, no overflow, and no pattern permits a command that it does
+//! not match.
 
 #![no_main]
 

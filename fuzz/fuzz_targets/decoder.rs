@@ -1,7 +1,8 @@
-//! Any bytes on any stream of either surface end in one outcome, and every invariant of the machine holds on the way.
+//! Checks that any bytes on any stream of either surface lead to one outcome, and that every invariant of the state
+//! machine holds.
 //!
-//! The first byte chooses the surface, a veil and how the process ends; the rest is stdout, stderr and the session file,
-//! with 0x1e between them. A recorded stdout is a good beginning as it is.
+//! The first byte selects the surface, the redaction and how the process ends. The rest is stdout, stderr and the session
+//! file, separated by 0x1e. A recorded stdout is a valid seed.
 #![no_main]
 
 #[path = "../../crates/agentline-core/tests/core/play.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes, cut anywhere, give the lines that a plain reading of the whole gives.
+//! Checks that any bytes, split anywhere, give the same lines as a simple reading of the whole.
 #![no_main]
 
 use agentline_core::{LineSplitter, Piece};
@@ -10,10 +10,10 @@ enum Told {
     TooLong(u64),
 }
 
-/// What the lines are, read slowly and all at once.
+/// Returns the lines by a simple implementation that reads everything at once.
 fn plainly(bytes: &[u8], cap: usize) -> Vec<Told> {
     let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-    // What follows the last end of a line is a line only when there is something.
+    // Text after the last line end is a line only if it is not empty.
     if lines.last().is_some_and(|last| last.is_empty()) {
         lines.pop();
     }

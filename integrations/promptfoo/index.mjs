@@ -1,18 +1,18 @@
-// A promptfoo provider for coding agents: `google:gemini-cli`, or any other agent that agentline drives, by the option `agent`.
+// A promptfoo provider for coding agents: `google:gemini-cli`, or any other agent that the option `agent` selects.
 import path from 'node:path';
-import { setImmediate as settled } from 'node:timers/promises';
-import { ToolCalls, refused, responseOf, titleOf } from './lib/answer.mjs';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { ToolCalls, requestError, responseOf, titleOf } from './lib/answer.mjs';
 import { findBinary } from './lib/binary.mjs';
 import { cacheOf } from './lib/cache.mjs';
-import { loadHooks, wire } from './lib/hooks.mjs';
+import { connectHooks, loadHooks } from './lib/hooks.mjs';
 import { endIdleHosts, hostFor } from './lib/host.mjs';
-import { runParams, settle } from './lib/options.mjs';
+import { mergeConfig, runParams } from './lib/options.mjs';
 import { emitSpans } from './lib/trace.mjs';
 
 const RESERVED =
   'google:gemini-agent-sdk is reserved for an SDK that Google has not released. Use google:gemini-cli: it streams, cancels, resumes and gives structured output';
 let runs = 0;
-const toldKeys = new Set();
+const reportedKeys = new Set();
 
 export class AgentlineProvider {
   constructor(options = {}) {
@@ -22,14 +22,14 @@ export class AgentlineProvider {
     if (options.label) this.label = options.label;
   }
 
-  /** `google:gemini-cli`, `agentline:claude`, …; an id of the user's own stands. */
+  /** Returns `google:gemini-cli`, `agentline:claude`, …, or the id that the user set. */
   id() {
-    const isPlace = !this.givenId || /^(file:|package:|\.|\/)/.test(this.givenId) || /\.[cm]?[jt]s$/.test(this.givenId);
-    if (!isPlace) return this.givenId;
+    const isPath = !this.givenId || /^(file:|package:|\.|\/)/.test(this.givenId) || /\.[cm]?[jt]s$/.test(this.givenId);
+    if (!isPath) return this.givenId;
     return this.agent() === 'gemini' ? 'google:gemini-cli' : `agentline:${this.agent()}`;
   }
 
-  /** Which agent: that of the prompt, else that of the provider. */
+  /** Returns the agent of the prompt or, without one, of the provider. */
   agent(context) {
     const agent = context?.prompt?.config?.agent ?? this.config.agent ?? 'gemini';
     return ['google:gemini-cli', 'gemini-cli'].includes(agent) ? 'gemini' : agent;
@@ -39,13 +39,13 @@ export class AgentlineProvider {
     return this.agent() === 'gemini' ? '[Google Gemini CLI Provider]' : `[agentline ${titleOf(this.agent())} Provider]`;
   }
 
-  /** Never throws: what goes wrong is `error` of the response. */
+  /** Never throws: failures are reported in `error` of the response. */
   async callApi(prompt, context, callOptions) {
     const title = titleOf(this.agent(context));
     try {
       return await this.call(title, prompt, context, callOptions?.abortSignal);
     } catch (error) {
-      return { error: refused(title, error) };
+      return { error: requestError(title, error) };
     }
   }
 
@@ -54,67 +54,67 @@ export class AgentlineProvider {
     if (/(^|:)gemini-agent-sdk$/.test(agent) || this.givenId === 'google:gemini-agent-sdk') return { error: RESERVED };
     const aborted = { error: `${title} call aborted before it started` };
     if (signal?.aborted) return aborted;
-    const config = { ...settle(this.config, context), agent };
+    const config = { ...mergeConfig(this.config, context), agent };
     const basePath = path.resolve(this.config.basePath ?? '');
     const params = runParams(config, this.env, basePath);
     const tools = new ToolCalls();
     const host = this.host(config, basePath);
     const run = `promptfoo-${++runs}`;
     let failure;
-    const take = (event) => {
-      // The clock of the run begins with its first event, not where it waited for a place.
-      if (tools.calls.size === 0) tools.began = Date.now() - event.at_ms;
-      tools.take(event);
+    const onEvent = (event) => {
+      // The time of the run starts with its first event; waiting for a slot does not count.
+      if (tools.calls.size === 0) tools.startedAt = Date.now() - event.at_ms;
+      tools.add(event);
     };
-    const fail = (why) => {
-      failure ??= why;
+    const fail = (reason) => {
+      failure ??= reason;
       host.cancel(run);
     };
-    const hooks = wire(await loadHooks(config.hooks, basePath), take, fail);
+    const hooks = connectHooks(await loadHooks(config.hooks, basePath), onEvent, fail);
     if ((await host.ready)?.methods?.includes('cache/stats')) params.cache = cacheOf(config, context);
     const callbacks = {
       ...hooks.callbacks,
       'run/retry': ({ attempt, wait_ms: wait, reason }) =>
         context?.logger?.debug?.(`[agentline] attempt ${attempt} in ${wait} ms: ${reason}`),
     };
-    const told = await host.run(run, { ...params, ...hooks.params, prompt, messages: true }, callbacks, signal);
-    if (!told) return aborted;
-    const { messages, ...outcome } = told;
+    const result = await host.run(run, { ...params, ...hooks.params, prompt, messages: true }, callbacks, signal);
+    if (!result) return aborted;
+    const { messages, ...outcome } = result;
     tools.complete(messages);
     emitSpans(tools, outcome);
     const response = responseOf(outcome, tools, params.max_retries > 0);
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
-    tellUnknownKeys(outcome.warnings, context?.logger);
-    // Functions that have failed by now are heard.
-    await settled();
+    warnAboutUnknownKeys(outcome.warnings, context?.logger);
+    // Lets rejections of asynchronous hooks arrive.
+    await nextTick();
     if (!failure) return response;
     const { output, ...rest } = response;
     return { ...rest, error: `${title} error: ${failure}` };
   }
 
-  /** The one host of the evaluation: shared by all providers with the same program and environment. */
+  /** Returns the host of the evaluation. All providers with the same program and environment share it. */
   host(config, basePath) {
     const env = { ...process.env, ...config.host_env };
     const settings = { pool: config.pool, max_concurrent: config.max_concurrent };
     return hostFor(findBinary(config.agentline_bin, basePath, env), env, settings);
   }
 
-  /** promptfoo calls it when the evaluation is over. */
+  /** promptfoo calls this at the end of the evaluation. */
   async cleanup() {
     await endIdleHosts();
   }
 }
 
-/** A misspelt option would otherwise be seen by nobody who does not look into the metadata. Each is told once. */
-function tellUnknownKeys(warnings = [], logger) {
+/** Logs each unknown option once; otherwise a misspelt option would only appear in the metadata. */
+function warnAboutUnknownKeys(warnings = [], logger) {
   for (const { code, message } of warnings) {
-    if (code !== 'unknown_key' || toldKeys.has(message)) continue;
-    toldKeys.add(message);
+    if (code !== 'unknown_key' || reportedKeys.has(message)) continue;
+    reportedKeys.add(message);
     logger?.warn?.(`[agentline] ${message}`);
   }
 }
 
-// promptfoo looks for `package:agentline-promptfoo:GeminiCli` in the default export where there is one.
+// promptfoo looks up `package:agentline-promptfoo:GeminiCli` in the default export.
 AgentlineProvider.GeminiCli = AgentlineProvider;
 export const GeminiCli = AgentlineProvider;
 export default AgentlineProvider;

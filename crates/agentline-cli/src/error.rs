@@ -2,6 +2,7 @@
 
 use crate::exit;
 use agentline::{Error, Problem, Problems};
+use agentline_sessions::SessionError;
 use std::io;
 
 /// The reason why a command stopped.
@@ -56,6 +57,12 @@ impl From<Problem> for CommandError {
 impl From<Problems> for CommandError {
     fn from(problems: Problems) -> Self {
         Self::Usage(problems)
+    }
+}
+
+impl From<SessionError> for CommandError {
+    fn from(error: SessionError) -> Self {
+        Error::from(error).into()
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) const LIMIT_REACHED: u8 = 7;
 pub(crate) const TIMED_OUT: u8 = 8;
 /// The service refused requests because of quota or load.
 pub(crate) const RATE_LIMITED: u8 = 9;
-/// The value does not match the schema.
+/// The value does not match the schema, or the answer has no JSON value to extract.
 pub(crate) const INVALID_OUTPUT: u8 = 10;
 /// The agent refused the workspace as untrusted.
 pub(crate) const UNTRUSTED: u8 = 11;
@@ -46,7 +46,7 @@ Exit codes:
     7  limit_reached: a --max-… limit stopped the run; its partial results are kept
     8  timed_out: the run, a silence or the startup took too long
     9  rate_limited: the service refused requests because of quota or load
-   10  invalid_output: the answer does not match --schema
+   10  invalid_output: the answer does not match --schema, or has no value for --extract-json
    11  untrusted: the agent refused the workspace as untrusted
   130  cancelled by SIGINT
   143  cancelled by SIGTERM

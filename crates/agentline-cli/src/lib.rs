@@ -9,7 +9,6 @@ mod exit;
 mod live_run;
 mod output;
 mod permission_prompt;
-mod plain_text;
 mod prompt;
 mod render;
 mod setup;

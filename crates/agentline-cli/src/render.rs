@@ -8,7 +8,6 @@ mod messages;
 pub(crate) mod phrases;
 mod promptfoo;
 mod provider;
-pub(crate) mod saved;
 pub(crate) mod table;
 
 use crate::{output::OutputFormat, ui::Ui};

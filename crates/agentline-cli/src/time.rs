@@ -1,4 +1,4 @@
-//! Formats and parses times in the time zone of this machine.
+//! Parses times that the user types, in the time zone of this machine.
 
 use agentline::Problem;
 use agentline_core::Millis;
@@ -8,56 +8,21 @@ use jiff::{
     tz::TimeZone,
 };
 
-/// Formats and parses times in a time zone.
+/// Parses times in a time zone.
 #[derive(Clone, Debug)]
-pub(crate) struct TimeFormat {
+pub(crate) struct TimeParser {
     zone: TimeZone,
 }
 
-impl TimeFormat {
-    /// Returns a clock in the time zone of this machine.
+impl TimeParser {
+    /// Returns a parser for the time zone of this machine.
     pub(crate) fn local() -> Self {
         Self { zone: TimeZone::system() }
-    }
-
-    /// Returns a clock in UTC.
-    #[cfg(test)]
-    pub(crate) fn utc() -> Self {
-        Self { zone: TimeZone::UTC }
-    }
-
-    /// Formats a time like `2026-11-15 13:04`.
-    pub(crate) fn minute(&self, at: Millis) -> String {
-        self.format_time(at, "%Y-%m-%d %H:%M")
-    }
-
-    /// Formats a time like `11-15 13:04`.
-    pub(crate) fn short_minute(&self, at: Millis) -> String {
-        self.format_time(at, "%m-%d %H:%M")
-    }
-
-    /// Formats a time like `13:04:05`.
-    pub(crate) fn time(&self, at: Millis) -> String {
-        self.format_time(at, "%H:%M:%S")
-    }
-
-    /// Formats a time like `2026-11-15T13:04:05+01:00`, for programs.
-    pub(crate) fn exact(&self, at: Millis) -> String {
-        self.format_time(at, "%Y-%m-%dT%H:%M:%S%:z")
-    }
-
-    fn format_time(&self, at: Millis, form: &str) -> String {
-        self.zoned(at).map_or_else(|| at.to_string(), |zoned| zoned.strftime(form).to_string())
     }
 
     /// Returns the current offset from UTC, in seconds to the east.
     pub(crate) fn east_of_utc(&self) -> i32 {
         self.zone.to_offset(Timestamp::now()).seconds()
-    }
-
-    fn zoned(&self, at: Millis) -> Option<Zoned> {
-        let at = Timestamp::from_millisecond(i64::try_from(at).ok()?).ok()?;
-        Some(at.to_zoned(self.zone.clone()))
     }
 
     /// Returns the start of a typed time: a day, `today`, `yesterday`, a day with a time, or a time ago such as `7d`,
@@ -121,15 +86,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_formatted_and_parsed() {
-        let clock = TimeFormat::utc();
-        let at = 1_794_747_845_678;
-        assert_eq!(clock.minute(at), "2026-11-15 13:04");
-        assert_eq!(clock.time(at), "13:04:05");
-        assert_eq!(clock.exact(at), "2026-11-15T13:04:05+00:00");
-        let now = clock.zoned(at).unwrap();
+    fn typed_times_are_parsed() {
+        let parser = TimeParser { zone: TimeZone::UTC };
+        let zoned = |at: i64| Timestamp::from_millisecond(at).unwrap().to_zoned(TimeZone::UTC);
+        let now = zoned(1_794_747_845_678);
         let edge = |text: &str, is_end: bool| {
-            clock.edge(text, now.clone(), is_end).map(|at| clock.exact(at).replace("+00:00", ""))
+            let at = parser.edge(text, now.clone(), is_end)?;
+            Some(zoned(i64::try_from(at).unwrap()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         };
         assert_eq!(edge("2026-11-01", false).as_deref(), Some("2026-11-01T00:00:00"));
         assert_eq!(edge("2026-11-01", true).as_deref(), Some("2026-11-02T00:00:00"));

@@ -3,30 +3,22 @@
 //! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
-use crate::plain_text::plain;
 use crate::{error::CommandError, exit};
 use agentline::Problem;
+use agentline_core::terminal_text::{painted, plain};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
     time::{Duration, Instant},
 };
 
+pub(crate) use agentline_core::terminal_text::Paint;
+
 /// The buffer size, enough for a batch of events. Larger writes are not buffered.
 const BUFFER: usize = 64 << 10;
 
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
-
-/// A text style.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paint {
-    Bold,
-    Dim,
-    Red,
-    Green,
-    Yellow,
-}
 
 /// When colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -256,20 +248,6 @@ impl Ui {
         let label = self.paint(Paint::Red, "error:");
         self.line(format!("{label} {problem}"));
     }
-}
-
-pub(crate) fn painted(colored: bool, paint: Paint, text: &str) -> String {
-    if !colored {
-        return text.to_owned();
-    }
-    let code = match paint {
-        Paint::Bold => "1",
-        Paint::Dim => "2",
-        Paint::Red => "1;31",
-        Paint::Green => "32",
-        Paint::Yellow => "33",
-    };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
 /// Options of every command.

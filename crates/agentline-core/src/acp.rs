@@ -319,7 +319,7 @@ impl Dialogue for Acp {
         turn.tools.stopping = true;
         if turn.step == Step::Going {
             self.stop_session(run, sink);
-            self.drop_questions(run, sink);
+            self.answer_open_requests(run, sink);
         } else {
             // Nothing was prompted, so the run can end at once.
             self.fail(run, None, sink);

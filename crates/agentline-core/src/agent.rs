@@ -81,8 +81,8 @@ pub trait Agent: Sync + Send {
     /// Creates the translator for one live connection.
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue>;
 
-    /// Returns the rules of a prompt in an open session that cannot be enforced, because the agent receives such rules
-    /// only when its process starts. `opened` is the request that opened the session.
+    /// Returns a problem for each rule of `prompt` that the agent cannot enforce in an open session, because it accepts
+    /// such rules only when its process starts. `opened` is the request that opened the session.
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
         let _ = (opened, prompt);
         Vec::new()
@@ -315,7 +315,7 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    /// Creates a card from its required fields.
+    /// Creates a description from its required fields.
     #[must_use]
     #[expect(
         clippy::too_many_arguments,

@@ -1,7 +1,7 @@
 //! The list of agents. All other modules look agents up by name.
 
-use crate::{Agent, AgentSettings, Problem, nearest};
-use std::collections::BTreeMap;
+use crate::{Agent, AgentSettings, FileSystem, Problem, Redactor, Secrets, nearest};
+use std::{collections::BTreeMap, path::Path};
 
 mod adapter;
 pub mod claude;
@@ -56,6 +56,16 @@ impl AgentRegistry {
     /// Returns a problem that lists the known names if the name is unknown.
     pub fn find(&self, name: &str) -> Result<&'static dyn Agent, Problem> {
         find_among(self.all(), name)
+    }
+
+    /// Returns a redactor of a user's secrets: those in the environment and in the agents' own files.
+    #[must_use]
+    pub fn redactor(&self, env: &BTreeMap<String, String>, home: &Path, files: &dyn FileSystem) -> Redactor {
+        let mut secrets = Secrets::default();
+        secrets.add_variables(env);
+        let stored = self.all().flat_map(|agent| agent.stored_secrets(env, home, files));
+        stored.for_each(|secret| secrets.add(&secret));
+        Redactor::new(secrets.into_vec())
     }
 }
 

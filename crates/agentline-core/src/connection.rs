@@ -194,7 +194,7 @@ impl Connection {
             InputKind::Notice { run, notice } => {
                 self.sink.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
-            InputKind::StdoutClosed => self.mute(at, out),
+            InputKind::StdoutClosed => self.stdout_closed(at, out),
             InputKind::Retire => self.retiring = true,
             InputKind::Tick => {}
             InputKind::Exit(exit) => self.exited(*exit),
@@ -381,7 +381,7 @@ impl Connection {
                 }
             }
             SinkItem::Abort(failure) => {
-                // This also applies to a turn that has already ended, because the agent did not do what was ordered.
+                // This also applies to a turn that has already ended, because the agent broke a guarantee of the run.
                 let live = run.is_live();
                 if !matches!(run.stage, RunStage::Settling(_) | RunStage::Over) {
                     run.facts.end = Some(crate::TurnEnd::failed(Some(failure)));

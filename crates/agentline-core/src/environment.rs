@@ -3,7 +3,7 @@
 use crate::{McpServer, looks_secret, secret::SHORTEST_SECRET};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variables that every agent sees; a trailing `*` matches a prefix. An agent's own variables are on its card.
+/// Variables that every agent sees; a trailing `*` matches a prefix. An agent's own variables are in its `AgentInfo`.
 const ALLOWED: &[&str] = &[
     "PATH",
     "HOME",

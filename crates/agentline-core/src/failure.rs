@@ -200,7 +200,7 @@ impl Failure {
 
     /// Returns the failure with the higher weight, or `self` if both are equal.
     #[must_use]
-    pub fn or_more_telling(self, other: Self) -> Self {
+    pub fn or_more_specific(self, other: Self) -> Self {
         if other.kind.weight() > self.kind.weight() { other } else { self }
     }
 }

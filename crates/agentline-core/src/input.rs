@@ -147,7 +147,8 @@ pub struct TurnSpec {
     /// How the agent confirms that the given rules are in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<PolicyAck>,
-    /// Files of the workspace that configure the agent, which must confirm that it ignores them before the run starts.
+    /// Files of the workspace that could configure the agent. Before the run starts, the agent must confirm that it
+    /// ignores them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub must_ignore: Vec<String>,
     /// Files sent with the prompt.
@@ -175,10 +176,11 @@ pub struct TurnSpec {
     pub review: bool,
     /// Whether the run only opens a session, without a prompt.
     pub only_open: bool,
-    /// Whether this is the last run of the session, which an agent that supports it is then asked to close.
+    /// Whether this is the last run of the session. If so, the session is closed after the run where the agent supports
+    /// that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ends_session: bool,
-    /// Whether the purpose of the run is a JSON value, to be extracted from the answer.
+    /// Whether to extract a JSON value from the answer. An answer without one is invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub extract_json: bool,
 }

@@ -1,4 +1,4 @@
-//! The types between a request and a started process: the plan, the launch context, and the finished launch.
+//! The types between a plan and a started process: the launch context and the finished launch.
 
 use crate::{DialogueConfig, McpServer, Millis, RequestedMode, RequestedModel, Version};
 use crate::{Notice, PolicyAck};
@@ -50,8 +50,8 @@ pub struct Launch {
     pub program: PathBuf,
     /// The arguments.
     pub args: Vec<String>,
-    /// Additional arguments that only save each session a request. A process started with different ones serves equally
-    /// well.
+    /// Additional arguments that set a default for new sessions and so avoid one request per session. They do not
+    /// affect whether a process can serve a run.
     pub preset: Vec<String>,
     /// The complete environment.
     pub env: BTreeMap<String, String>,

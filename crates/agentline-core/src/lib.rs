@@ -59,6 +59,7 @@ mod saved_diff;
 mod secret;
 mod session_usage;
 mod tape;
+pub mod terminal_text;
 mod time;
 mod tool;
 mod tool_table;

@@ -56,7 +56,7 @@ impl LineSplitter {
             let (body, rest) = (&bytes[..end], &bytes[end + 1..]);
             bytes = rest;
             if self.length == 0 && body.len() <= self.cap {
-                hand_out(&mut self.at_start, body, body.len() as u64, self.cap, &mut each);
+                emit_lines(&mut self.at_start, body, body.len() as u64, self.cap, &mut each);
             } else {
                 self.keep(body);
                 self.give(&mut each);
@@ -93,7 +93,7 @@ impl LineSplitter {
 
     fn give(&mut self, each: &mut impl FnMut(SplitItem<'_>)) {
         let part = std::mem::take(&mut self.part);
-        hand_out(&mut self.at_start, &part, self.length, self.cap, each);
+        emit_lines(&mut self.at_start, &part, self.length, self.cap, each);
         self.length = 0;
         if part.capacity() <= KEPT_BUFFER {
             self.part = part;
@@ -102,7 +102,7 @@ impl LineSplitter {
     }
 }
 
-fn hand_out(
+fn emit_lines(
     at_start: &mut bool,
     bytes: &[u8],
     length: u64,

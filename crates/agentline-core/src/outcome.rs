@@ -150,7 +150,7 @@ impl RunError {
     /// Creates an error from a failure and the tail of the agent's standard error.
     #[must_use]
     pub fn new(failure: Failure, stderr_tail: String) -> Self {
-        let mut retryable = failure.kind.retryable() && !refused_for_good(failure.status);
+        let mut retryable = failure.kind.retryable() && !is_permanent_refusal(failure.status);
         let asked = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
         let asked = retryable.then(asked).flatten();
         if failure.kind == FailureKind::RateLimited && asked.is_none() && is_used_up(&failure.message) {
@@ -169,7 +169,7 @@ impl RunError {
 }
 
 /// Returns whether a retry would be refused again: true for client errors, except timeouts, conflicts and rate limits.
-fn refused_for_good(status: Option<u16>) -> bool {
+fn is_permanent_refusal(status: Option<u16>) -> bool {
     status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
 }
 

@@ -50,12 +50,12 @@ pub enum PolicyDecision {
     Allow(PermissionDecision),
     /// The tool must not run.
     Deny(PermissionDecision),
-    /// The user must be asked. The ruling is the denial that applies if no user can be asked.
+    /// The user must be asked. The value is the denial that applies if no user can be asked.
     Ask(PermissionDecision),
 }
 
 impl PolicyDecision {
-    /// Returns the ruling. For `Ask`, this is the denial that applies if no user can be asked.
+    /// Returns the decision. For `Ask`, this is the denial that applies if no user can be asked.
     #[must_use]
     pub fn ruling(&self) -> &PermissionDecision {
         match self {

@@ -48,9 +48,9 @@ impl Patterns {
     pub(crate) fn find_in_cut(&self, text: &str, letters: usize) -> Vec<Range<usize>> {
         let mut scanner = Scanner::default();
         scanner.scan(self, text.as_bytes(), 0);
-        let telling = scanner.telling_from(self, letters);
+        let significant_bytes = scanner.start_of_partial_secret(self, letters);
         scanner.finish(self);
-        scanner.found.extend(telling.map(|from| from..text.len()));
+        scanner.found.extend(significant_bytes.map(|from| from..text.len()));
         scanner.take_found(usize::MAX)
     }
 
@@ -329,12 +329,12 @@ impl Scanner {
     }
 
     /// Returns the start of an incomplete secret of which at least `letters` bytes were seen.
-    pub(crate) fn telling_from(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
+    pub(crate) fn start_of_partial_secret(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
         let known =
             (patterns.0.depth(self.known.state) >= letters).then(|| self.known.open_from(&patterns.0));
         let literal = (patterns.0.depth(self.literal.state) >= letters)
             .then(|| Some(self.literal.open_from(&patterns.0)));
-        let shape = (self.shapes.telling() >= letters).then(|| self.shapes.open_from());
+        let shape = (self.shapes.significant_bytes() >= letters).then(|| self.shapes.open_from());
         known.into_iter().chain(literal).chain(shape).flatten().min()
     }
 

@@ -64,7 +64,8 @@ pub(crate) struct RunState {
     pub(crate) held_thought: StreamRedactor,
     /// Held outputs and everything after them, in the order in which they are emitted.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// The arrival time of the last held piece, until the text before a possible secret in it is shown.
+    /// When the last held piece of text arrived. `None` if no text is held, or once the part of it that cannot belong to
+    /// a secret has been shown.
     pub(crate) held_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
@@ -179,7 +180,7 @@ impl RunState {
     }
 
     /// Continues the run after the host re-prompts the agent.
-    pub(crate) fn go_on(&mut self, at: Millis) {
+    pub(crate) fn resume(&mut self, at: Millis) {
         self.facts.end = None;
         self.turn_is_over = true;
         self.value = None;
@@ -356,7 +357,7 @@ impl RunState {
 
     pub(crate) fn hint(&mut self, failure: crate::Failure) {
         self.facts.hint = Some(match self.facts.hint.take() {
-            Some(hint) => hint.or_more_telling(failure),
+            Some(hint) => hint.or_more_specific(failure),
             None => failure,
         });
     }
@@ -412,7 +413,7 @@ impl RunState {
     }
 
     /// Removes and returns the open requests, which no longer need an answer.
-    pub(crate) fn no_more_asks(&mut self) -> BTreeSet<crate::HostRequestId> {
+    pub(crate) fn take_open_requests(&mut self) -> BTreeSet<crate::HostRequestId> {
         self.asked_at = None;
         std::mem::take(&mut self.requests)
     }

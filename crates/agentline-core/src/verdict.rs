@@ -191,7 +191,7 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
         };
         return (verdict, failure);
     }
-    let failure = most_telling(facts);
+    let failure = most_specific_failure(facts);
     (verdict_of(failure.kind), Some(failure))
 }
 
@@ -219,15 +219,15 @@ fn on_clock(facts: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Fai
 }
 
 /// Returns the failure of a run: the more specific of the agent's own report and the failures seen before.
-fn most_telling(facts: &RunFacts) -> Failure {
+fn most_specific_failure(facts: &RunFacts) -> Failure {
     let own = facts.end.as_ref().and_then(|end| end.failure.clone());
     // A failure that the agent was retrying counts only if the agent reported no failure of its own.
     let hint = match (facts.hint.clone(), facts.retrying.clone().filter(|_| own.is_none())) {
-        (Some(hint), Some(retrying)) => Some(hint.or_more_telling(retrying)),
+        (Some(hint), Some(retrying)) => Some(hint.or_more_specific(retrying)),
         (hint, retrying) => hint.or(retrying),
     };
     match (own, hint) {
-        (Some(own), Some(hint)) => own.or_more_telling(hint),
+        (Some(own), Some(hint)) => own.or_more_specific(hint),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) if facts.end.is_some() => {
             Failure::new(FailureKind::ApiError, "the agent reported a failure without a reason")

@@ -1,6 +1,4 @@
-//! Scripted models on loopback and fake agents with faults on request.
-//!
-//! The crate has four parts, for tests, for demos and for testing other pipelines:
+//! Scripted models on loopback, for demos, for tests and for testing other pipelines.
 //!
 //! - [`gemini::GeminiModel`] is a Gemini API on `127.0.0.1` that plays a [`gemini::Script`]. A real Gemini CLI
 //!   uses it like Google's server, so a whole run costs nothing and is deterministic.
@@ -20,23 +18,14 @@
 //!
 //! - [`openai`], [`anthropic`] and [`responses`] do the same for the APIs of other agents, with fewer options.
 //!
-//! - [`fake_agent`] is a program that replaces Gemini CLI and has faults on request: it writes invalid lines,
-//!   hangs, reports false results, floods, crashes or leaves processes behind. `fake-agent --list` names every fault.
-//!
-//! - [`fake_acp`] is an ACP agent. A prompt scripts its own turn (`say`, `think`, `ask write_file …`), and
-//!   there are more than a hundred named faults. `fake-acp-agent --list` names them.
-//!
 //! Everything is blocking and built on threads and on a minimal HTTP/1.1 implementation, so that a fault (a connection
 //! that drops after the first chunk, a server that never answers) is exactly the requested one.
 
 mod http;
-mod os;
 mod server;
 
 pub mod anthropic;
 pub mod demo;
-pub mod fake_acp;
-pub mod fake_agent;
 pub mod gemini;
 pub mod openai;
 pub mod responses;

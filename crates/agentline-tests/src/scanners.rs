@@ -164,7 +164,7 @@ fn redact(text: &str) {
 
 fn redact_lines(text: &str) {
     let mut redactor = LineRedactor::new(Redactor::new(SECRETS));
-    // As many bytes of a tape as the text has, in lines of one answer, and one line that is as long as all.
+    // Lines of a tape with about as many bytes as the text, all of one answer, and then one line of the same total length.
     let mut bytes = 0;
     for piece in pieces(text, 200) {
         if bytes >= text.len() {
@@ -298,7 +298,7 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Returns so much of a text that the agent sends as many bytes as the text has: a quotation mark is sent as two bytes.
+/// Returns the longest prefix of a text that is no longer than the text when quoted: a quotation mark then takes two bytes.
 fn of_quoted_length(text: &str) -> &str {
     let mut sent = 0;
     let is_over = |(_, c): &(usize, char)| {

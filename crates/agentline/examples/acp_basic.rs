@@ -1,4 +1,4 @@
-//! A live agent over ACP, with its reasoning as it thinks: `cargo run -p agentline --example acp_basic`.
+//! Runs a live agent over ACP and shows its reasoning: `cargo run -p agentline --example acp_basic`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .surface(Surface::Acp)
         .model("gemini-2.5-pro")
         .working_dir(&stage.workspace)
-        // Whatever the agent asks for is permitted, once each time. It reads files through us and writes them itself.
+        // Every request is permitted, each time once. The agent reads files through agentline and writes them itself.
         .permission_mode(PermissionMode::Auto)
         .allow_file_reads(true)
         .allow_file_writes(false);

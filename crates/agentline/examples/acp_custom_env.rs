@@ -1,4 +1,5 @@
-//! A live agent over ACP with variables of its own and a longer start: `cargo run -p agentline --example acp_custom_env`.
+//! Runs a live agent over ACP with its own variables and a startup timeout:
+//! `cargo run -p agentline --example acp_custom_env`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;
@@ -15,11 +16,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .model("gemini-2.5-pro")
         .working_dir(&stage.workspace)
         .permission_mode(PermissionMode::Auto)
-        // Only this run sees it, and no output ever shows it.
+        // Only this run receives the variable, and it is redacted in all output.
         .env("GEMINI_API_KEY", "a-key-for-this-run-alone")
         .startup_timeout(Duration::from_secs(30));
     let outcome = blocking::run(&stage.agentline, request, |_event, _stop| {})?;
     println!("{}: {}", outcome.verdict.name(), outcome.text);
-    println!("the agent answered first after {:?} ms", outcome.first_event_ms);
+    println!("first event after {:?} ms", outcome.first_event_ms);
     Ok(())
 }

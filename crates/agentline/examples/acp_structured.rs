@@ -1,4 +1,4 @@
-//! An answer as a value of a Rust type: `cargo run -p agentline --example acp_structured`.
+//! Gets an answer as a value of a Rust type: `cargo run -p agentline --example acp_structured`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;
@@ -8,12 +8,12 @@ use agentline_mock::gemini::{GeminiStep, Script};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the agent is asked for; the comments go to the model.
+/// The type of the answer. Its doc comments are part of the schema that the model receives.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct CodeReview {
     /// One sentence.
     summary: String,
-    /// What should be changed.
+    /// What to change.
     issues: Vec<String>,
     /// From 0 to 10.
     score: u8,
@@ -22,7 +22,7 @@ struct CodeReview {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     agentline::init();
-    // The model of this stage first hands in a value that does not fit, is told why, and mends it.
+    // The scripted model first submits an invalid value, receives the reason, and corrects the value.
     let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));
     let stage = stage::set(Script::new([
         hand_in(json!({"summary": "Small and clear.", "issues": "none", "score": 9})),

@@ -1,4 +1,4 @@
-//! Events as they happen, and a stop in the middle: `cargo run -p agentline --example live_events`.
+//! Shows events as they happen and cancels the run: `cargo run -p agentline --example live_events`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             Event::ToolResult { tool_use_id, status, .. } => {
                 println!("{:>6} ms  {tool_use_id} ended: {status:?}", record.at_ms);
-                // Enough seen: the agent and everything that it started will end, and the outcome still comes.
+                // Stops the agent and everything that it started. The outcome still follows.
                 run.cancel();
             }
             Event::Outcome { outcome } => println!("{}: {:?}", outcome.verdict.name(), outcome.files),

@@ -1,4 +1,4 @@
-//! One prompt, one outcome, without a runtime: `cargo run -p agentline --example one_prompt`.
+//! Runs one prompt without an async runtime: `cargo run -p agentline --example one_prompt`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;
@@ -7,7 +7,7 @@ use agentline::{PermissionMode, RunRequest, blocking};
 use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First of all: lets this program end an agent's processes even when it is killed itself.
+    // Must come first: the agent's processes then end even if this program is killed.
     agentline::init();
     let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program that prints the primes below 50")

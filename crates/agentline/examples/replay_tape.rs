@@ -1,4 +1,4 @@
-//! A run recorded and played again, exactly: `cargo run -p agentline --example replay_tape`.
+//! Records a run and replays it exactly: `cargo run -p agentline --example replay_tape`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;

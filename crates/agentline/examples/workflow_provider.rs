@@ -1,4 +1,4 @@
-//! The provider that workflow engines call: `cargo run -p agentline --example workflow_provider`.
+//! Uses the provider for workflow engines: `cargo run -p agentline --example workflow_provider`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
 
 mod stage;

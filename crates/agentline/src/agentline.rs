@@ -3,11 +3,15 @@
 use crate::{
     detect::{Detection, HostEnv, cache::DetectCache},
     error::Error,
-    fs::space::RemainingSpace,
+    fs::{
+        disk_fs::DiskFs,
+        space::RemainingSpace,
+        user_dirs::{home_dir, process_env},
+    },
     process::{Isolation, Supervisor},
     workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
-use agentline_core::{Agent, PriceTable, Problem, Problems, agents::AgentRegistry};
+use agentline_core::{Agent, PriceTable, Redactor, agents::AgentRegistry};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Starts runs of agents on this machine. Cheap to clone.
@@ -34,14 +38,8 @@ impl Agentline {
     /// # Errors
     /// Fails if there is no home directory or the current directory cannot be read.
     pub fn from_env() -> Result<Self, Error> {
-        let env: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-            .collect();
-        let home = env.get("HOME").or_else(|| env.get("USERPROFILE")).filter(|h| !h.is_empty()).cloned();
-        let home = home.ok_or_else(|| {
-            let problem = Problem::new("HOME", "not set, so your sign-in and settings cannot be found");
-            Error::Usage(Problems::from(problem.hint("set HOME to a writable directory")))
-        })?;
+        let env = process_env();
+        let home = home_dir(&env).map_err(|problem| Error::Usage(problem.into()))?;
         let cwd = std::env::current_dir().map_err(Error::io("read", "the current directory"))?;
         Ok(Self::new(HostEnv::new(env, home, cwd)))
     }
@@ -106,6 +104,12 @@ impl Agentline {
     #[must_use]
     pub fn host_env(&self) -> &HostEnv {
         &self.inner.host_env
+    }
+
+    /// Returns a redactor of this user's secrets: those in the caller's environment and in the agents' own files.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        self.inner.registry.redactor(&self.inner.host_env.env, &self.inner.host_env.home, &DiskFs)
     }
 
     /// Returns the program configured for an agent.

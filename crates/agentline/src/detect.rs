@@ -4,7 +4,7 @@ pub(crate) mod cache;
 
 pub use agentline_core::detect::{Candidate, CheckedPath};
 
-use crate::fs::{cache_dir::cache_dir, disk_fs::DiskFs};
+use crate::fs::{disk_fs::DiskFs, user_dirs::cache_dir};
 use agentline_core::{
     Agent, Problem, Program, Version,
     detect::{Search, find, find_tool},

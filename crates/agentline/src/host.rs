@@ -13,6 +13,8 @@ pub mod messages;
 mod outbox;
 mod peer;
 mod runs;
+#[cfg(feature = "sessions")]
+mod saved_sessions;
 mod serve;
 
 pub use serve::{HostOptions, serve};

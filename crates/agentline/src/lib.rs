@@ -29,10 +29,10 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let agentline = Agentline::new(HostEnv::new([], "/home/user", "/"));
+//! let agentline = Agentline::new(HostEnv::new(Default::default(), "/home/user", "/"));
 //! let request = RunRequest::new("Name a prime").agent("gemni");
 //! let Err(Error::Usage(problems)) = agentline.run(request).await else { unreachable!() };
-//! assert_eq!(problems.0[0].hint.as_deref(), Some("did you mean `gemini`?"));
+//! assert_eq!(problems.0[0].message, "`gemni` is not a known agent");
 //! # }
 //! ```
 //!
@@ -42,6 +42,26 @@
 //!   what a caller can configure, and [`RunOptions`] adds functions of the program: tools, callbacks and checks.
 //! - [`Run`] is a stream of [`Record`]s, each with an [`Event`]; the last one has the [`Outcome`] with its [`Verdict`].
 //! - The modules below have the rest, by subject.
+//!
+//! # Features
+//!
+//! All are on by default. Without any, the library drives agents with half of the dependencies.
+//!
+//! - `blocking`: [`blocking::run`](https://docs.rs/agentline/latest/agentline/blocking/), for programs without a runtime.
+//! - `host`: the protocol for programs in other languages, and the daemon that keeps a pool between programs.
+//! - `schema`: answers that match a JSON Schema or a Rust type. Implies `tools`.
+//! - `sessions`: the saved sessions of the user's agents.
+//! - `tools`: functions of the program as tools, and relayed MCP servers.
+//!
+//! # Killed programs
+//!
+//! Nothing that an agent started outlives its run. If the program itself is killed, a *supervisor* ends the run: a second
+//! process of the same program. [`init`] turns into that process where it is needed, so call it first in `main`.
+//!
+//! # Tracing
+//!
+//! The library emits `tracing` spans and events at the boundaries of a run, and nothing without a subscriber. See
+//! [the guide](https://docs.rs/crate/agentline/latest/source/docs/library.md).
 //!
 //! The [guides](https://docs.rs/crate/agentline/latest/source/docs) explain conversations, tools, the pool and the
 //! configuration. The crate `agentline-core` has the state machine without I/O, and `agentline-cli` the program.
@@ -68,6 +88,7 @@ pub mod schema;
 #[cfg(not(feature = "schema"))]
 #[path = "no_schema.rs"]
 mod schema;
+#[cfg(feature = "sessions")]
 pub mod sessions;
 mod settings;
 mod text;
@@ -76,6 +97,7 @@ pub mod tools;
 #[cfg(not(feature = "tools"))]
 #[path = "no_tools.rs"]
 mod tools;
+mod trace;
 mod workspace;
 
 pub use crate::agentline::Agentline;
@@ -216,9 +238,10 @@ pub mod internals {
 }
 
 /// Compiles the examples of the README and the documentation pages.
-#[cfg(all(doctest, feature = "host"))]
+#[cfg(all(doctest, feature = "host", feature = "sessions"))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/conversations.md")]
+#[doc = include_str!("../../../docs/library.md")]
 #[doc = include_str!("../../../docs/tools.md")]
 #[doc = include_str!("../../../docs/pool.md")]
 #[doc = include_str!("../../../docs/coming-from.md")]

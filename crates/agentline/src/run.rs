@@ -119,7 +119,7 @@ impl Run {
     }
 
     /// Creates a run that replays an earlier one, which began at this time.
-    pub(crate) fn told_again(
+    pub(crate) fn replayed(
         records: Vec<Record>,
         outcome: Box<Outcome>,
         launched: Launched,
@@ -131,7 +131,7 @@ impl Run {
 
     /// Routes the events of the run through `pass` on their way to the caller. A finished run gets the cache mark
     /// instead.
-    pub(crate) fn past(
+    pub(crate) fn intercept(
         mut self,
         mark: CacheStatus,
         pass: impl FnOnce(RunReceiver, RunSender, Wakeup),
@@ -177,6 +177,7 @@ impl Run {
 
     /// Creates a run that ended before it began.
     pub(crate) fn over(outcome: Outcome) -> Self {
+        crate::trace::ended(&outcome);
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
         Self {

@@ -1,9 +1,9 @@
-// What promptfoo is told about a run: its outcome as a ProviderResponse, with the tool calls that were seen on the way.
+// Converts the outcome of a run and its tool calls to promptfoo's ProviderResponse.
 
 const TITLES = { gemini: 'Gemini CLI', claude: 'Claude Code', codex: 'Codex', opencode: 'OpenCode' };
-/** These ended because we ended them, so the error is ours and not the agent's. */
-const ENDED_BY_US = new Set(['timed_out', 'cancelled', 'limit_reached', 'invalid_output']);
-/** A refusal that waiting a minute does not help against. */
+/** Verdicts of runs that agentline ended, so the error is not the agent's. */
+const ENDED_BY_AGENTLINE = new Set(['timed_out', 'cancelled', 'limit_reached', 'invalid_output']);
+/** A rejection for which a retry after a minute is useless. */
 const DAILY = /\bdaily quota\b|\bper day\b|\bbilling\b/i;
 const NOT_STARTED = new Set(['no_result', 'crashed', 'not_installed', 'spawn']);
 
@@ -11,12 +11,12 @@ export const titleOf = (agent = 'gemini') => TITLES[agent] ?? agent;
 
 /** Collects the tool calls of a run from its events. */
 export class ToolCalls {
-  constructor(began = Date.now()) {
-    this.began = began;
+  constructor(startedAt = Date.now()) {
+    this.startedAt = startedAt;
     this.calls = new Map();
   }
 
-  take(event) {
+  add(event) {
     if (event.type === 'tool_use') {
       const { id, name, native_name: native, input, raw_input: raw } = event;
       this.calls.set(id, { id, name: native || name, canonicalName: name, input: raw ?? input, output: undefined, is_error: false, started: event.at_ms });
@@ -28,7 +28,7 @@ export class ToolCalls {
     }
   }
 
-  /** Arguments and results that the agent did not tell as it went, from the messages of the run. */
+  /** Adds arguments and results that no event contained from the messages of the run. */
   complete(messages = []) {
     for (const block of messages.flatMap(({ content }) => (Array.isArray(content) ? content : []))) {
       const call = this.calls.get(block.type === 'tool_use' ? block.id : block.tool_use_id);
@@ -38,20 +38,20 @@ export class ToolCalls {
     }
   }
 
-  /** As promptfoo's agent providers tell them under `metadata.toolCalls`. */
+  /** Returns the calls in the format of `metadata.toolCalls`. */
   list() {
     return [...this.calls.values()].map(({ started, ended, ...call }) => call);
   }
 
-  /** As its assertion `skill-used` reads them. */
+  /** Returns the skills in the format that the assertion `skill-used` reads. */
   skills() {
     const used = [...this.calls.values()].filter((call) => call.canonicalName === 'Skill');
     return used.map(({ input, is_error }) => ({ name: input?.name ?? input?.skill ?? '', source: 'tool', is_error }));
   }
 }
 
-/** An answer or an error, with everything that is known. */
-export function responseOf(outcome, tools, triedAgain = false) {
+/** Returns an answer or an error, with usage, cost and metadata. */
+export function responseOf(outcome, tools, retried = false) {
   const usage = outcome.usage ?? {};
   const response = outcome.error ? { error: errorOf(outcome) } : { output: outcome.output ?? outcome.text };
   if (outcome.cache?.hit) response.cached = true;
@@ -63,7 +63,7 @@ export function responseOf(outcome, tools, triedAgain = false) {
     raw: JSON.stringify(outcome),
     metadata: {
       ...metadataOf(outcome, usage, tools),
-      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, triedAgain) : {}),
+      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, retried) : {}),
     },
   };
 }
@@ -106,35 +106,35 @@ function metadataOf(outcome, usage, tools) {
   };
 }
 
-/** What promptfoo's scheduler reads to slow down and to try again. */
-function rateLimitOf({ error, files }, triedAgain) {
+/** Returns the metadata that promptfoo's scheduler reads to slow down and to retry. */
+function rateLimitOf({ error, files }, retried) {
   const wait = error?.retry_after_ms;
-  // `quota` is promptfoo's word for a refusal that it must not try again: here because the limit will not lift today, because the
-  // run has changed files and another would begin from another state, or because agentline has tried again already.
-  const lifts = error?.retryable !== false && !DAILY.test(error?.message ?? '');
-  const again = lifts && !files?.length && !triedAgain;
+  // promptfoo does not retry a response of the kind `quota`. That applies if the limit lasts for the day, if the run has
+  // changed files, so that a retry would start from a different state, or if agentline has already retried.
+  const isTemporary = error?.retryable !== false && !DAILY.test(error?.message ?? '');
+  const canRetry = isTemporary && !files?.length && !retried;
   return {
-    rateLimitKind: again ? 'rate_limit' : 'quota',
+    rateLimitKind: canRetry ? 'rate_limit' : 'quota',
     http: { status: 429, statusText: 'Too Many Requests', headers: wait ? { 'retry-after-ms': String(wait) } : {} },
   };
 }
 
-/** `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` where only its exit code tells, and
- * `<agent> error: …` for what we ourselves ended. The same sentences as `agentline run --output promptfoo`. */
+/** Returns `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` if only the exit code is
+ * known, and `<agent> error: …` for a run that agentline ended. `agentline run --output promptfoo` uses the same messages. */
 function errorOf(outcome) {
   const { error, agent_exit_code: code } = outcome;
   const title = titleOf(outcome.agent);
   if (['no_result', 'crashed'].includes(error.kind) && code !== undefined && code !== null) {
-    const said = [outcome.stderr_tail, outcome.text, error.message].map((text) => text?.trim()).find(Boolean);
-    return `${title} error: Exit code ${code}: ${said}`;
+    const detail = [outcome.stderr_tail, outcome.text, error.message].map((text) => text?.trim()).find(Boolean);
+    return `${title} error: Exit code ${code}: ${detail}`;
   }
-  const ours = NOT_STARTED.has(error.kind) || ENDED_BY_US.has(outcome.verdict);
-  return ours ? `${title} error: ${error.message}` : `${error.kind}: ${error.message}`;
+  const fromAgentline = NOT_STARTED.has(error.kind) || ENDED_BY_AGENTLINE.has(outcome.verdict);
+  return fromAgentline ? `${title} error: ${error.message}` : `${error.kind}: ${error.message}`;
 }
 
-/** A request that the host refused: every problem with its hint. */
-export function refused(title, error) {
+/** Returns the message for a request that failed, with every problem and its hint. */
+export function requestError(title, error) {
   const problems = error.rpc?.data?.problems ?? [];
-  const told = problems.map(({ key, message, hint }) => `${key ? `${key}: ` : ''}${message}${hint ? ` (${hint})` : ''}`);
-  return `${title} error: ${told.length ? told.join('; ') : error.message}`;
+  const messages = problems.map(({ key, message, hint }) => `${key ? `${key}: ` : ''}${message}${hint ? ` (${hint})` : ''}`);
+  return `${title} error: ${messages.length ? messages.join('; ') : error.message}`;
 }

@@ -1,6 +1,6 @@
-// Whether an answer may come from a cache: promptfoo's switches decide, and the provider's own `cache: false`.
+// Decides whether an answer may come from the cache, by promptfoo's settings and the provider's `cache: false`.
 
-/** What a run is told about the cache; with `cache_mcp` it may be used although servers are asked. */
+/** Returns the cache setting of a run. With `cache_mcp`, runs with MCP servers use the cache too. */
 export function cacheOf(config, context) {
   if (!mayCache(config, context)) return false;
   return config.cache_mcp ? { on: true, impure: true } : true;
@@ -8,14 +8,14 @@ export function cacheOf(config, context) {
 
 function mayCache(config, context) {
   if (config.cache === false || context?.bustCache) return false;
-  // A repetition wants another answer, not the same one again.
+  // A repetition needs a new answer.
   if ((context?.repeatIndex ?? 0) > 0) return false;
   if ((config.mcp || config.mcp_servers || config.mcp_settings_path) && !config.cache_mcp) return false;
   return storeIsOn(context, process.env);
 }
 
-/** promptfoo does not tell a provider whether its cache is on. While it is off, the cache that it hands out has no store but memory; where
- * memory is the store that the user chose, only the switches themselves tell. */
+/** Returns whether promptfoo's cache is on, which promptfoo does not report to providers. If it is off, the cache object has
+ * only a memory store. If the user selected the memory store, only the flags and variables show whether it is on. */
 function storeIsOn(context, env) {
   if (typeof context?.getCache !== 'function') return false;
   if ((env.PROMPTFOO_CACHE_TYPE ?? (env.NODE_ENV === 'test' ? 'memory' : 'disk')) === 'memory') {

@@ -1,8 +1,8 @@
-// Functions of the user that take part in a run: `hooks` is an object of them, or the path of a module that exports them.
+// The user's functions for a run. `hooks` is an object with the functions, or the path of a module that exports them.
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** The functions, whichever way they were given. */
+/** Returns the functions of the option `hooks`. */
 export async function loadHooks(hooks, basePath) {
   if (!hooks) return {};
   if (typeof hooks !== 'string') return hooks;
@@ -11,9 +11,9 @@ export async function loadHooks(hooks, basePath) {
   return module.default ?? module;
 }
 
-/** What they mean for the run, and who answers the host's questions. `fail` hears of a function without which the run has no use:
- * one that watches it, or says whether it is complete. */
-export function wire({ event, permission, check, tools = [] }, take, fail = () => {}) {
+/** Returns the parameters of the run and the callbacks for the host's requests. `fail` is called if `event` or `check` throws,
+ * because the run is useless without them. */
+export function connectHooks({ event, permission, check, tools = [] }, onEvent, fail = () => {}) {
   const failed = (name) => (error) => fail(`hooks.${name} failed: ${error?.message ?? error}`);
   const params = {
     events: event ? true : ['tool_use', 'tool_result'],
@@ -22,24 +22,26 @@ export function wire({ event, permission, check, tools = [] }, take, fail = () =
     tools: tools.map(({ name, description, input_schema, timeout_ms }) => ({ name, description, input_schema, timeout_ms })),
   };
   const callbacks = {
-    'run/event': ({ event: told }) => {
-      take(told);
-      if (event) new Promise((resolve) => resolve(event(told))).catch(failed('event'));
+    'run/event': ({ event: received }) => {
+      onEvent(received);
+      if (event) new Promise((resolve) => resolve(event(received))).catch(failed('event'));
     },
     'permission/ask': async ({ ask }) => {
-      const said = await permission(ask);
-      return typeof said === 'object' ? said : { decision: said === true || said === 'allow' ? 'allow' : 'deny' };
+      const decision = await permission(ask);
+      if (typeof decision === 'object') return decision;
+      return { decision: decision === true || decision === 'allow' ? 'allow' : 'deny' };
     },
-    check: async (question) => {
-      const said = await Promise.resolve(question).then(check).catch((error) => {
+    check: async (answer) => {
+      const result = await Promise.resolve(answer).then(check).catch((error) => {
         failed('check')(error);
         throw error;
       });
-      return typeof said === 'object' ? said : said === true ? { done: true } : { done: false, message: String(said || 'not done yet') };
+      if (typeof result === 'object') return result;
+      return result === true ? { done: true } : { done: false, message: String(result || 'the task is not complete') };
     },
     'tool/call': async ({ tool, input }) => {
       const { run } = tools.find(({ name }) => name === tool) ?? {};
-      if (!run) throw new Error(`no function ${tool}`);
+      if (!run) throw new Error(`unknown tool ${tool}`);
       return { output: await run(input) };
     },
   };

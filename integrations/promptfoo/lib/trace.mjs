@@ -1,16 +1,16 @@
-// A run and its tool calls as spans, for promptfoo's traces and trajectory assertions. promptfoo registers its tracer with the OpenTelemetry API, which
-// keeps it in one well-known place of the process; so a provider needs no dependency to reach it.
+// Emits a run and its tool calls as spans, for promptfoo's traces and trajectory assertions. promptfoo registers its tracer with
+// the OpenTelemetry API, which stores it under a well-known global symbol, so the provider needs no dependency.
 const API = Symbol.for('opentelemetry.js.api.1');
-/** Longest text of an attribute. */
-const LONGEST = 4096;
+/** The maximum length of an attribute. */
+const MAX_ATTRIBUTE_LENGTH = 4096;
 
-/** Tells them in the trace of the call that is going on; without tracing it does nothing. */
+/** Adds the spans to the trace of the current call. Does nothing if tracing is off. */
 export function emitSpans(tools, outcome) {
   const tracer = globalThis[API]?.trace?.getTracer?.('agentline-promptfoo');
   if (!tracer) return;
   const { input_tokens: input = 0, output_tokens: output = 0 } = outcome.usage ?? {};
   const run = tracer.startSpan(`invoke_agent ${outcome.agent}`, {
-    startTime: tools.began,
+    startTime: tools.startedAt,
     attributes: {
       'gen_ai.operation.name': 'invoke_agent',
       'gen_ai.agent.name': outcome.agent,
@@ -22,9 +22,9 @@ export function emitSpans(tools, outcome) {
     },
   });
   run.setStatus({ code: outcome.error ? 2 : 1, message: outcome.error?.message });
-  run.end(tools.began + (outcome.duration_ms ?? 0));
+  run.end(tools.startedAt + (outcome.duration_ms ?? 0));
   for (const call of tools.calls.values()) {
-    const startTime = tools.began + (call.started ?? 0);
+    const startTime = tools.startedAt + (call.started ?? 0);
     const span = tracer.startSpan(call.canonicalName || call.name, {
       startTime,
       attributes: {
@@ -38,14 +38,14 @@ export function emitSpans(tools, outcome) {
         ...(call.ended === undefined ? { 'tool.incomplete': true } : {}),
       },
     });
-    // 2 is an error, 1 is well.
+    // OpenTelemetry's status codes: 1 is OK, 2 is an error.
     span.setStatus({ code: call.is_error || call.ended === undefined ? 2 : 1, message: call.reason });
-    span.end(tools.began + Math.max(call.ended ?? call.started ?? 0, call.started ?? 0));
+    span.end(tools.startedAt + Math.max(call.ended ?? call.started ?? 0, call.started ?? 0));
   }
 }
 
 function text(value) {
   if (value === undefined || value === null) return '';
   const all = typeof value === 'string' ? value : JSON.stringify(value);
-  return all.length > LONGEST ? `${all.slice(0, LONGEST - 15)}... [truncated]` : all;
+  return all.length > MAX_ATTRIBUTE_LENGTH ? `${all.slice(0, MAX_ATTRIBUTE_LENGTH - 15)}... [truncated]` : all;
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env node
-// A stand-in for `agentline host`: it writes down what it is asked, and does what the prompt says.
+// A fake `agentline host`: it logs all requests, and the first word of the prompt selects its behaviour.
 import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-const told = (record) => appendFileSync(process.env.FAKE_HOST_LOG, `${JSON.stringify({ pid: process.pid, ...record })}\n`);
+const log = (record) => appendFileSync(process.env.FAKE_HOST_LOG, `${JSON.stringify({ pid: process.pid, ...record })}\n`);
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 const held = new Map();
-const questions = new Map();
-let lastQuestion = 0;
+const requests = new Map();
+let lastRequest = 0;
 
 const outcome = (more) => ({
   schema: 'agentline.outcome/1',
@@ -31,8 +31,8 @@ const failed = (verdict, kind, more) => outcome({ verdict, error: { kind, messag
 
 const ask = (method, params) =>
   new Promise((resolve) => {
-    questions.set(`q${++lastQuestion}`, resolve);
-    send({ id: `q${lastQuestion}`, method, params });
+    requests.set(`q${++lastRequest}`, resolve);
+    send({ id: `q${lastRequest}`, method, params });
   });
 
 async function run(id, params) {
@@ -78,12 +78,12 @@ async function run(id, params) {
   send({ id, result: (results[word] ?? outcome)() });
 }
 
-told({ started: true, home: process.env.HOME });
+log({ started: true, home: process.env.HOME });
 createInterface({ input: process.stdin })
   .on('line', (line) => {
     const { id, method, params, result } = JSON.parse(line);
-    if (!method) return questions.get(id)?.(result);
-    told({ method, params });
+    if (!method) return requests.get(id)?.(result);
+    log({ method, params });
     if (method === 'run') return run(id, params);
     if (method === 'cancel') {
       send({ id: held.get(params.run), result: failed('cancelled', 'cancelled') });

@@ -1,13 +1,13 @@
-// Every option reaches the run under its name, relative to the configuration, with safe defaults.
+// Tests that every option reaches the run, that paths are relative to the configuration, and that the defaults are safe.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import { stage } from './stage.mjs';
 
-test('without a word an agent may read in an empty folder for two minutes', async (t) => {
+test('by default, an agent can only read, in an empty directory, for two minutes', async (t) => {
   const { provider, params } = stage(t);
   await provider().callApi('hi');
-  // Whoever gives leave for something, or has a function that does, is not overruled.
+  // Explicit permissions and a permission hook are not overridden.
   await provider({ disable_tools: ['WebFetch'] }).callApi('hi');
   await provider({ allow: ['Bash(ls)'], deny: ['WebFetch'] }).callApi('hi');
   await provider({ hooks: { permission: () => true } }).callApi('hi');
@@ -19,7 +19,7 @@ test('without a word an agent may read in an empty folder for two minutes', asyn
   );
 });
 
-test('options are passed on under their names', async (t) => {
+test('options are passed to the run', async (t) => {
   const { provider, params, folder } = stage(t);
   const config = {
     apiKey: 'k', googleCloudProject: 'p', useVertexAI: true, model: 'm', working_dir: './src', include_directories: ['../lib', '/opt'],
@@ -29,19 +29,19 @@ test('options are passed on under their names', async (t) => {
   await provider(config, { env: { EXTRA: 'yes' } }).callApi('hi');
   const [run] = params();
   const at = (file) => path.resolve(folder, file);
-  const wanted = {
+  const expected = {
     api_key: 'k', google_cloud_project: 'p', use_vertex_ai: true, model: 'm', working_dir: at('src'), include_directories: [at('../lib'), '/opt'],
     approval_mode: 'suggest', sandbox: 'docker', mcp_settings_path: at('mcp.json'), disable_tools: ['Bash'], timeout_ms: 5, max_turns: 3,
     max_cost: 0.5, allow: ['Write(src/**)'], resume: 'latest', mcp_servers: { docs: { url: 'http://x' } }, output_schema: { type: 'object' },
     env: { EXTRA: 'yes' },
   };
-  for (const [key, value] of Object.entries(wanted)) assert.deepEqual(run[key], value, key);
+  for (const [key, value] of Object.entries(expected)) assert.deepEqual(run[key], value, key);
   assert.equal(run.permission_mode, undefined);
   assert.equal(run.temporary_workspace, undefined);
   for (const ours of ['basePath', 'base_path', 'agentline_bin', 'host_env']) assert.equal(run[ours], undefined, ours);
 });
 
-test('a prompt has the last word, whichever name it uses', async (t) => {
+test('the options of a prompt override those of the provider under any alias', async (t) => {
   const { provider, params } = stage(t);
   const prompt = { config: { permission_mode: 'plan', timeout: 7, model: 'other', agent: 'codex', extensions: null, transform: 'output', runSerially: true } };
   await provider({ yolo: true, extensions: [], timeout_ms: 5, model: 'm' }).callApi('hi', { prompt });
@@ -51,7 +51,7 @@ test('a prompt has the last word, whichever name it uses', async (t) => {
   assert.ok(!('transform' in run || 'run_serially' in run || 'extensions' in run));
 });
 
-test('variables of the test case are filled in', async (t) => {
+test('variables of the test case are replaced', async (t) => {
   const { provider, params, folder } = stage(t);
   const agent = provider({ working_dir: 'cases/{{case}}', resume: '{{ sessionId }}' });
   await agent.callApi('one', { vars: { case: 'a' } });
@@ -62,32 +62,32 @@ test('variables of the test case are filled in', async (t) => {
   const nested = provider({ working_dir: 'cases/{{case.folder}}', env: { NAME: '{{case.name}}' } });
   await nested.callApi('three', { vars: { case: { folder: 'c', name: 'ü' } } });
   assert.deepEqual([params()[2].working_dir, params()[2].env], [path.join(folder, 'cases/c'), { NAME: 'ü' }]);
-  // Without the name it would be the folder of all cases.
+  // Without the variable, the path would be the parent directory of all cases.
   const { error } = await agent.callApi('four', { vars: { cse: 'd' } });
   assert.equal(error, 'Gemini CLI error: working_dir: the test case has no variable `case`');
   assert.equal(params().length, 3);
 });
 
-test('an option that nobody knows is told once, where the user sees it', async (t) => {
+test('an unknown option is logged once', async (t) => {
   const { provider } = stage(t);
-  const heard = [];
-  const context = { logger: { warn: (text) => heard.push(text) } };
+  const warnings = [];
+  const context = { logger: { warn: (text) => warnings.push(text) } };
   for (let n = 0; n < 2; n += 1) await provider().callApi('unknown', context);
-  assert.deepEqual(heard, ['[agentline] `working_dri` is not a known key']);
+  assert.deepEqual(warnings, ['[agentline] `working_dri` is not a known key']);
 });
 
-test('MCP servers may be written as promptfoo writes them', async (t) => {
+test('MCP servers can have the format of promptfoo', async (t) => {
   const { provider, params } = stage(t);
   const servers = [{ name: 'notes', command: 'npx', args: ['notes'] }, { name: 'docs', url: 'http://x', headers: { a: 'b' } }];
   await provider({ mcp: { enabled: true, servers } }).callApi('hi');
   assert.deepEqual(params()[0].mcp_servers, { notes: { command: 'npx', args: ['notes'] }, docs: { url: 'http://x', headers: { a: 'b' } } });
 });
 
-test('answers come from a cache only where promptfoo has one', async (t) => {
+test('answers come from the cache only if the cache of promptfoo is on', async (t) => {
   const { provider, params } = stage(t);
   const disk = () => ({ stores: [{ opts: { store: {} } }] });
   const memory = () => ({ stores: [{ opts: { store: new Map() } }] });
-  const asked = [
+  const cases = [
     [{}, { getCache: disk }, true],
     [{}, { getCache: disk, repeatIndex: 0 }, true],
     [{}, { getCache: memory }, false],
@@ -98,10 +98,10 @@ test('answers come from a cache only where promptfoo has one', async (t) => {
     [{ mcp_servers: { a: { url: 'http://x' } } }, { getCache: disk }, false],
     [{ mcp_servers: { a: { url: 'http://x' } }, cache_mcp: true }, { getCache: disk }, { on: true, impure: true }],
   ];
-  for (const [config, context] of asked) await provider(config).callApi('hi', context);
-  assert.deepEqual(params().map((run) => run.cache), asked.map(([, , wanted]) => wanted));
+  for (const [config, context] of cases) await provider(config).callApi('hi', context);
+  assert.deepEqual(params().map((run) => run.cache), cases.map(([, , expected]) => expected));
   assert.equal((await provider().callApi('cached')).cached, true);
-  // An agentline without a cache is not asked for one.
+  // An older agentline without a cache does not receive the parameter.
   const older = stage(t);
   await older.provider({ host_env: { FAKE_HOST_LOG: older.log, FAKE_HOST_METHODS: 'run' } }).callApi('hi', { getCache: disk });
   assert.ok(!('cache' in older.params()[0]));

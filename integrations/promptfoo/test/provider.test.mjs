@@ -1,4 +1,4 @@
-// What promptfoo sees of a provider: its name, its answers, its errors, and one host behind all of them.
+// Tests the provider as promptfoo uses it: its id, its answers, its errors, and the shared host.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import Provider, { AgentlineProvider, GeminiCli } from '../index.mjs';
 import { Host } from '../lib/host.mjs';
 import { FAKE_HOST, stage } from './stage.mjs';
 
-test('it has the names of the plan', () => {
+test('the provider has the expected ids and names', () => {
   assert.equal(Provider, GeminiCli);
   const gemini = new AgentlineProvider({ id: 'file://../index.mjs' });
   assert.deepEqual([gemini.id(), `${gemini}`], ['google:gemini-cli', '[Google Gemini CLI Provider]']);
@@ -19,14 +19,14 @@ test('it has the names of the plan', () => {
   assert.equal(new AgentlineProvider({ id: 'package:agentline-promptfoo:GeminiCli' }).id(), 'google:gemini-cli');
 });
 
-test('the name of an SDK that is not there is kept free', async () => {
+test('the id of the unreleased SDK is reserved', async () => {
   for (const options of [{ id: 'google:gemini-agent-sdk' }, { config: { agent: 'google:gemini-agent-sdk' } }]) {
     const { error } = await new AgentlineProvider(options).callApi('hi');
     assert.match(error, /reserved.*google:gemini-cli/);
   }
 });
 
-test('an answer has its tokens, its price, its session and its tools', async (t) => {
+test('a response has tokens, cost, session and tool calls', async (t) => {
   const { provider } = stage(t);
   const { output, tokenUsage, cost, sessionId, raw, metadata, error } = await provider().callApi('tools');
   assert.deepEqual([output, cost, sessionId, error], ['an answer', 0.5, 's-1', undefined]);
@@ -37,23 +37,23 @@ test('an answer has its tokens, its price, its session and its tools', async (t)
   assert.deepEqual(metadata.toolCalls[0], {
     id: 't1', name: 'write_file', canonicalName: 'Write', input: { file_path: 'a' }, output: 'written', is_error: false, status: 'ok',
   });
-  // What the agent did not tell as it went comes from the messages of the run, which are not part of `raw`.
+  // Data that no event contained comes from the messages of the run, which are not part of `raw`.
   assert.deepEqual([metadata.toolCalls[1].input, metadata.toolCalls[1].output], [{ name: 'tidy' }, 'no such skill']);
   assert.equal(JSON.parse(raw).messages, undefined);
   assert.deepEqual(metadata.skillCalls, [{ name: 'tidy', source: 'tool', is_error: true }]);
   assert.deepEqual((await provider().callApi('value')).output, { n: 4 });
 });
 
-test('errors are returned, in the words of the contract', async (t) => {
+test('errors are returned with the documented messages', async (t) => {
   const { provider } = stage(t);
-  for (const [prompt, wanted] of [
+  for (const [prompt, expected] of [
     ['late', 'Gemini CLI error: what happened'],
     ['crash', 'Gemini CLI error: Exit code 3: boom'],
     ['model', 'unknown_model: what happened'],
     ['usage', 'Gemini CLI error: timeout: must be > 0 (write seconds)'],
   ]) {
     const response = await provider().callApi(prompt);
-    assert.deepEqual([response.error, response.output], [wanted, undefined]);
+    assert.deepEqual([response.error, response.output], [expected, undefined]);
   }
   const nowhere = await provider({ agentline_bin: './nowhere' }).callApi('hi');
   assert.match(nowhere.error, /^Gemini CLI error: agentline was not found/);
@@ -61,7 +61,7 @@ test('errors are returned, in the words of the contract', async (t) => {
   assert.match(lost.error, /nowhere\.mjs/);
 });
 
-test("the scheduler reads when to try again, and when not to", async (t) => {
+test('the metadata says whether the scheduler should retry', async (t) => {
   const { provider } = stage(t);
   const of = async (prompt) => (await provider().callApi(prompt)).metadata;
   const limited = await of('limited');
@@ -73,14 +73,14 @@ test("the scheduler reads when to try again, and when not to", async (t) => {
   assert.equal((await of('hi')).rateLimitKind, undefined);
 });
 
-test('a signal that is given already starts nothing', async (t) => {
+test('with an aborted signal, nothing starts', async (t) => {
   const { provider, lines } = stage(t);
   const { error } = await provider().callApi('hi', undefined, { abortSignal: AbortSignal.abort() });
   assert.equal(error, 'Gemini CLI call aborted before it started');
   assert.throws(lines, /ENOENT/);
 });
 
-test('a signal cancels the run', async (t) => {
+test('an abort cancels the run', async (t) => {
   const { provider, lines } = stage(t);
   const abort = new AbortController();
   const call = provider().callApi('hang', undefined, { abortSignal: abort.signal });
@@ -100,7 +100,7 @@ const safely = (lines) => {
   }
 };
 
-test('all providers of an evaluation share one host, and it ends with them', async (t) => {
+test('all providers of an evaluation share one host, and cleanup ends it', async (t) => {
   const { provider, lines } = stage(t);
   const [one, two] = [provider(), provider({ agent: 'claude' })];
   await Promise.all([one.callApi('a'), two.callApi('b'), one.callApi('c')]);
@@ -110,19 +110,19 @@ test('all providers of an evaluation share one host, and it ends with them', asy
   await two.cleanup();
   assert.ok(lines().some(({ method }) => method === 'shutdown'));
   assert.throws(() => process.kill([...pids][0], 0), /ESRCH/);
-  // Another evaluation in the same process, as `promptfoo eval --watch` makes them.
+  // Another evaluation in the same process, as with `promptfoo eval --watch`.
   assert.equal((await one.callApi('again')).output, 'an answer');
 });
 
-test('a host that dies is told, and the next call has a new one', async (t) => {
+test('the exit of a host is reported, and the next call starts a new one', async (t) => {
   const { provider, lines } = stage(t);
   const { error } = await provider().callApi('die');
-  assert.match(error, /^Gemini CLI error: agentline host ended \(exit code 3\)/);
+  assert.match(error, /^Gemini CLI error: agentline host exited \(exit code 3\)/);
   assert.equal((await provider().callApi('hi')).output, 'an answer');
   assert.equal(lines().filter(({ started }) => started).length, 2);
 });
 
-test('functions of the user take part in a run', async (t) => {
+test('hooks receive events and answer requests', async (t) => {
   const { provider, params, folder } = stage(t);
   const seen = [];
   const hooks = {
@@ -132,12 +132,12 @@ test('functions of the user take part in a run', async (t) => {
     tools: [{ name: 'add', description: 'Adds', input_schema: { type: 'object' }, run: ({ a, b }) => ({ sum: a + b }) }],
   };
   const agent = provider({ hooks });
-  const said = async (prompt) => (await agent.callApi(prompt)).output;
+  const outputOf = async (prompt) => (await agent.callApi(prompt)).output;
   await agent.callApi('stream');
   assert.deepEqual(seen, ['a', 'b', 'ü']);
-  assert.equal(await said('permission'), '{"decision":"allow"}');
-  assert.equal(await said('check'), '{"done":false,"message":"the other half"}');
-  assert.equal(await said('call'), '{"output":{"sum":5}}');
+  assert.equal(await outputOf('permission'), '{"decision":"allow"}');
+  assert.equal(await outputOf('check'), '{"done":false,"message":"the other half"}');
+  assert.equal(await outputOf('call'), '{"output":{"sum":5}}');
   const [run] = params();
   assert.deepEqual([run.events, run.ask_permission, run.check, run.tools[0].name], [true, true, true, 'add']);
   writeFileSync(path.join(folder, 'hooks.mjs'), 'export const permission = () => false;');
@@ -145,7 +145,7 @@ test('functions of the user take part in a run', async (t) => {
   assert.equal(refused.output, '{"decision":"deny"}');
 });
 
-test('a process that is done ends, though its host is warm', (t) => {
+test('a warm host does not keep the process alive', (t) => {
   const { folder } = stage(t);
   const script = `
     import Provider from ${JSON.stringify(pathToFileURL(path.resolve(path.dirname(FAKE_HOST), '..', 'index.mjs')).href)};
@@ -156,7 +156,7 @@ test('a process that is done ends, though its host is warm', (t) => {
   assert.deepEqual([done.stdout.trim(), done.status], ['an answer', 0], done.stderr);
 });
 
-test('a function of the user that fails ends its own call, and no other', async (t) => {
+test('a hook that throws ends only its own call', async (t) => {
   const { provider, lines } = stage(t);
   const broken = () => {
     throw new Error('my mistake');
@@ -167,23 +167,23 @@ test('a function of the user that fails ends its own call, and no other', async 
   }
   const { error } = await provider({ hooks: { check: broken } }).callApi('check');
   assert.equal(error, 'Gemini CLI error: hooks.check failed: my mistake');
-  // Another round would cost the same and come to the same.
+  // The runs are cancelled, because another round would only cost money.
   assert.ok(lines().filter(({ method }) => method === 'cancel').length >= 3);
   assert.equal((await provider().callApi('hi')).output, 'an answer');
 });
 
-test('a text that was cut inside a character is asked all the same', async (t) => {
+test('unpaired surrogates in a prompt are replaced', async (t) => {
   const { provider, params } = stage(t);
   const text = '\\ud83d \\\\ud83d 🎉';
   assert.equal((await provider().callApi(`hi ${'🎉'.slice(0, 1)} ${text}`)).output, 'an answer');
   assert.equal(params()[0].prompt, `hi \ufffd ${text}`);
 });
 
-test('a program that is not agentline is not waited for', async (t) => {
+test('a program that is not agentline times out', async (t) => {
   const { folder } = stage(t);
   const program = path.join(folder, 'silent');
   writeFileSync(program, '#!/bin/sh\nexec sleep 600\n', { mode: 0o755 });
   const host = new Host(program, process.env, {}, () => {}, 200);
-  await assert.rejects(host.ready, /silent did not answer within 0.2 s: is it agentline\?/);
+  await assert.rejects(host.ready, /silent did not answer within 0.2 s; check that it is agentline/);
   await host.ended;
 });

@@ -1,4 +1,4 @@
-// What the tests share: a folder, the stand-in for the host, and what it wrote down.
+// Shared by the tests: a directory, the fake host, and its log.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -7,7 +7,7 @@ import { AgentlineProvider } from '../index.mjs';
 
 export const FAKE_HOST = path.join(path.dirname(fileURLToPath(import.meta.url)), 'fake-host.mjs');
 
-/** A stage of its own for one test: its host is not that of another. */
+/** Returns a separate environment for one test, with its own host. */
 export function stage(t) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'agentline-promptfoo-'));
   const log = path.join(folder, 'log');

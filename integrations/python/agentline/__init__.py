@@ -6,8 +6,8 @@
         outcome = agentline.run("Say hello")
         print(outcome.text, outcome.files, outcome.cost_usd)
 
-`AsyncAgentline` is the same for programs with an event loop; `agentline.provider` is a provider for workflow engines, and
-`agentline.adapter` an adapter for typed prompts.
+`AsyncAgentline` is the client for asyncio programs. `agentline.provider` is a provider for workflow engines, and
+`agentline.adapter` is an adapter for typed prompts.
 """
 
 from ._lookups import AgentInfo, Capabilities, LoadedSession, Model, PoolStatus, SavedSession, SearchResult

@@ -1,4 +1,4 @@
-"""What an adapter tells while it works, and who hears it."""
+"""The events of an adapter, and the dispatcher that delivers them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True)
 class PromptResponse(Generic[OutputT]):
-    """The answer to a prompt; `output` is a value of the template's type."""
+    """The response to a prompt. `output` is a value of the template's output type."""
 
     prompt_name: str
     text: str | None
@@ -29,7 +29,7 @@ class PromptResponse(Generic[OutputT]):
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterEvent:
-    """Something that an adapter did."""
+    """The base class of all adapter events."""
 
     prompt_ns: str
     prompt_key: str
@@ -40,7 +40,7 @@ class AdapterEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptRendered(AdapterEvent):
-    """A prompt is about to be sent."""
+    """Dispatched before a prompt is sent."""
 
     rendered_prompt: str
     tools: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class PromptRendered(AdapterEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInvoked(AdapterEvent):
-    """A tool call of the agent ended, be it one of its own or one of the program's functions."""
+    """Dispatched when a tool call ends, for the agent's own tools and for the program's functions."""
 
     name: str
     native_name: str
@@ -61,63 +61,63 @@ class ToolInvoked(AdapterEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptExecuted(AdapterEvent):
-    """A prompt was answered."""
+    """Dispatched when a prompt has been answered."""
 
     result: PromptResponse[Any]
     usage: Usage
 
 
 class InProcessDispatcher:
-    """Hands events to those who want them, in the order in which they asked, on the thread of the evaluation."""
+    """Calls the handlers in the order of their subscription, on the thread that evaluates the prompt."""
 
     def __init__(self) -> None:
         self._handlers: list[tuple[type[Any], Callable[[Any], None]]] = []
 
     def subscribe(self, kind: type[EventT], handler: Callable[[EventT], None]) -> None:
-        """Has events of this class, and of those below it, handed to a function."""
+        """Calls `handler` for each event of this class or of a subclass."""
         self._handlers.append((kind, handler))
 
     def dispatch(self, event: AdapterEvent) -> None:
-        """Hands an event on. What a handler raises ends the evaluation."""
+        """Delivers an event. An exception of a handler ends the evaluation."""
         for kind, handler in list(self._handlers):
             if isinstance(event, kind):
                 handler(event)
 
 
-class ToolWatch:
-    """Makes `ToolInvoked` of a call and its result."""
+class ToolCallTracker:
+    """Combines a tool call and its result into a `ToolInvoked` event."""
 
-    def __init__(self, about: Mapping[str, Any], bus: InProcessDispatcher) -> None:
-        self._about, self._bus = about, bus
+    def __init__(self, event_fields: Mapping[str, Any], bus: InProcessDispatcher) -> None:
+        self._event_fields, self._bus = event_fields, bus
         self._open: dict[str, ToolUse] = {}
-        #: What our own functions were given, by name; they are called from other threads.
-        self._given: dict[str, list[Any]] = {}
+        #: The arguments of calls of the program's functions, by function name. Other threads add to it.
+        self._arguments: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
 
-    def watch(self, tool: Tool) -> Tool:
-        """The same tool, whose arguments are known here: some agents do not tell them."""
+    def track(self, tool: Tool) -> Tool:
+        """Returns the same tool with its arguments recorded, because some agents do not report them."""
         values = {one.name: getattr(tool, one.name) for one in fields(tool)}
-        return _Watched(**values, heard=self._heard)
+        return _TrackedTool(**values, on_call=self._record)
 
-    def _heard(self, name: str, given: Any) -> None:
+    def _record(self, name: str, arguments: Any) -> None:
         with self._lock:
-            self._given.setdefault(name, []).append(given)
+            self._arguments.setdefault(name, []).append(arguments)
 
     def _params(self, used: ToolUse) -> Any:
         with self._lock:
-            given = self._given.pop(used.name.rsplit("__", 1)[-1], [])
-        # Of several calls at once nobody can say which one this is.
-        return given[0] if used.input is None and len(given) == 1 else used.input
+            recorded = self._arguments.pop(used.name.rsplit("__", 1)[-1], [])
+        # With several concurrent calls of one function, the matching arguments cannot be identified.
+        return recorded[0] if used.input is None and len(recorded) == 1 else used.input
 
-    def take(self, event: Event) -> None:
-        """Takes an event of the run."""
+    def on_event(self, event: Event) -> None:
+        """Processes an event of the run."""
         if isinstance(event, ToolUse):
-            # The first title stands.
+            # Later events of the same call do not replace the first one.
             self._open.setdefault(event.id, event)
         elif isinstance(event, ToolResult) and (used := self._open.pop(event.tool_use_id, None)) is not None:
             self._bus.dispatch(
                 ToolInvoked(
-                    **self._about,
+                    **self._event_fields,
                     name=used.name,
                     native_name=used.native_name,
                     call_id=used.id,
@@ -130,9 +130,9 @@ class ToolWatch:
 
 
 @dataclass(frozen=True)
-class _Watched(Tool):
-    heard: Callable[[str, Any], None] = lambda name, given: None
+class _TrackedTool(Tool):
+    on_call: Callable[[str, Any], None] = lambda name, arguments: None
 
     def arguments(self, given: Any, call: ToolCall) -> dict[str, Any]:
-        self.heard(self.name, given)
+        self.on_call(self.name, given)
         return super().arguments(given, call)

@@ -1,4 +1,4 @@
-"""What evaluations of an adapter may use: tokens, money, time."""
+"""Limits on the tokens, cost and time of an adapter's evaluations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .outcome import Outcome
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment at which an answer must be there; aware of its time zone."""
+    """The time by which an evaluation must finish. `expires_at` must have a time zone."""
 
     expires_at: datetime
 
@@ -22,13 +22,13 @@ class Deadline:
 
     @property
     def is_expired(self) -> bool:
-        """Whether it is over."""
+        """Whether the deadline has passed."""
         return datetime.now(timezone.utc) >= self.expires_at
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What evaluations may use in all; `None` is no limit."""
+    """The limits for one or more evaluations. `None` means no limit."""
 
     deadline: Deadline | None = None
     max_total_tokens: int | None = None
@@ -38,7 +38,7 @@ class Budget:
 
 
 class BudgetTracker:
-    """Counts what evaluations used against one budget. Threads may share it."""
+    """Adds up the usage of evaluations that share a budget. Thread-safe."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -46,13 +46,13 @@ class BudgetTracker:
         self._used = {"max_total_tokens": 0.0, "max_input_tokens": 0.0, "max_output_tokens": 0.0, "max_cost_usd": 0.0}
 
     def left(self) -> dict[str, float]:
-        """What may still be used of each limit that there is."""
+        """Returns the remaining amount of each limit that is set."""
         with self._lock:
             limits = {name: getattr(self.budget, name) for name in self._used}
             return {name: limit - self._used[name] for name, limit in limits.items() if limit is not None}
 
     def record(self, outcome: Outcome[Any]) -> None:
-        """Adds a run."""
+        """Adds the usage of a run."""
         usage = outcome.usage
         with self._lock:
             self._used["max_total_tokens"] += usage.total_tokens or 0
@@ -61,9 +61,9 @@ class BudgetTracker:
             self._used["max_cost_usd"] += outcome.cost_usd or 0.0
 
     def passed(self) -> list[str]:
-        """The limits that were passed."""
+        """Returns the names of the limits that have been exceeded."""
         return sorted(name for name, left in self.left().items() if left < 0)
 
 
-#: Limits that the run itself is held to, with their keys. That of the prompt's own tokens is looked at when it is over.
+#: Limits that agentline enforces during the run, with their configuration keys. `max_input_tokens` is checked after the run.
 BUDGET_KEYS = {"max_total_tokens": "max_tokens", "max_output_tokens": "max_output_tokens", "max_cost_usd": "max_cost"}

@@ -1,4 +1,4 @@
-"""What a program may look up: agents, saved sessions, the pool. Each is a method, its params, and how its answer is read."""
+"""Requests about agents, saved sessions and the pool: the method, its parameters, and a function that reads the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Lookup(Generic[T]):
-    """One question to the host."""
+    """A request to the host."""
 
     method: str
     params: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent can do; live where it tells (`source`)."""
+    """The features of an agent. `source` says whether the agent itself reported them."""
 
     agent: str
     models: tuple[Model, ...] = ()
@@ -45,7 +45,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """An agent that a run may name."""
+    """An agent that agentline supports."""
 
     id: str
     title: str
@@ -88,7 +88,7 @@ class LoadedSession:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A session in which something was said; the places are in `raw`."""
+    """A session that matches a search. `raw` has the matches."""
 
     session: SavedSession
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -96,7 +96,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """The warm agents, and the runs that go on and wait."""
+    """The warm agents, and the number of active and waiting runs."""
 
     processes: tuple[Mapping[str, Any], ...]
     active: int
@@ -191,10 +191,10 @@ def _ms(time: datetime | None) -> int | None:
 
 
 def _agent(row: Mapping[str, Any]) -> AgentInfo:
-    card = row.get("card") or {}
+    info = row.get("card") or {}
     known = AgentInfo.__dataclass_fields__.keys() - {"raw", "aliases", "surfaces"}
-    named = {name: value for name, value in card.items() if name in known and value is not None}
-    named |= {name: tuple(card.get(name) or ()) for name in ("aliases", "surfaces")}
+    named = {name: value for name, value in info.items() if name in known and value is not None}
+    named |= {name: tuple(info.get(name) or ()) for name in ("aliases", "surfaces")}
     return AgentInfo(**{"id": "", "title": "", **named}, raw=row)
 
 
@@ -206,7 +206,7 @@ def _capabilities(found: Mapping[str, Any]) -> Capabilities:
 
 
 def _session(found: Mapping[str, Any]) -> SavedSession:
-    """A row of a list, or what is known of one session: some tell its facts beside the rest, some apart."""
+    """Reads a session. Its fields are at the top level or under `info`, depending on the method."""
     facts = {**(found.get("info") or {}), **{key: value for key, value in found.items() if value is not None}}
     known = SavedSession.__dataclass_fields__.keys() - {"raw", "started", "updated"}
     named = {name: value for name, value in facts.items() if name in known and value is not None}

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .tools import Tool, gather
+from .tools import Tool, collect_tools
 
 OutputT = TypeVar("OutputT")
 
 
 @dataclass(frozen=True)
 class MarkdownSection:
-    """A part of a prompt: a heading, a text with `${names}`, and functions that the agent may call for it."""
+    """A section of a prompt: a heading, a text with `${names}`, and functions that the agent may call."""
 
     title: str
     key: str
@@ -27,7 +27,7 @@ class MarkdownSection:
 
 @dataclass
 class PromptTemplate(Generic[OutputT]):
-    """Sections under a name. `PromptTemplate[CodeReview](…)`, or `output_type=`, says what the answer must be."""
+    """A named list of sections. `PromptTemplate[CodeReview](…)` or `output_type=` sets the type of the answer."""
 
     ns: str
     key: str
@@ -37,7 +37,7 @@ class PromptTemplate(Generic[OutputT]):
 
     @property
     def answer(self) -> Any:
-        """What the answer must be; `None` is text."""
+        """The type of the answer. `None` means plain text."""
         if self.output_type is not None:
             return self.output_type
         args = typing.get_args(getattr(self, "__orig_class__", None))
@@ -46,7 +46,7 @@ class PromptTemplate(Generic[OutputT]):
 
 @dataclass(frozen=True)
 class Rendered:
-    """A prompt as it is sent."""
+    """A rendered prompt with its tools."""
 
     text: str
     tools: dict[str, Tool]
@@ -59,41 +59,41 @@ class Prompt(Generic[OutputT]):
         self.template = template
         for one in params:
             if not dataclasses.is_dataclass(one) or isinstance(one, type):
-                raise TypeError(f"a parameter of a prompt is an instance of a dataclass, got {one!r}")
+                raise TypeError(f"prompt parameters must be dataclass instances, got {one!r}")
         self.params = params
 
     def bind(self, *params: Any) -> Prompt[OutputT]:
-        """The same prompt with these dataclasses too; a later field wins."""
+        """Returns the prompt with additional parameters. Later values override earlier ones of the same name."""
         return Prompt(self.template, *self.params, *params)
 
     @property
     def ns(self) -> str:
-        """The namespace."""
+        """The namespace of the template."""
         return self.template.ns
 
     @property
     def key(self) -> str:
-        """The key in it."""
+        """The key of the template within its namespace."""
         return self.template.key
 
     @property
     def name(self) -> str:
-        """What events and errors call it."""
+        """The name of the prompt in events and errors."""
         return self.template.name or f"{self.ns}/{self.key}"
 
     @property
     def output_type(self) -> Any:
-        """What the answer must be; `None` is text."""
+        """The type of the answer. `None` means plain text."""
         return self.template.answer
 
     def render(self) -> Rendered:
-        """The text and the tools. A name without a value is an error: nobody wants to ask about `${folder}`."""
+        """Returns the text and the tools. Raises `ValueError` if a `${name}` has no value."""
         values = {one.name: getattr(params, one.name) for params in self.params for one in dataclasses.fields(params)}
         parts = []
         for number, section in enumerate(self.template.sections, 1):
             try:
                 text = string.Template(textwrap.dedent(section.template).strip()).substitute(values)
-            except KeyError as why:
-                raise ValueError(f"`${{{why.args[0]}}}` has no value; bind a dataclass with that field") from None
+            except KeyError as exc:
+                raise ValueError(f"`${{{exc.args[0]}}}` has no value; bind a dataclass with that field") from None
             parts.append(f"## {number}. {section.title}\n\n{text}".rstrip())
-        return Rendered("\n\n".join(parts), gather(one for section in self.template.sections for one in section.tools))
+        return Rendered("\n\n".join(parts), collect_tools(one for section in self.template.sections for one in section.tools))

@@ -1,4 +1,4 @@
-"""What the provider gives back, and the words of its errors: those of docs/providers.md."""
+"""The result of the provider and its error messages, as documented in docs/providers.md."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ._lookups import AgentInfo
 from .events import Event, Text, Thinking, ToolResult, ToolUse, Unreadable
 from .outcome import Denial, Notice, Outcome
 
-#: How many unread lines a warning shows, and how much of each.
-SAMPLES, SAMPLE_LENGTH = 3, 50
-#: Flags whose key is called otherwise.
+#: How many unreadable lines a warning shows, and how many characters of each.
+MAX_SAMPLES, SAMPLE_LENGTH = 3, 50
+#: Flags with a different name than their configuration key.
 FLAGS = {
     "cwd": "working_dir",
     "include-dir": "include_directories",
@@ -23,7 +23,7 @@ FLAGS = {
     "schema": "output_schema",
     "quiet-period": "quiet_period_ms",
 }
-#: The kind of an error and its words, by verdict.
+#: The kind and the phrase of an error, by verdict.
 VERDICTS = {
     "empty": ("blocked", "gave no answer"),
     "not_installed": ("not_found", ""),
@@ -41,31 +41,31 @@ VERDICTS = {
 class ProviderResult:
     """The answer of an agent."""
 
-    #: All assistant text of all turns, as it was written.
+    #: The assistant text of all turns, unchanged.
     response: str
-    #: The files that the agent created or changed; `None` says that it wrote the file itself.
+    #: The files that the agent created or changed. The value is `None` because the agent wrote the file itself.
     files: dict[str, None]
-    #: What the caller should know: of the configuration, of the run, of this result.
+    #: Warnings about the configuration, the run and this result.
     warnings: tuple[Notice, ...] = ()
-    #: All that the run came to.
+    #: The complete outcome of the run.
     outcome: Outcome[Any] | None = field(default=None, repr=False)
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """Tools that the agent wanted and did not get; the answer may be less than was asked for."""
+        """The tool calls that were denied. The answer may be incomplete because of them."""
         return self.outcome.denied if self.outcome else ()
 
 
-class Gathered:
-    """Gathers a result while a run goes on."""
+class ResultBuilder:
+    """Builds a result from the events of a run."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._last_turn = 0
         self._turn_is_over = self._turn_has_text = False
-        self._unread: list[str] = []
+        self._unreadable: list[str] = []
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         if isinstance(event, (Text, Thinking, ToolUse)) and self._turn_is_over:
             self._turn_is_over = self._turn_has_text = False
         if isinstance(event, Text):
@@ -74,63 +74,63 @@ class Gathered:
             self._pieces.append(event.text)
         elif isinstance(event, ToolResult):
             self._turn_is_over = True
-        elif isinstance(event, Unreadable) and len(self._unread) < SAMPLES:
-            self._unread.append(event.sample[:SAMPLE_LENGTH])
+        elif isinstance(event, Unreadable) and len(self._unreadable) < MAX_SAMPLES:
+            self._unreadable.append(event.sample[:SAMPLE_LENGTH])
 
-    def finish(self, outcome: Outcome[Any], before: tuple[Notice, ...]) -> ProviderResult:
-        # Where an agent repeated itself on its way, the outcome has the last turn as it was meant.
+    def finish(self, outcome: Outcome[Any], config_warnings: tuple[Notice, ...]) -> ProviderResult:
+        # If the agent repeated text, the outcome has the corrected text of the last turn.
         if outcome.text:
             self._pieces[self._last_turn :] = [outcome.text]
-        told = [*before, *outcome.warnings]
-        if self._unread:
-            told.append(
-                Notice("malformed_lines", f"Malformed JSON lines: {outcome.unreadable_lines} in total, first: {self._unread}")
+        warnings = [*config_warnings, *outcome.warnings]
+        if self._unreadable:
+            warnings.append(
+                Notice("malformed_lines", f"Malformed JSON lines: {outcome.unreadable_lines} in total, first: {self._unreadable}")
             )
         files: dict[str, None] = {}
-        missing_files, strange = [], []
+        missing_files, unknown_files = [], []
         for row in outcome.files:
             if row.change == "deleted":
                 continue
             if row.source == "unknown":
-                strange.append(row.path)
+                unknown_files.append(row.path)
             elif row.verified or os.path.exists(os.path.join(outcome.cwd, row.path)):
                 files[row.path] = None
             else:
                 missing_files.append(row.path)
         if missing_files:
-            what = "a tool reported that it wrote these files, but they do not exist"
-            told.append(Notice("files_missing", f"{what}: {', '.join(missing_files)}"))
-        if strange:
-            what = "these files changed during the run, but no tool reported them"
-            told.append(Notice("files_unknown", f"{what}: {', '.join(strange)}"))
-        return ProviderResult("".join(self._pieces), files, tuple(told), outcome)
+            problem = "a tool reported that it wrote these files, but they do not exist"
+            warnings.append(Notice("files_missing", f"{problem}: {', '.join(missing_files)}"))
+        if unknown_files:
+            problem = "these files changed during the run, but no tool reported them"
+            warnings.append(Notice("files_unknown", f"{problem}: {', '.join(unknown_files)}"))
+        return ProviderResult("".join(self._pieces), files, tuple(warnings), outcome)
 
 
-def missing(card: AgentInfo, detail: str) -> str:
-    """Where the program is to be had."""
-    detail = "" if detail in ("", f"{card.title} was not found") else f"\n{detail}"
+def not_found_message(info: AgentInfo, detail: str) -> str:
+    """Returns the message for an agent that is not installed, with the install command."""
+    detail = "" if detail in ("", f"{info.title} was not found") else f"\n{detail}"
     return (
-        f"{card.title} not found. Install from: {card.home_page}\n"
-        f"Install with: npm i -g {card.package} (Node.js {card.min_node} or newer){detail}"
+        f"{info.title} not found. Install from: {info.home_page}\n"
+        f"Install with: npm i -g {info.package} (Node.js {info.min_node} or newer){detail}"
     )
 
 
-def failed(card: AgentInfo, outcome: Outcome[Any], said: str) -> str:
-    """The exit code, and standard error where the agent gave no better reason itself."""
+def failure_message(info: AgentInfo, outcome: Outcome[Any], reason: str) -> str:
+    """Returns the message for a failed run: the exit code, and stderr if the agent reported no reason."""
     code = "" if outcome.agent_exit_code is None else f" (exit {outcome.agent_exit_code})"
     if outcome.error and outcome.error.kind == "no_result" and outcome.stderr_tail:
-        return f"{card.title} failed{code}: {outcome.stderr_tail}"
-    return with_stderr(f"{card.title} failed{code}: {said}", outcome)
+        return f"{info.title} failed{code}: {outcome.stderr_tail}"
+    return with_stderr(f"{info.title} failed{code}: {reason}", outcome)
 
 
 def with_stderr(message: str, outcome: Outcome[Any]) -> str:
-    """Adds standard error, unless the message has it already."""
+    """Adds stderr to a message unless the message contains it already."""
     stderr = outcome.stderr_tail
     return message if not stderr or stderr in message else f"{message}\n{stderr}"
 
 
 def keys_for_flags(hint: str | None) -> str | None:
-    """Hints name the flags of the command line; here there are only keys."""
+    """Replaces the command-line flags in a hint with configuration keys."""
     if hint is None:
         return None
     return re.sub(r"`--([a-z][a-z-]*)(?=[ `])", lambda flag: "`" + FLAGS.get(flag[1], flag[1].replace("-", "_")), hint)

@@ -1,4 +1,4 @@
-"""JSON Schema from Python types, and values of those types from JSON."""
+"""Converts Python types to JSON Schema, and JSON to values of these types."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Types that are the same in both worlds.
+#: Types that JSON has too.
 SIMPLE: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
-class Unfit(ValueError):
-    """A value that is not of the wanted type, or a type that JSON cannot hold."""
+class ConversionError(ValueError):
+    """A value does not have the expected type, or a type cannot be expressed in JSON Schema."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Output(Generic[T]):
-    """What an answer must be: a schema for the agent, and the way back to a value."""
+    """The expected type of an answer: a schema for the agent, and a function that reads the value."""
 
     schema: Mapping[str, Any]
     read: Callable[[Any], T]
 
     @staticmethod
-    def of(wanted: Any) -> Output[Any]:
-        """From a dataclass, a TypedDict, any other type of this module, or a schema as it stands."""
-        if isinstance(wanted, Output):
-            return wanted
-        if isinstance(wanted, Mapping):
-            return Output(wanted, lambda value: value)
+    def of(expected: Any) -> Output[Any]:
+        """Accepts a dataclass, a TypedDict, any other type that `schema_of` supports, or a JSON Schema."""
+        if isinstance(expected, Output):
+            return expected
+        if isinstance(expected, Mapping):
+            return Output(expected, lambda value: value)
         try:
-            schema = schema_of(wanted)
+            schema = schema_of(expected)
         except RecursionError:
-            raise Unfit(f"{wanted!r} holds itself, which only a schema of your own can say") from None
-        return Output(schema, lambda value: read_as(wanted, value))
+            raise ConversionError(f"{expected!r} is recursive; pass a JSON Schema instead") from None
+        return Output(schema, lambda value: read_as(expected, value))
 
 
-def schema_of(wanted: Any) -> dict[str, Any]:
-    """The schema of a type. Docstrings and `Annotated[…, "text"]` become descriptions."""
-    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
+def schema_of(expected: Any) -> dict[str, Any]:
+    """Returns the schema of a type. Docstrings and `Annotated[…, "text"]` become descriptions."""
+    origin, args = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         schema = schema_of(args[0])
         for note in args[1:]:
@@ -55,91 +55,95 @@ def schema_of(wanted: Any) -> dict[str, Any]:
         return schema
     if origin in (typing.Required, typing.NotRequired, typing.Final):
         return schema_of(args[0])
-    if wanted is Any or wanted is object or isinstance(wanted, TypeVar):
+    if expected is Any or expected is object or isinstance(expected, TypeVar):
         return {}
-    if wanted is None:
-        wanted = type(None)
-    if isinstance(wanted, (list, set)) or (dataclasses.is_dataclass(wanted) and not isinstance(wanted, type)):
-        raise Unfit(f"{wanted!r} is a value, not a type")
-    if wanted in SIMPLE:
-        return {"type": SIMPLE[wanted]}
+    if expected is None:
+        expected = type(None)
+    if isinstance(expected, (list, set)) or (dataclasses.is_dataclass(expected) and not isinstance(expected, type)):
+        raise ConversionError(f"{expected!r} is a value, not a type")
+    if expected in SIMPLE:
+        return {"type": SIMPLE[expected]}
     if origin is typing.Literal:
         if any(type(value) not in SIMPLE for value in args):
-            raise Unfit(f"{wanted!r} has values that JSON does not have")
+            raise ConversionError(f"{expected!r} has values that JSON does not support")
         kinds = {SIMPLE[type(value)] for value in args}
         return {"type": kinds.pop(), "enum": list(args)} if len(kinds) == 1 else {"enum": list(args)}
     if origin in (typing.Union, types.UnionType):
         return {"anyOf": [schema_of(one) for one in args]}
-    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
-        return {"enum": [one.value for one in wanted]}
-    if dataclasses.is_dataclass(wanted) or typing.is_typeddict(wanted):
-        return _of_fields(wanted)
-    base = origin or wanted
+    if isinstance(expected, type) and issubclass(expected, enum.Enum):
+        return {"enum": [one.value for one in expected]}
+    if dataclasses.is_dataclass(expected) or typing.is_typeddict(expected):
+        return _object_schema(expected)
+    base = origin or expected
     if base is tuple and args and args[-1] is not Ellipsis:
         return {"type": "array", "prefixItems": [schema_of(one) for one in args], "minItems": len(args), "maxItems": len(args)}
     if isinstance(base, type) and issubclass(base, tuple) and hasattr(base, "_fields"):
-        raise Unfit(f"no JSON Schema is known for the named tuple {wanted!r}; a dataclass has one")
+        raise ConversionError(f"the named tuple {expected!r} has no JSON Schema; use a dataclass")
     if isinstance(base, type) and issubclass(base, (Mapping, dict)):
-        if args and not _is_key(args[0]):
-            raise Unfit(f"the keys of {wanted!r} cannot be those of a JSON object, which are text")
+        if args and not _is_key_type(args[0]):
+            raise ConversionError(f"{expected!r} has keys that are not strings, as JSON objects require")
         return {"type": "object", **({"additionalProperties": schema_of(args[1])} if len(args) == 2 else {})}
     if isinstance(base, type) and issubclass(base, (Sequence, set, frozenset)):
         unique = {"uniqueItems": True} if issubclass(base, (set, frozenset)) else {}
         return {"type": "array", **({"items": schema_of(args[0])} if args else {}), **unique}
-    raise Unfit(f"no JSON Schema is known for {wanted!r}")
+    raise ConversionError(f"{expected!r} has no JSON Schema")
 
 
-def _is_key(wanted: Any) -> bool:
-    """Whether the text that is a key in JSON can be read as it."""
-    is_enum = isinstance(wanted, type) and issubclass(wanted, enum.Enum)
-    return wanted in (str, int, Any) or isinstance(wanted, TypeVar) or is_enum or typing.get_origin(wanted) is typing.Literal
+def _is_key_type(expected: Any) -> bool:
+    """Returns whether a string key of a JSON object can be converted to this type."""
+    is_enum = isinstance(expected, type) and issubclass(expected, enum.Enum)
+    return expected in (str, int, Any) or isinstance(expected, TypeVar) or is_enum or typing.get_origin(expected) is typing.Literal
 
 
-def _of_fields(wanted: Any) -> dict[str, Any]:
+def _object_schema(expected: Any) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(wanted, include_extras=True)
-    except NameError as why:
-        raise Unfit(f"the types of {wanted!r} are not known: {why}") from why
-    about = _described(wanted)
-    if typing.is_typeddict(wanted):
+        hints = typing.get_type_hints(expected, include_extras=True)
+    except NameError as exc:
+        raise ConversionError(f"cannot resolve the annotations of {expected!r}: {exc}") from exc
+    descriptions = _read_descriptions(expected)
+    if typing.is_typeddict(expected):
         names = list(hints)
-        required = _required(wanted, hints)
+        required = _required(expected, hints)
         defaults: dict[str, Any] = {}
     else:
-        fields = [one for one in dataclasses.fields(wanted) if one.init]
+        fields = [one for one in dataclasses.fields(expected) if one.init]
         names = [one.name for one in fields]
         required = [one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING]
         defaults = {one.name: one.default for one in fields if isinstance(one.default, (str, int, float, bool))}
     properties = {name: schema_of(hints[name]) for name in names}
     for name, schema in properties.items():
-        if name in about and "description" not in schema:
-            schema["description"] = about[name]
+        if name in descriptions and "description" not in schema:
+            schema["description"] = descriptions[name]
         if name in defaults and not isinstance(defaults[name], enum.Enum):
             schema["default"] = defaults[name]
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {**({"description": about[""]} if about.get("") else {}), **schema}
+    return {**({"description": descriptions[""]} if descriptions.get("") else {}), **schema}
 
 
-def _required(wanted: Any, hints: Mapping[str, Any]) -> list[str]:
-    """The keys that a TypedDict must have. It does not know itself where annotations are read late."""
-    said = {name: typing.get_origin(hint) for name, hint in hints.items()}
-    must = wanted.__required_keys__
-    return [name for name, how in said.items() if how is typing.Required or (name in must and how is not typing.NotRequired)]
+def _required(expected: Any, hints: Mapping[str, Any]) -> list[str]:
+    """Returns the required keys of a TypedDict. `__required_keys__` is wrong if annotations are evaluated lazily."""
+    origins = {name: typing.get_origin(hint) for name, hint in hints.items()}
+    declared = expected.__required_keys__
+    return [
+        name
+        for name, origin in origins.items()
+        if origin is typing.Required or (name in declared and origin is not typing.NotRequired)
+    ]
 
 
-def _described(wanted: Any) -> dict[str, str]:
-    """The description of a class, under the empty name, and those of its fields from its docstring."""
-    text = inspect.cleandoc(wanted.__dict__.get("__doc__") or "")
-    # A dataclass without a docstring gets its own signature as one.
-    if text.startswith(f"{wanted.__name__}("):
+def _read_descriptions(expected: Any) -> dict[str, str]:
+    """Returns the descriptions in the docstring of a class: its own under the empty name, and those of its fields."""
+    text = inspect.cleandoc(expected.__dict__.get("__doc__") or "")
+    # Python gives a dataclass without a docstring its signature as docstring.
+    if text.startswith(f"{expected.__name__}("):
         return {}
     return read_docstring(text)
 
 
 def read_docstring(text: str) -> dict[str, str]:
-    """What a docstring says: all before its sections under the empty name, and each argument under its own.
+    """Reads a docstring: the text before the first section under the empty name, and each argument under its own name.
 
-    Sections are those of Google's style (`Args:`, `Attributes:`) or lines such as `:param name: text`.
+    Supports the sections of Google's style (`Args:`, `Attributes:`) and lines such as `:param name: text`.
     """
     found: dict[str, str] = {}
     before: list[str] = []
@@ -167,125 +171,125 @@ def read_docstring(text: str) -> dict[str, str]:
     return found
 
 
-def read_as(wanted: Any, value: Any, where: str = "") -> Any:
-    """A JSON value as a value of a type; `Unfit` says where it does not fit."""
-    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
-    place = where or "the value"
+def read_as(expected: Any, value: Any, where: str = "") -> Any:
+    """Converts a JSON value to a type. The message of `ConversionError` says where the value is invalid."""
+    origin, args = typing.get_origin(expected), typing.get_args(expected)
+    label = where or "the value"
     if origin in (typing.Annotated, typing.Required, typing.NotRequired, typing.Final):
         return read_as(args[0], value, where)
-    if wanted is Any or wanted is object or isinstance(wanted, TypeVar):
+    if expected is Any or expected is object or isinstance(expected, TypeVar):
         return value
-    if wanted is None or wanted is type(None):
+    if expected is None or expected is type(None):
         if value is not None:
-            raise Unfit(f"{place} must be null")
+            raise ConversionError(f"{label} must be null")
         return None
     if origin in (typing.Union, types.UnionType):
         return _read_union(args, value, where)
     if origin is typing.Literal:
         if not any(value == one and type(value) is type(one) for one in args):
-            raise Unfit(f"{place} must be one of {list(args)}")
+            raise ConversionError(f"{label} must be one of {list(args)}")
         return value
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if wanted is int and isinstance(value, float) and value.is_integer():
+    if expected is int and isinstance(value, float) and value.is_integer():
         return int(value)
-    if wanted in SIMPLE:
-        if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
-            raise Unfit(f"{place} must be of type {SIMPLE[wanted]}, got {value!r}")
+    if expected in SIMPLE:
+        if not isinstance(value, expected) or (expected is not bool and isinstance(value, bool)):
+            raise ConversionError(f"{label} must be of type {SIMPLE[expected]}, got {value!r}")
         return value
-    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
+    if isinstance(expected, type) and issubclass(expected, enum.Enum):
         try:
-            return wanted(value)
+            return expected(value)
         except ValueError:
-            raise Unfit(f"{place} must be one of {[one.value for one in wanted]}") from None
-    if dataclasses.is_dataclass(wanted) or typing.is_typeddict(wanted):
-        return _read_fields(wanted, value, where)
-    return _read_many(origin or wanted, args, value, where)
+            raise ConversionError(f"{label} must be one of {[one.value for one in expected]}") from None
+    if dataclasses.is_dataclass(expected) or typing.is_typeddict(expected):
+        return _read_fields(expected, value, where)
+    return _read_collection(origin or expected, args, value, where)
 
 
 def _read_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
-    # What fits as it stands is meant before what must be made to fit.
+    # Prefer a type that the value already has to one that needs a conversion.
     for one in args:
         if one in SIMPLE and type(value) is one:
             return value
     reasons = []
-    # One that knows all keys of an object is meant before one that would lose some.
-    for one in sorted(args, key=lambda one: _strange(one, value)):
+    # Prefer a class that has all keys of an object to one that would drop some.
+    for one in sorted(args, key=lambda one: _count_unknown_keys(one, value)):
         try:
             return read_as(one, value, where)
-        except Unfit as why:
-            reasons.append(str(why))
-    raise Unfit("; ".join(reasons))
+        except ConversionError as exc:
+            reasons.append(str(exc))
+    raise ConversionError("; ".join(reasons))
 
 
-def _strange(wanted: Any, value: Any) -> int:
-    """How many keys of an object a type does not know."""
-    if typing.get_origin(wanted) is typing.Annotated:
-        wanted = typing.get_args(wanted)[0]
-    has_fields = dataclasses.is_dataclass(wanted) or typing.is_typeddict(wanted)
-    return len(set(value) - set(typing.get_type_hints(wanted))) if has_fields and isinstance(value, Mapping) else 0
+def _count_unknown_keys(expected: Any, value: Any) -> int:
+    """Returns how many keys of an object a type does not have."""
+    if typing.get_origin(expected) is typing.Annotated:
+        expected = typing.get_args(expected)[0]
+    has_fields = dataclasses.is_dataclass(expected) or typing.is_typeddict(expected)
+    return len(set(value) - set(typing.get_type_hints(expected))) if has_fields and isinstance(value, Mapping) else 0
 
 
-def _read_fields(wanted: Any, value: Any, where: str) -> Any:
+def _read_fields(expected: Any, value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
-        raise Unfit(f"{where or 'the value'} must be an object, got {value!r}")
-    hints = typing.get_type_hints(wanted, include_extras=True)
+        raise ConversionError(f"{where or 'the value'} must be an object, got {value!r}")
+    hints = typing.get_type_hints(expected, include_extras=True)
     before = f"{where}." if where else ""
-    if typing.is_typeddict(wanted):
-        missing = [name for name in _required(wanted, hints) if name not in value]
+    if typing.is_typeddict(expected):
+        missing = [name for name in _required(expected, hints) if name not in value]
         known = set(hints)
     else:
-        fields = [one for one in dataclasses.fields(wanted) if one.init]
+        fields = [one for one in dataclasses.fields(expected) if one.init]
         known = {one.name for one in fields}
         missing = [
             one.name for one in fields if one.name not in value and one.default is one.default_factory is dataclasses.MISSING
         ]
     if missing:
-        raise Unfit(f"{before}{sorted(missing)[0]} is missing")
+        raise ConversionError(f"{before}{sorted(missing)[0]} is missing")
     read = {name: read_as(hints[name], one, before + name) for name, one in value.items() if name in known}
     try:
-        return wanted(**read)
-    except (TypeError, ValueError) as why:
-        # What the class itself does not take, by its `__post_init__`.
-        raise Unfit(f"{where or 'the value'}: {why}") from why
+        return expected(**read)
+    except (TypeError, ValueError) as exc:
+        # The class rejected the value, for example in its `__post_init__`.
+        raise ConversionError(f"{where or 'the value'}: {exc}") from exc
 
 
-def _read_key(wanted: Any, key: str, where: str) -> Any:
-    if wanted is int:
+def _read_key(expected: Any, key: str, where: str) -> Any:
+    if expected is int:
         if not re.fullmatch(r"-?\d+", key):
-            raise Unfit(f"the key `{key}` of {where} must be an integer")
+            raise ConversionError(f"the key `{key}` of {where} must be an integer")
         return int(key)
-    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
-        found = next((one for one in wanted if str(one.value) == key), None)
+    if isinstance(expected, type) and issubclass(expected, enum.Enum):
+        found = next((one for one in expected if str(one.value) == key), None)
         if found is None:
-            raise Unfit(f"the key `{key}` of {where} must be one of {[one.value for one in wanted]}")
+            raise ConversionError(f"the key `{key}` of {where} must be one of {[one.value for one in expected]}")
         return found
-    return read_as(wanted, key, f"the key `{key}` of {where}")
+    return read_as(expected, key, f"the key `{key}` of {where}")
 
 
-def _read_many(base: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
-    place = where or "the value"
+def _read_collection(base: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
+    label = where or "the value"
     if isinstance(base, type) and issubclass(base, (Mapping, dict)):
         if not isinstance(value, Mapping):
-            raise Unfit(f"{place} must be an object, got {value!r}")
+            raise ConversionError(f"{label} must be an object, got {value!r}")
         kind, inner = args if len(args) == 2 else (Any, Any)
-        return {_read_key(kind, key, place): read_as(inner, one, f"{place}.{key}") for key, one in value.items()}
+        return {_read_key(kind, key, label): read_as(inner, one, f"{label}.{key}") for key, one in value.items()}
     if isinstance(base, type) and issubclass(base, (Sequence, set, frozenset)):
         if not isinstance(value, list):
-            raise Unfit(f"{place} must be an array, got {value!r}")
+            raise ConversionError(f"{label} must be an array, got {value!r}")
         if base is tuple and args and args[-1] is not Ellipsis:
             if len(args) != len(value):
-                raise Unfit(f"{place} must have {len(args)} items")
-            return tuple(read_as(kind, one, f"{place}[{i}]") for i, (kind, one) in enumerate(zip(args, value)))
+                raise ConversionError(f"{label} must have {len(args)} items")
+            return tuple(read_as(kind, one, f"{label}[{i}]") for i, (kind, one) in enumerate(zip(args, value)))
         inner = args[0] if args else Any
-        items = [read_as(inner, one, f"{place}[{i}]") for i, one in enumerate(value)]
+        items = [read_as(inner, one, f"{label}[{i}]") for i, one in enumerate(value)]
         make: Callable[[list[Any]], Any] = list if inspect.isabstract(base) else base
         return make(items)
-    raise Unfit(f"{base!r} cannot be read from JSON")
+    raise ConversionError(f"{base!r} cannot be read from JSON")
 
 
-def plain(value: Any) -> Any:
-    """What `json` cannot write by itself, as something that it can."""
+def to_jsonable(value: Any) -> Any:
+    """Converts a value that `json` cannot serialize to one that it can."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
@@ -300,4 +304,4 @@ def plain(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
+    raise TypeError(f"cannot serialize {type(value).__name__} to JSON: {value!r}")

@@ -1,4 +1,4 @@
-"""One `agentline host` process: JSON-RPC, a line a message. Threads read and write, so that nobody else ever blocks on a pipe."""
+"""One `agentline host` process: JSON-RPC with one message per line. Dedicated threads do all pipe I/O, so callers never block."""
 
 from __future__ import annotations
 
@@ -15,68 +15,68 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from ._schema import plain
+from ._schema import to_jsonable
 from .errors import AgentlineError, BinaryNotFound, ClientClosed, HostDied, Problem, RequestFailed, RunFailed, UsageError
 from .outcome import Outcome
 
 log = logging.getLogger("agentline")
 
-#: How long the host may take to end in order, and then after it was asked by a signal.
-GRACE_S = 20.0
-AFTER_SIGNAL_S = 5.0
-#: How many lines of its standard error are kept.
+#: How long the host may take to shut down after `shutdown`, and then after a signal.
+SHUTDOWN_TIMEOUT_S = 20.0
+SIGNAL_TIMEOUT_S = 5.0
+#: How many lines of the host's stderr are kept.
 STDERR_LINES = 40
-#: How long a program may take to say that it is agentline.
-GREETING_S = 30.0
+#: How long a program may take to answer `initialize`.
+INITIALIZE_TIMEOUT_S = 30.0
 
 
 class Listener(Protocol):
-    """Who hears what the host says about one run. Called by the reading thread: it must not wait for anything."""
+    """Receives the host's messages about one run. Called on the reader thread, so it must not block."""
 
-    def told(self, method: str, params: Mapping[str, Any]) -> None:
-        """A notification."""
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handles a notification."""
 
-    def asked(self, method: str, params: Mapping[str, Any], reply: Reply) -> None:
-        """A question, which must be answered once."""
+    def on_request(self, method: str, params: Mapping[str, Any], reply: Reply) -> None:
+        """Handles a request, which must be answered exactly once."""
 
 
 class Reply:
-    """The answer to a question of the host. Only the first counts."""
+    """The reply to a request of the host. Only the first reply is sent."""
 
     def __init__(self, host: Host, id: Any) -> None:
         self._host, self._id = host, id
         self._lock = threading.Lock()
-        self._given = False
+        self._sent = False
 
     def result(self, value: Any) -> None:
-        """Answers. A value that is no JSON is told as an error."""
-        self._give({"result": value})
+        """Sends a result. A value that JSON cannot represent becomes an error."""
+        self._send({"result": value})
 
     def error(self, message: str) -> None:
-        """Says that there is no answer."""
-        self._give({"error": {"code": -32000, "message": message}})
+        """Sends an error."""
+        self._send({"error": {"code": -32000, "message": message}})
 
-    def _give(self, body: dict[str, Any]) -> None:
+    def _send(self, body: dict[str, Any]) -> None:
         with self._lock:
-            if self._given:
+            if self._sent:
                 return
-            self._given = True
+            self._sent = True
         head = {"jsonrpc": "2.0", "id": self._id}
         try:
             line = encode({**head, **body})
-        except (UsageError, TypeError, ValueError) as why:
-            line = encode({**head, "error": {"code": -32000, "message": f"the answer is not JSON: {why}"}})
-        self._host.put(line)
+        except (UsageError, TypeError, ValueError) as exc:
+            line = encode({**head, "error": {"code": -32000, "message": f"the answer cannot be serialized to JSON: {exc}"}})
+        self._host.send_line(line)
 
 
 class Host:
     """A running `agentline host`."""
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cwd: str | None) -> None:
-        # A group of its own: Ctrl-C is for this program, which then stops its runs in order.
-        apart: dict[str, Any] = {"process_group": 0}
+        # A separate process group, so that Ctrl-C reaches only this program, which then stops its runs.
+        process_options: dict[str, Any] = {"process_group": 0}
         if os.name == "nt":
-            apart = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+            process_options = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
         if cwd is not None and not os.path.isdir(cwd):
             problem = Problem("cwd", f"`{cwd}` is not a directory")
             raise UsageError(str(problem), (problem,))
@@ -88,23 +88,23 @@ class Host:
                 stderr=subprocess.PIPE,
                 env=dict(env),
                 cwd=cwd,
-                **apart,
+                **process_options,
             )
-        except OSError as why:
-            raise BinaryNotFound(f"{command[0]} cannot be started: {why.strerror}") from why
+        except OSError as exc:
+            raise BinaryNotFound(f"{command[0]} cannot be started: {exc.strerror}") from exc
         self._program, self._owner = command[0], os.getpid()
         _hosts.add(self)
-        #: Why it was ended before it had said that it is agentline.
-        self._refused: str | None = None
-        self._greeted = False
+        #: Why the process was killed before it answered `initialize`.
+        self._startup_error: str | None = None
+        self._initialized = False
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._waiting: dict[int, Future[Any]] = {}
+        self._pending: dict[int, Future[Any]] = {}
         self._listeners: dict[str, Listener] = {}
-        self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: collections.deque[str] = collections.deque(maxlen=STDERR_LINES)
         self._closing = False
-        self._gone: AgentlineError | None = None
+        self._closed_by: AgentlineError | None = None
         self._threads = [
             threading.Thread(target=work, name=f"agentline-{name}", daemon=True)
             for name, work in (("write", self._write), ("stderr", self._read_stderr), ("read", self._read))
@@ -114,110 +114,110 @@ class Host:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the host process."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still be asked."""
-        return self._gone is None and not self._closing
+        """Whether the host accepts requests."""
+        return self._closed_by is None and not self._closing
 
-    def greet(self, hello: Mapping[str, Any], within: float = GREETING_S) -> Future[Any]:
-        """The first request. A program that does not answer it is not agentline, and is ended."""
-        future = self.request("initialize", hello)
+    def initialize(self, params: Mapping[str, Any], timeout: float = INITIALIZE_TIMEOUT_S) -> Future[Any]:
+        """Sends the first request. A program that does not answer it in time is killed."""
+        future = self.request("initialize", params)
 
         def give_up() -> None:
-            self._refused = f"{self._program} did not answer within {within:g} s"
+            self._startup_error = f"{self._program} did not answer within {timeout:g} s"
             self._process.kill()
 
-        late = threading.Timer(within, give_up)
-        late.daemon = True
+        timer = threading.Timer(timeout, give_up)
+        timer.daemon = True
 
         def answered(_: Future[Any]) -> None:
-            late.cancel()
-            self._greeted = True
+            timer.cancel()
+            self._initialized = True
 
-        late.start()
+        timer.start()
         future.add_done_callback(answered)
         return future
 
     def request(self, method: str, params: Mapping[str, Any]) -> Future[Any]:
-        """Asks. The future never stays open: it fails when the host is gone. It cannot be cancelled."""
+        """Sends a request. The future always completes: it fails if the host exits. It cannot be cancelled."""
         if os.getpid() != self._owner:
-            # The threads that speak with the host stayed behind.
-            raise ClientClosed("the client belongs to the process that this one was forked from", "make a new client after the fork")
+            # A fork does not copy the reader and writer threads.
+            raise ClientClosed("the client belongs to the parent process of this fork", "create a new client after the fork")
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        number = next(self._ids)
-        line = encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        request_id = next(self._ids)
+        line = encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
         with self._lock:
-            if self._gone is not None or self._closing:
-                raise _again(self._gone or ClientClosed())
-            self._waiting[number] = future
-        self.put(line)
+            if self._closed_by is not None or self._closing:
+                raise _copy_error(self._closed_by or ClientClosed())
+            self._pending[request_id] = future
+        self.send_line(line)
         return future
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Says something that needs no answer."""
-        self.put(encode({"jsonrpc": "2.0", "method": method, "params": params}))
+        """Sends a notification."""
+        self.send_line(encode({"jsonrpc": "2.0", "method": method, "params": params}))
 
-    def put(self, line: bytes) -> None:
-        """Sends a line when the host takes it."""
-        self._out.put(line)
+    def send_line(self, line: bytes) -> None:
+        """Queues a line for the writer thread."""
+        self._outgoing.put(line)
 
-    def listen(self, run: str, listener: Listener) -> None:
-        """Has what is said about a run told to this one. Two runs of one name could not be told apart."""
+    def add_listener(self, run: str, listener: Listener) -> None:
+        """Registers the listener of a run. Raises `UsageError` if a run with this name is in progress."""
         with self._lock:
             if self._listeners.setdefault(run, listener) is not listener:
                 problem = Problem("run", f"a run named `{run}` is already in progress", "give each run a unique name")
                 raise UsageError(str(problem), (problem,))
 
-    def forget(self, run: str) -> None:
-        """The run is over."""
+    def remove_listener(self, run: str) -> None:
+        """Removes the listener of a finished run."""
         with self._lock:
             self._listeners.pop(run, None)
 
-    def close(self, grace: float = GRACE_S) -> None:
-        """Ends the host and everything that it started, and waits for it. May be called again."""
+    def close(self, timeout: float = SHUTDOWN_TIMEOUT_S) -> None:
+        """Stops the host and every process that it started, and waits for them. Safe to call again."""
         if os.getpid() != self._owner:
             return
-        if not self._greeted:
+        if not self._initialized:
             self._process.kill()
         with self._lock:
             first, self._closing = not self._closing, True
         if first:
             self.notify("shutdown", {})
-            self._out.put(None)
+            self._outgoing.put(None)
         try:
-            self._process.wait(grace)
+            self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             try:
-                self._process.wait(AFTER_SIGNAL_S)
+                self._process.wait(SIGNAL_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(AFTER_SIGNAL_S)
+                thread.join(SIGNAL_TIMEOUT_S)
 
-    def _let_go(self, instead: int) -> None:
-        """Puts another file in the place of the pipes."""
+    def _replace_pipes(self, replacement: int) -> None:
+        """Replaces the pipes to the host with another file descriptor."""
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None and not stream.closed:
-                os.dup2(instead, stream.fileno(), inheritable=False)
+                os.dup2(replacement, stream.fileno(), inheritable=False)
 
     def _write(self) -> None:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            while (line := self._out.get()) is not None:
+            while (line := self._outgoing.get()) is not None:
                 stdin.write(line)
-                if self._out.empty():
+                if self._outgoing.empty():
                     stdin.flush()
             stdin.close()
         except (OSError, ValueError):
-            # The host is gone; the reader says so to everybody.
+            # The host has exited; the reader thread fails all pending requests.
             pass
 
     def _read_stderr(self) -> None:
@@ -235,117 +235,118 @@ class Host:
         with stdout:
             for line in stdout:
                 try:
-                    self._take(json.loads(line))
-                except Exception:  # One message that cannot be understood must not silence all others.
-                    log.exception("a message of the host could not be taken")
-        self._end()
+                    self._dispatch(json.loads(line))
+                except Exception:  # One invalid message must not stop the reader.
+                    log.exception("cannot handle a message of the host")
+        self._on_exit()
 
-    def _take(self, message: Any) -> None:
+    def _dispatch(self, message: Any) -> None:
         if not isinstance(message, dict):
             return
         method, params = message.get("method"), message.get("params")
         if method is None:
-            self._answered(message)
+            self._on_response(message)
             return
         params = params if isinstance(params, dict) else {}
         with self._lock:
             listener = self._listeners.get(str(params.get("run")))
         if "id" not in message:
             if listener is not None:
-                listener.told(method, params)
+                listener.on_notification(method, params)
             return
         reply = Reply(self, message["id"])
         if listener is None:
-            reply.error(f"nobody answers `{method}` for this run")
+            reply.error(f"this run has no handler for `{method}`")
             return
         try:
-            listener.asked(method, params, reply)
-        except Exception as why:
-            reply.error(f"{type(why).__name__}: {why}")
+            listener.on_request(method, params, reply)
+        except Exception as exc:
+            reply.error(f"{type(exc).__name__}: {exc}")
             raise
 
-    def _answered(self, message: Mapping[str, Any]) -> None:
-        number = message.get("id")
+    def _on_response(self, message: Mapping[str, Any]) -> None:
+        request_id = message.get("id")
         with self._lock:
-            future = self._waiting.pop(number, None) if isinstance(number, int) else None
+            future = self._pending.pop(request_id, None) if isinstance(request_id, int) else None
         if future is None:
             if message.get("error"):
-                log.warning("the host refused a message: %s", message["error"])
+                log.warning("the host rejected a message: %s", message["error"])
         elif "error" in message:
             future.set_exception(read_error(message["error"]))
         else:
             future.set_result(message.get("result"))
 
-    def _end(self) -> None:
-        """The host says nothing more: everyone who waits hears it."""
+    def _on_exit(self) -> None:
+        """Fails all pending requests after the host has closed its stdout."""
         try:
-            code: int | None = self._process.wait(AFTER_SIGNAL_S)
+            code: int | None = self._process.wait(SIGNAL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._out.put(None)
-        self._threads[1].join(AFTER_SIGNAL_S)
+        self._outgoing.put(None)
+        self._threads[1].join(SIGNAL_TIMEOUT_S)
         tail = "\n".join(self._stderr)
         with self._lock:
             if self._closing:
-                self._gone = ClientClosed()
+                self._closed_by = ClientClosed()
             else:
-                said = f": {tail}" if tail else ""
-                why = self._refused or f"agentline host ended by itself (exit {code}){said}"
-                self._gone = HostDied(why, exit_code=code, stderr_tail=tail, program=None if self._greeted else self._program)
-            waiting, self._waiting = list(self._waiting.values()), {}
+                stderr = f": {tail}" if tail else ""
+                message = self._startup_error or f"agentline host exited unexpectedly (exit {code}){stderr}"
+                program = None if self._initialized else self._program
+                self._closed_by = HostDied(message, exit_code=code, stderr_tail=tail, program=program)
+            pending, self._pending = list(self._pending.values()), {}
             self._listeners.clear()
-        for future in waiting:
-            future.set_exception(_again(self._gone))
+        for future in pending:
+            future.set_exception(_copy_error(self._closed_by))
 
 
-#: Those of this process.
+#: All hosts of this process.
 _hosts: weakref.WeakSet[Host] = weakref.WeakSet()
 
 
-def _forked() -> None:
-    """A process that was forked from this one must not hold the pipes: the host would outlive the program that it belongs to."""
+def _after_fork() -> None:
+    """Releases the pipes in a forked child process, which would otherwise keep the host alive after the parent exits."""
     null = os.open(os.devnull, os.O_RDWR)
     for host in list(_hosts):
-        host._let_go(null)
+        host._replace_pipes(null)
     os.close(null)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
-def _again(error: AgentlineError) -> AgentlineError:
-    """The same error for another caller: one exception must not carry the traceback of two."""
+def _copy_error(error: AgentlineError) -> AgentlineError:
+    """Copies an error for another caller, so that two callers do not share one traceback."""
     if isinstance(error, HostDied):
         return HostDied(error.message, exit_code=error.exit_code, stderr_tail=error.stderr_tail, program=error.program)
     return ClientClosed()
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """A message as a line. What JSON or UTF-8 cannot hold is an error of the caller."""
+    """Serializes a message to one line. Raises `UsageError` if a value cannot be expressed in JSON or UTF-8."""
     try:
-        text = json.dumps(message, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(message, default=to_jsonable, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8") + b"\n"
-    except (TypeError, ValueError, RecursionError) as why:
-        problem = _culprit(message, why)
-        raise UsageError(str(problem), (problem,)) from why
+    except (TypeError, ValueError, RecursionError) as exc:
+        problem = _find_invalid_key(message, exc)
+        raise UsageError(str(problem), (problem,)) from exc
 
 
-def _culprit(message: Mapping[str, Any], why: Exception) -> Problem:
-    """Which key of a request it is that cannot be written."""
+def _find_invalid_key(message: Mapping[str, Any], exc: Exception) -> Problem:
+    """Returns the problem with the key of a request that cannot be serialized."""
     params = message.get("params")
     for key, value in params.items() if isinstance(params, Mapping) else ():
         try:
-            json.dumps({key: value}, default=plain, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            json.dumps({key: value}, default=to_jsonable, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (TypeError, ValueError, RecursionError):
-            hint = "functions are given by `tools`, `permission`, `check` and `on_event`; is the name right?" if callable(value) else None
-            return Problem(str(key), f"this cannot be sent as JSON: {why}", hint)
-    return Problem("", f"this cannot be sent as JSON: {why}")
+            hint = "only `tools`, `permission`, `check` and `on_event` accept functions; check the name" if callable(value) else None
+            return Problem(str(key), f"cannot be sent as JSON: {exc}", hint)
+    return Problem("", f"cannot be sent as JSON: {exc}")
 
 
 def read_error(error: Any) -> AgentlineError:
-    """The exception for an error of JSON-RPC."""
+    """Converts a JSON-RPC error to an exception."""
     error = error if isinstance(error, dict) else {}
     message, code = str(error.get("message", "the host returned an error")), int(error.get("code", 0))
     data = error.get("data") if isinstance(error.get("data"), dict) else {}
@@ -353,9 +354,9 @@ def read_error(error: Any) -> AgentlineError:
     if code in (-32602, -32600):
         rows = [row for row in data.get("problems") or () if isinstance(row, dict)]
         problems = tuple(Problem(str(r.get("key", "")), str(r.get("message", "")), r.get("hint")) for r in rows)
-        # The host's sentence repeats the hints, which stand apart here.
-        said = "\n".join(str(one) for one in problems) or message
-        return UsageError(said, problems or (Problem("", message),))
+        # The host's message repeats the hints, which are separate fields here.
+        text = "\n".join(str(one) for one in problems) or message
+        return UsageError(text, problems or (Problem("", message),))
     if isinstance(data.get("outcome"), dict):
         return RunFailed.of(Outcome.of(data["outcome"]))
     return RequestFailed(message, code, data)

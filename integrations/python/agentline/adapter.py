@@ -1,4 +1,4 @@
-"""An adapter for typed prompts over ACP: dataclass in, typed answer out, functions as tools, budget and deadline, events.
+"""An adapter for typed prompts over ACP: dataclasses in, a typed answer out, with tools, budgets, deadlines and events.
 
     @dataclass(frozen=True)
     class CodeReview:
@@ -35,7 +35,7 @@ from ._adapter_events import (
     PromptRendered,
     PromptResponse,
     ToolInvoked,
-    ToolWatch,
+    ToolCallTracker,
 )
 from ._budget import BUDGET_KEYS, Budget, BudgetTracker, Deadline
 from ._prompts import MarkdownSection, Prompt, PromptTemplate, Rendered
@@ -47,12 +47,12 @@ from .settings import CheckCallback, Path, PermissionCallback
 OutputT = TypeVar("OutputT")
 
 GEMINI_ACP_ADAPTER_NAME: Final = "gemini_acp"
-#: How much of an answer that is not what was asked for stands in the error.
+#: How many characters of an invalid answer an error contains.
 RAW_TEXT_LENGTH = 2000
 
 
 class PromptEvaluationError(AgentlineError):
-    """A prompt that got no answer. `phase` is `request`, `response`, `tool` or `budget`."""
+    """A prompt was not answered. `phase` is `request`, `response`, `tool` or `budget`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PromptEvaluationError(AgentlineError):
 
 @dataclass(frozen=True)
 class ACPClientConfig:
-    """How the agent is started. `cwd` is the workspace and must be absolute; without it a temporary folder."""
+    """How the agent is started. `cwd` is the workspace and must be absolute; the default is a temporary directory."""
 
     agent: str = ""
     agent_bin: Path | None = None
@@ -92,14 +92,14 @@ class ACPClientConfig:
 
 @dataclass(frozen=True)
 class GeminiACPClientConfig(ACPClientConfig):
-    """Gemini CLI over ACP."""
+    """How Gemini CLI is started."""
 
     agent: str = GEMINI_ACP_ADAPTER_NAME
 
 
 @dataclass(frozen=True)
 class ACPAdapterConfig:
-    """How an agent is spoken to. With `model_validation="strict"` a model outside the agent's own list is an error."""
+    """How prompts are sent. With `model_validation="strict"`, a model that the agent does not list is an error."""
 
     model_id: str | None = None
     mode_id: str | None = None
@@ -113,11 +113,11 @@ class ACPAdapterConfig:
 
 @dataclass(frozen=True)
 class GeminiACPAdapterConfig(ACPAdapterConfig):
-    """Gemini CLI over ACP."""
+    """How prompts are sent to Gemini CLI."""
 
 
 class ACPAdapter:
-    """Evaluates prompts by an agent that speaks ACP. One host, with warm agents, for all evaluations."""
+    """Evaluates prompts with an agent that speaks ACP. All evaluations share one host and its warm agents."""
 
     name: ClassVar[str] = "acp"
 
@@ -132,7 +132,7 @@ class ACPAdapter:
     ) -> None:
         self.adapter_config = adapter_config or ACPAdapterConfig()
         self.client_config = client_config or ACPClientConfig()
-        self._owns = client is None
+        self._owns_client = client is None
         self._client = client
         self._binary, self._host_env = binary, host_env
         self._lock = threading.Lock()
@@ -148,16 +148,16 @@ class ACPAdapter:
         permission: PermissionCallback | None = None,
         check: CheckCallback | None = None,
     ) -> PromptResponse[OutputT]:
-        """Has the agent answer a prompt.
+        """Sends a prompt to the agent and waits for the answer.
 
         Args:
-            prompt: What is asked, with its tools and the type of its answer.
-            events: Who hears of `PromptRendered`, `ToolInvoked` and `PromptExecuted`.
-            deadline: When the answer must be there; the earlier one of this and the budget's counts.
-            budget: What this evaluation may use.
-            budget_tracker: The same, shared with other evaluations.
-            permission: Asked about what the agent wants to do and no rule decides; it stands above `permission_mode`.
-            check: Says after each answer whether the task is complete; else the agent is sent on.
+            prompt: The prompt, with its tools and the type of its answer.
+            events: Receives `PromptRendered`, `ToolInvoked` and `PromptExecuted`.
+            deadline: When the evaluation must finish. The earlier of this and the budget's deadline applies.
+            budget: The limits of this evaluation.
+            budget_tracker: Limits that several evaluations share.
+            permission: Decides tool calls that no rule decides. Overrides `permission_mode`.
+            check: Decides after each answer whether the task is complete. If not, the agent is prompted again.
         """
         name = prompt.name
         tracker = budget_tracker or (BudgetTracker(budget) if budget else None)
@@ -169,17 +169,22 @@ class ACPAdapter:
             raise PromptEvaluationError("Deadline expired before ACP invocation", prompt_name=name, phase="request")
         try:
             rendered = prompt.render()
-        except (KeyError, ValueError, TypeError) as why:
-            raise PromptEvaluationError(f"the prompt cannot be rendered: {why}", prompt_name=name, phase="request") from why
-        about: dict[str, Any] = {"prompt_ns": prompt.ns, "prompt_key": prompt.key, "prompt_name": name, "adapter": self.name}
+        except (KeyError, ValueError, TypeError) as exc:
+            raise PromptEvaluationError(f"cannot render the prompt: {exc}", prompt_name=name, phase="request") from exc
+        event_fields: dict[str, Any] = {
+            "prompt_ns": prompt.ns,
+            "prompt_key": prompt.key,
+            "prompt_name": name,
+            "adapter": self.name,
+        }
         bus = events or InProcessDispatcher()
-        bus.dispatch(PromptRendered(**about, rendered_prompt=rendered.text, tools=tuple(rendered.tools)))
+        bus.dispatch(PromptRendered(**event_fields, rendered_prompt=rendered.text, tools=tuple(rendered.tools)))
         settings = self._settings(end, tracker, name) | {"permission": permission, "check": check}
         if permission is not None:
             settings["permission_mode"] = "default"
-        watch = ToolWatch(about, bus)
-        settings["tools"] = [watch.watch(one) for one in rendered.tools.values()]
-        outcome = self._run(prompt, rendered, settings, watch, tracker)
+        tool_calls = ToolCallTracker(event_fields, bus)
+        settings["tools"] = [tool_calls.track(one) for one in rendered.tools.values()]
+        outcome = self._run(prompt, rendered, settings, tool_calls, tracker)
         response: PromptResponse[OutputT] = PromptResponse(
             prompt_name=name,
             text=outcome.text or None,
@@ -187,13 +192,13 @@ class ACPAdapter:
             usage=outcome.usage,
             outcome=outcome,
         )
-        bus.dispatch(PromptExecuted(**about, result=response, usage=outcome.usage))
+        bus.dispatch(PromptExecuted(**event_fields, result=response, usage=outcome.usage))
         return response
 
     def close(self) -> None:
-        """Ends the host, unless it was given."""
+        """Stops the host, unless the client was passed to the constructor."""
         with self._lock:
-            if self._owns and self._client is not None:
+            if self._owns_client and self._client is not None:
                 self._client.close()
 
     def __enter__(self) -> ACPAdapter:
@@ -209,8 +214,8 @@ class ACPAdapter:
             return self._client
 
     def _settings(self, end: Deadline | None, tracker: BudgetTracker | None, prompt_name: str) -> dict[str, Any]:
-        """The keys of the run."""
-        asked, client = self.adapter_config, self.client_config
+        """Returns the settings of the run."""
+        config, client = self.adapter_config, self.client_config
         keys: dict[str, Any] = {
             "agent": client.agent or None,
             "surface": "acp",
@@ -224,14 +229,14 @@ class ACPAdapter:
             "allow_file_reads": client.allow_file_reads,
             "allow_file_writes": client.allow_file_writes,
             "mcp_servers": client.mcp_servers or None,
-            "model": asked.model_id,
-            "model_validation": asked.model_validation,
-            "mode_id": asked.mode_id,
-            "quiet_period_ms": asked.quiet_period_ms,
-            "emit_thoughts": asked.emit_thought_chunks,
-            "repair_turns": asked.repair_turns,
-            "max_rounds": asked.max_rounds,
-            "timeout": asked.timeout_s,
+            "model": config.model_id,
+            "model_validation": config.model_validation,
+            "mode_id": config.mode_id,
+            "quiet_period_ms": config.quiet_period_ms,
+            "emit_thoughts": config.emit_thought_chunks,
+            "repair_turns": config.repair_turns,
+            "max_rounds": config.max_rounds,
+            "timeout": config.timeout_s,
             "deadline": end.expires_at if end else None,
             "name": prompt_name,
         }
@@ -239,7 +244,7 @@ class ACPAdapter:
             left = tracker.left()
             used_up = sorted(name for name, rest in left.items() if rest <= 0)
             if used_up:
-                message = f"the budget is used up: {', '.join(used_up)}"
+                message = f"the budget is exhausted: {', '.join(used_up)}"
                 raise PromptEvaluationError(message, prompt_name=prompt_name, phase="budget")
             for limit, key in BUDGET_KEYS.items():
                 if limit in left:
@@ -251,7 +256,7 @@ class ACPAdapter:
         prompt: Prompt[Any],
         rendered: Rendered,
         settings: dict[str, Any],
-        tools: ToolWatch,
+        tool_calls: ToolCallTracker,
         tracker: BudgetTracker | None,
     ) -> Outcome[Any]:
         name = prompt.name
@@ -261,34 +266,34 @@ class ACPAdapter:
                 settings["working_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentline-acp-"))
             try:
                 outcome = client.run(
-                    rendered.text, output=prompt.output_type, on_event=tools.take, raise_on_failure=False, **settings
+                    rendered.text, output=prompt.output_type, on_event=tool_calls.on_event, raise_on_failure=False, **settings
                 )
-            except UsageError as why:
-                raise PromptEvaluationError(why.message, prompt_name=name, phase="request", hint=why.hint) from why
-            except InvalidOutput as why:
-                outcome = why.outcome
-            except HostDied as why:
-                raise PromptEvaluationError(why.message, prompt_name=name, phase="response", hint=why.hint) from why
+            except UsageError as exc:
+                raise PromptEvaluationError(exc.message, prompt_name=name, phase="request", hint=exc.hint) from exc
+            except InvalidOutput as exc:
+                outcome = exc.outcome
+            except HostDied as exc:
+                raise PromptEvaluationError(exc.message, prompt_name=name, phase="response", hint=exc.hint) from exc
         if tracker is not None:
             tracker.record(outcome)
         if not outcome.ok:
-            why_not = RunFailed.of(outcome)
+            failure = RunFailed.of(outcome)
             raise PromptEvaluationError(
-                why_not.message,
+                failure.message,
                 prompt_name=name,
-                phase=why_not.phase or "response",
-                hint=why_not.hint,
+                phase=failure.phase or "response",
+                hint=failure.hint,
                 outcome=outcome,
                 raw_text=outcome.text[:RAW_TEXT_LENGTH],
-            ) from why_not
+            ) from failure
         if tracker is not None and tracker.passed():
-            message = f"the budget was passed: {', '.join(tracker.passed())}"
+            message = f"the run exceeded the budget: {', '.join(tracker.passed())}"
             raise PromptEvaluationError(message, prompt_name=name, phase="budget", outcome=outcome, raw_text=outcome.text)
         return outcome
 
 
 class GeminiACPAdapter(ACPAdapter):
-    """Evaluates prompts by Gemini CLI."""
+    """Evaluates prompts with Gemini CLI."""
 
     name: ClassVar[str] = GEMINI_ACP_ADAPTER_NAME
 

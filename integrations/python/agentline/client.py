@@ -1,4 +1,4 @@
-"""The synchronous client: one `agentline host` behind it, for any number of threads."""
+"""The synchronous client. It starts one `agentline host`, which any number of threads can share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import queue
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, TimeoutError as NotYet
+from concurrent.futures import Future, TimeoutError as FutureTimeout
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from . import _lookups
-from ._find import find_binary
-from ._going import CANCEL_WAIT_S, Going, good
+from ._binary import find_binary
+from ._active_run import CANCEL_WAIT_S, ActiveRun, require_success
 from ._lookups import AgentInfo, Capabilities, LoadedSession, Lookup, PoolStatus, SavedSession, SearchResult
-from ._order import Ear, Order, order, told
+from ._run_request import RunListener, RunRequest, build_request, to_wire
 from ._wire import Host
 from .errors import AgentlineError
 from .events import Event, Finished
@@ -27,24 +27,24 @@ from .settings import EventCallback, Path, PoolSettings, RunOptions, RunSettings
 
 T = TypeVar("T")
 
-#: The version of the protocol that is spoken.
+#: The protocol version that this package supports.
 PROTOCOL = 1
-#: A lock cannot be interrupted by Ctrl-C on Windows, so the wait wakes up for it.
-WAKE_S = 0.2 if os.name == "nt" else None
+#: On Windows, Ctrl-C does not interrupt a lock, so waits use this timeout and check again.
+POLL_INTERVAL_S = 0.2 if os.name == "nt" else None
 
 
-class Stream(Going[T], Iterator[Event]):
-    """The events of a run, the last one `Finished`. Whoever leaves its `with` block early stops the run."""
+class Stream(ActiveRun[T], Iterator[Event]):
+    """The events of a run; the last one is `Finished`. Leaving the `with` block early stops the run."""
 
-    def __init__(self, host: Host, order: Order, method: str = "run", ear: Ear | None = None) -> None:
+    def __init__(self, host: Host, request: RunRequest, method: str = "run", listener: RunListener | None = None) -> None:
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        super().__init__(host, order, method, attach(host, order, ear, self._events.put))
-        # The answer comes after the last event, from the same thread.
-        events, run, ear = self._events, order.run, self._ear
+        super().__init__(host, request, method, attach_listener(host, request, listener, self._events.put))
+        # The reader thread delivers the response after the last event.
+        events, run, listener = self._events, request.run, self._listener
 
         def end(_: Future[Any]) -> None:
-            host.forget(run)
-            ear.end()
+            host.remove_listener(run)
+            listener.end()
             events.put(None)
 
         self._future.add_done_callback(end)
@@ -53,30 +53,30 @@ class Stream(Going[T], Iterator[Event]):
         return self
 
     def __next__(self) -> Event:
-        if self._over:
+        if self._done:
             raise StopIteration
-        event = take(self._events)
+        event = next_event(self._events)
         if event is not None:
             return event
-        self._over = True
-        return Finished(type="outcome", outcome=self._settle(self._future.result()))
+        self._done = True
+        return Finished(type="outcome", outcome=self._read_result(self._future.result()))
 
     def outcome(self) -> Outcome[T]:
-        """What the run came to, whatever that is; waits for its end. Events that were not taken are passed over."""
+        """Waits for the end of the run and returns its outcome, whatever the verdict is. Discards unread events."""
         for _ in self:
             pass
-        return self._outcome if self._outcome is not None else self._settle(self._future.result())
+        return self._outcome if self._outcome is not None else self._read_result(self._future.result())
 
     def result(self) -> Outcome[T]:
-        """The outcome of a run that has an answer; `RunFailed` for any other."""
-        return good(self.outcome())
+        """Waits for the end of the run and returns its outcome. Raises `RunFailed` if the run did not succeed."""
+        return require_success(self.outcome())
 
     def close(self) -> None:
-        """Stops the run if it still goes on, and waits until nothing of it is left."""
-        if not self._over:
-            self._over = True
+        """Stops the run if it is in progress, and waits until all its processes have ended."""
+        if not self._done:
+            self._done = True
             self.cancel()
-            with contextlib.suppress(AgentlineError, NotYet):
+            with contextlib.suppress(AgentlineError, FutureTimeout):
                 self._future.result(CANCEL_WAIT_S)
 
     def __enter__(self) -> Stream[T]:
@@ -86,40 +86,41 @@ class Stream(Going[T], Iterator[Event]):
         self.close()
 
 
-def attach(host: Host, order: Order, ear: Ear | None, put: Any, loop: Any = None) -> Ear:
-    """Who hears of a run: its own ear, or for a prompt in a conversation one for the events beside that one."""
-    own = Ear(host, order, put, loop)
-    if ear is None:
+def attach_listener(host: Host, request: RunRequest, listener: RunListener | None, put: Any, loop: Any = None) -> RunListener:
+    """Creates the listener for the events of a run. Returns the listener that handles its requests: in a conversation,
+    that is the listener of the conversation."""
+    own = RunListener(host, request, put, loop)
+    if listener is None:
         return own
-    ear.going, ear.failure = order.run, None
-    return ear
+    listener.active_run, listener.failure = request.run, None
+    return listener
 
 
-def take(events: queue.SimpleQueue[Event | None]) -> Event | None:
-    """The next one; Ctrl-C ends the wait."""
+def next_event(events: queue.SimpleQueue[Event | None]) -> Event | None:
+    """Waits for the next event. Ctrl-C interrupts the wait."""
     while True:
         try:
-            return events.get(timeout=WAKE_S)
+            return events.get(timeout=POLL_INTERVAL_S)
         except queue.Empty:
             continue
 
 
 class Conversation(Generic[T]):
-    """Several prompts in one session of an agent. The options of `Agentline.session` hold for all of them."""
+    """A conversation: several prompts in one session of an agent. The options of `Agentline.session` apply to all of them."""
 
-    def __init__(self, client: Agentline, order: Order) -> None:
-        self._client, self._order = client, order
-        self._ear = Ear(client._host, order)
-        future = client._host.request("session/open", order.params)
+    def __init__(self, client: Agentline, request: RunRequest) -> None:
+        self._client, self._run_request = client, request
+        self._listener = RunListener(client._host, request)
+        future = client._host.request("session/open", request.params)
         try:
             opened = wait(future)
         except BaseException:
-            client._host.forget(order.run)
-            # Nobody will use it: it is closed as soon as it is open.
-            future.add_done_callback(lambda opened: close_late(client._host, opened))
+            client._host.remove_listener(request.run)
+            # The caller has no handle, so the session is closed as soon as it is open.
+            future.add_done_callback(lambda opened: close_orphaned_session(client._host, opened))
             raise
         self._name = str(opened["session"])
-        #: The agent's own id, with which it can be resumed.
+        #: The agent's id of the session, for `resume`.
         self.session_id = str(opened["session_id"])
         self._closed = False
 
@@ -132,26 +133,26 @@ class Conversation(Generic[T]):
         messages: bool = False,
         run: str | None = None,
     ) -> Outcome[T]:
-        """Says something and waits for the outcome."""
+        """Sends a prompt and waits for the outcome."""
         with self.stream(prompt, messages=messages, run=run, events=on_event is not None) as stream:
             return finish(stream, on_event, raise_on_failure)
 
     def stream(
         self, prompt: str, *, messages: bool = False, run: str | None = None, events: bool | Sequence[str] = True
     ) -> Stream[T]:
-        """Says something and gives the events."""
+        """Sends a prompt and returns the stream of its events."""
         name = run or self._client._next_name()
         params = {"session": self._name, "prompt": prompt, "run": name, "messages": messages, "events": events}
-        asked = Order(params, name, {}, None, None, self._order.output)
-        return Stream(self._client._host, asked, "session/prompt", self._ear)
+        request = RunRequest(params, name, {}, None, None, self._run_request.output)
+        return Stream(self._client._host, request, "session/prompt", self._listener)
 
     def close(self) -> None:
-        """Ends the conversation and its agent."""
+        """Ends the conversation and stops its agent."""
         if not self._closed:
             self._closed = True
             with contextlib.suppress(AgentlineError):
                 wait(self._client._host.request("session/close", {"session": self._name}))
-            self._client._host.forget(self._order.run)
+            self._client._host.remove_listener(self._run_request.run)
 
     def __enter__(self) -> Conversation[T]:
         return self
@@ -161,16 +162,16 @@ class Conversation(Generic[T]):
 
 
 class Agentline:
-    """A client of agentline. Thread-safe; ends its host, and all that it started, when closed or with the program.
+    """A client of agentline. Thread-safe. Its host, and every process of the host, ends with `close()` or with the program.
 
     Args:
-        binary: The program; without it AGENTLINE_BIN, else `agentline` on PATH.
-        defaults: Keys that hold for every run unless it says otherwise.
+        binary: The program. The default is AGENTLINE_BIN, then `agentline` on PATH.
+        defaults: Settings for every run; the options of a run override them.
         pool: How agents are kept warm.
-        max_concurrent: How many runs go on at once, at most.
-        max_retries: How often a run is tried again that was refused for load or quota.
-        env: The environment of the host, whole; without it that of this program.
-        cwd: The folder of the host, from which relative paths start.
+        max_concurrent: The maximum number of concurrent runs.
+        max_retries: How often a run is retried that was rejected for load or quota.
+        env: The complete environment of the host. The default is the environment of this program.
+        cwd: The working directory of the host. Relative paths are resolved against it.
     """
 
     def __init__(
@@ -184,11 +185,11 @@ class Agentline:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
-        self._host, hello = start(binary, env, cwd, defaults, pool, max_concurrent, max_retries)
-        self._close_late = weakref.finalize(self, self._host.close)
+        self._host, response = start_host(binary, env, cwd, defaults, pool, max_concurrent, max_retries)
+        self._finalizer = weakref.finalize(self, self._host.close)
         self._names = itertools.count(1)
         try:
-            self.server: Mapping[str, Any] = wait(hello)
+            self.server: Mapping[str, Any] = wait(response)
         except BaseException:
             self.close()
             raise
@@ -196,8 +197,8 @@ class Agentline:
     def _next_name(self) -> str:
         return f"run-{next(self._names)}"
 
-    def _begin(self, prompt: str, output: Any, options: Mapping[str, Any]) -> Stream[Any]:
-        return Stream(self._host, order(self._next_name(), prompt, output, options))
+    def _start(self, prompt: str, output: Any, options: Mapping[str, Any]) -> Stream[Any]:
+        return Stream(self._host, build_request(self._next_name(), prompt, output, options))
 
     @overload
     def run(
@@ -228,17 +229,17 @@ class Agentline:
         raise_on_failure: bool = True,
         **options: Unpack[RunOptions],
     ) -> Outcome[Any]:
-        """Has an agent answer a prompt, and waits for it.
+        """Sends a prompt to an agent and waits for the outcome.
 
         Args:
-            prompt: What it is asked to do.
-            output: What the answer must be: a dataclass, a TypedDict, another type, or a JSON Schema.
-            on_event: Called with each event, here, on the caller's thread.
-            raise_on_failure: Whether a run without an answer is raised as `RunFailed`.
-            options: Every key of a run, tools, callbacks.
+            prompt: The task for the agent.
+            output: The type of the answer: a dataclass, a TypedDict, another type, or a JSON Schema.
+            on_event: Receives each event, on the caller's thread.
+            raise_on_failure: Whether to raise `RunFailed` if the run does not succeed.
+            options: Settings of the run, tools and callbacks.
         """
         options.setdefault("events", on_event is not None)
-        with self._begin(prompt, output, options) as stream:
+        with self._start(prompt, output, options) as stream:
             return finish(stream, on_event, raise_on_failure)
 
     @overload
@@ -246,31 +247,31 @@ class Agentline:
     @overload
     def stream(self, prompt: str = "", *, output: Any = None, **options: Unpack[RunOptions]) -> Stream[Any]: ...
     def stream(self, prompt: str = "", *, output: Any = None, **options: Unpack[RunOptions]) -> Stream[Any]:
-        """Has an agent answer a prompt, and gives the events as they come, the last one `Finished`."""
-        return self._begin(prompt, output, options)
+        """Sends a prompt to an agent and returns the stream of its events; the last one is `Finished`."""
+        return self._start(prompt, output, options)
 
     @overload
     def session(self, *, output: type[T], **options: Unpack[RunOptions]) -> Conversation[T]: ...
     @overload
     def session(self, *, output: Any = None, **options: Unpack[RunOptions]) -> Conversation[Any]: ...
     def session(self, *, output: Any = None, **options: Unpack[RunOptions]) -> Conversation[Any]:
-        """Opens a conversation; the options hold for all of its prompts."""
-        return Conversation(self, order(self._next_name(), None, output, options))
+        """Opens a conversation. The options apply to all its prompts."""
+        return Conversation(self, build_request(self._next_name(), None, output, options))
 
     def cancel(self, run: str) -> bool:
-        """Stops the run of this name with all that it started. Says whether there was one."""
+        """Stops the run with this name and every process that it started. Returns whether there was such a run."""
         return self._ask(_lookups.cancel(run))
 
     def agents(self) -> tuple[AgentInfo, ...]:
-        """The agents that a run may name."""
+        """Returns the supported agents."""
         return self._ask(_lookups.agents())
 
     def detect(self, agent: str | None = None) -> str | None:
-        """Where the program of an agent is; `None` when it is nowhere."""
+        """Returns the path of an agent's program, or `None` if it is not installed."""
         return self._ask(_lookups.detect(agent))
 
     def capabilities(self, agent: str | None = None) -> Capabilities:
-        """What an agent can do; live where it tells."""
+        """Returns the features of an agent, as the agent itself reports them where it can."""
         return self._ask(_lookups.capabilities(agent))
 
     def sessions(
@@ -282,7 +283,7 @@ class Agentline:
         until: datetime | None = None,
         limit: int | None = None,
     ) -> tuple[SavedSession, ...]:
-        """What agents saved, newest first."""
+        """Returns the sessions that agents saved, newest first."""
         return self._ask(_lookups.sessions(agent, project, since, until, limit))
 
     def search_sessions(
@@ -298,7 +299,7 @@ class Agentline:
         case_sensitive: bool = False,
         context_lines: int = 0,
     ) -> tuple[SearchResult, ...]:
-        """Saved sessions in which all of these words were said."""
+        """Returns the saved sessions that contain all of these words."""
         return self._ask(
             _lookups.search(words, agent, project, since, until, limit, regex, case_sensitive, context_lines)
         )
@@ -313,27 +314,27 @@ class Agentline:
         order: str | None = None,
         context: bool = False,
     ) -> LoadedSession:
-        """One saved session with its messages; without an id the latest of the project."""
+        """Returns a saved session with its messages; without an id, the latest session of the project."""
         return self._ask(_lookups.load(session, agent, project, view, order, context))
 
     def pool_status(self) -> PoolStatus:
-        """The warm agents, and the runs that go on and wait."""
+        """Returns the warm agents and the number of active and waiting runs."""
         return self._ask(_lookups.pool_status())
 
     def configure_pool(self, **settings: Unpack[PoolSettings]) -> None:
-        """Other settings, for runs that begin later."""
+        """Changes the pool settings for runs that start later."""
         self._ask(_lookups.configure_pool(settings))
 
     def prewarm(self, runs: int = 1, **settings: Unpack[RunSettings]) -> int:
-        """Makes agents ready for runs with these keys. Says how many are."""
-        return self._ask(_lookups.prewarm(runs, {key: told(value) for key, value in settings.items()}))
+        """Starts agents for runs with these settings in advance. Returns how many are ready."""
+        return self._ask(_lookups.prewarm(runs, {key: to_wire(value) for key, value in settings.items()}))
 
     def _ask(self, lookup: Lookup[T]) -> T:
         return lookup.read(wait(self._host.request(lookup.method, lookup.params)))
 
     @property
     def pid(self) -> int:
-        """The process of the host."""
+        """The process id of the host."""
         return self._host.pid
 
     @property
@@ -342,8 +343,8 @@ class Agentline:
         return self._host.is_alive
 
     def close(self) -> None:
-        """Ends the host and all that it started, and waits for it. May be called again."""
-        self._close_late()
+        """Stops the host and every process that it started, and waits for them. Safe to call again."""
+        self._finalizer()
 
     def __enter__(self) -> Agentline:
         return self
@@ -353,11 +354,11 @@ class Agentline:
 
 
 def connect(binary: Path | None = None, **options: Any) -> Agentline:
-    """A client, with the arguments of `Agentline`."""
+    """Returns a client. Takes the arguments of `Agentline`."""
     return Agentline(binary, **options)
 
 
-def start(
+def start_host(
     binary: Path | None,
     env: Mapping[str, str] | None,
     cwd: Path | None,
@@ -366,47 +367,47 @@ def start(
     max_concurrent: int | None,
     max_retries: int | None,
 ) -> tuple[Host, Future[Any]]:
-    """Starts a host and greets it."""
+    """Starts a host and sends `initialize`. Returns the host and the future of its response."""
     from . import __version__
 
     variables = dict(os.environ if env is None else env)
-    # The program is this one's to find, whatever the agents shall see.
+    # The program is also searched for in the environment of this process, even if `env` replaces it for the agents.
     host = Host([find_binary(binary, {**os.environ, **variables}), "host"], env=variables, cwd=None if cwd is None else os.fspath(cwd))
-    hello = {
+    params = {
         "protocol": PROTOCOL,
         "client": {"name": "agentline-python", "version": __version__},
-        "defaults": {key: told(value) for key, value in (defaults or {}).items()},
+        "defaults": {key: to_wire(value) for key, value in (defaults or {}).items()},
         "pool": pool or {},
         "max_concurrent": max_concurrent,
         "max_retries": max_retries,
     }
     try:
-        return host, host.greet(hello)
+        return host, host.initialize(params)
     except BaseException:
         host.close()
         raise
 
 
 def wait(future: Future[Any]) -> Any:
-    """The answer; Ctrl-C ends the wait."""
+    """Waits for a response. Ctrl-C interrupts the wait."""
     while True:
         try:
-            return future.result(WAKE_S)
-        except NotYet:
+            return future.result(POLL_INTERVAL_S)
+        except FutureTimeout:
             if future.done():
                 raise
             time.sleep(0)
 
 
 def finish(stream: Stream[T], on_event: EventCallback | None, raise_on_failure: bool) -> Outcome[T]:
-    """Follows a run to its end."""
+    """Passes the events of a run to `on_event`, and returns the outcome."""
     for event in stream:
         if on_event is not None:
             on_event(event)
     return stream.result() if raise_on_failure else stream.outcome()
 
 
-def close_late(host: Host, opened: Future[Any]) -> None:
-    """Closes a conversation that nobody waited for."""
+def close_orphaned_session(host: Host, opened: Future[Any]) -> None:
+    """Closes a session whose caller stopped waiting before it was open."""
     if opened.exception() is None:
         host.notify("session/close", {"session": opened.result()["session"]})

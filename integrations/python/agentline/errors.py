@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions that say where, how and what to do about it."""
+"""The exceptions of this package, each with a message and, where possible, a hint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with what was asked for."""
+    """One problem with a request."""
 
     key: str
     message: str
@@ -23,9 +23,9 @@ class Problem:
 
 
 class AgentlineError(Exception):
-    """The root of all errors of this package.
+    """The base class of all exceptions of this package.
 
-    `verdict` and `phase` are the words of the outcome, where there is one or where they are certain without it.
+    `verdict` and `phase` have the values of the outcome. They may also be set for an error without an outcome.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class AgentlineError(Exception):
 
 
 class BinaryNotFound(AgentlineError):
-    """The program `agentline` is not here."""
+    """The program `agentline` was not found or cannot be started."""
 
     def __init__(self, message: str) -> None:
-        hint = "install agentline, or name its program by `binary=` or AGENTLINE_BIN"
+        hint = "install agentline, or set `binary=` or AGENTLINE_BIN to its path"
         super().__init__(message, hint=hint, phase="request")
 
 
 class UsageError(AgentlineError, ValueError):
-    """What was asked for is wrong; nothing was started. `problems` has all of it."""
+    """The request is invalid and nothing was started. `problems` lists every problem."""
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
         hints = "; ".join(dict.fromkeys(p.hint for p in problems if p.hint))
@@ -66,7 +66,7 @@ class UsageError(AgentlineError, ValueError):
 
 
 class RequestFailed(AgentlineError):
-    """agentline could not do what it was asked, and it was nobody's mistake in asking. `code` is that of JSON-RPC."""
+    """agentline could not fulfil a valid request. `code` is the JSON-RPC error code."""
 
     def __init__(self, message: str, code: int, data: Any = None) -> None:
         super().__init__(message, phase="request")
@@ -75,36 +75,38 @@ class RequestFailed(AgentlineError):
 
 
 class HostDied(AgentlineError):
-    """The process behind the client is gone, and with it all of its runs."""
+    """The host process of the client has exited, and all its runs have ended."""
 
     def __init__(
         self, message: str, *, exit_code: int | None = None, stderr_tail: str = "", program: str | None = None
     ) -> None:
-        hint = f"see whether it is agentline, and this one or newer: `{program} --version`" if program else "make a new client"
+        hint = (
+            f"check that the program is a current agentline: `{program} --version`" if program else "create a new client"
+        )
         super().__init__(message, hint=hint, phase="response")
-        #: The program, where it never said that it is agentline.
+        #: The program, if it never answered `initialize`.
         self.program = program
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
 
 
 class ClientClosed(AgentlineError):
-    """The client was closed, before or while something was asked of it."""
+    """The client was closed before or during a request."""
 
-    def __init__(self, message: str = "the client is closed", hint: str = "make a new client") -> None:
+    def __init__(self, message: str = "the client is closed", hint: str = "create a new client") -> None:
         super().__init__(message, hint=hint, phase="request")
 
 
 class RunFailed(AgentlineError):
-    """A run ended without the answer that was asked for. `outcome` has all that it came to."""
+    """A run did not succeed. `outcome` is its complete outcome."""
 
     outcome: Outcome[Any]
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         error = outcome.error
-        said = error.message if error else f"the run ended with the verdict {outcome.verdict}"
+        reason = error.message if error else f"the run ended with the verdict {outcome.verdict}"
         super().__init__(
-            f"{outcome.verdict}: {said}",
+            f"{outcome.verdict}: {reason}",
             hint=error.hint if error else None,
             verdict=outcome.verdict,
             phase=error.phase if error else None,
@@ -115,44 +117,44 @@ class RunFailed(AgentlineError):
 
     @staticmethod
     def of(outcome: Outcome[Any]) -> RunFailed:
-        """The exception of an outcome's verdict."""
+        """Returns the exception for the verdict of an outcome."""
         return BY_VERDICT.get(outcome.verdict, RunFailed)(outcome)
 
 
 class NotInstalled(RunFailed):
-    """The agent's program is not here."""
+    """The agent is not installed."""
 
 
 class NotAuthenticated(RunFailed):
-    """No sign-in, or one that was refused."""
+    """The agent is not signed in, or its credentials were rejected."""
 
 
 class EmptyAnswer(RunFailed):
-    """No answer, or a blocked one."""
+    """The agent gave no answer, or the answer was blocked."""
 
 
 class LimitReached(RunFailed):
-    """One of `max_turns`, `max_tokens`, `max_cost` … stopped it."""
+    """A limit such as `max_turns`, `max_tokens` or `max_cost` stopped the run."""
 
 
 class TimedOut(RunFailed):
-    """A clock stopped it."""
+    """A timeout or the deadline stopped the run."""
 
 
 class RateLimited(RunFailed):
-    """Quota or load, after all retries."""
+    """The run was rejected for load or quota, after all retries."""
 
 
 class InvalidOutput(RunFailed):
-    """The value does not fit the schema, after all repairs."""
+    """The value does not match the schema, after all repair turns."""
 
 
 class Untrusted(RunFailed):
-    """The agent does not trust the folder."""
+    """The agent does not trust the working directory."""
 
 
 class Cancelled(RunFailed):
-    """The run was stopped by `cancel`."""
+    """The run was cancelled."""
 
 
 BY_VERDICT: dict[str, type[RunFailed]] = {

@@ -1,4 +1,4 @@
-"""What happens in a run, one class a kind. A kind that is not known is an `Event` itself, with everything in `raw`."""
+"""The events of a run, one class per type. An event of an unknown type is a plain `Event` with all its data in `raw`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .outcome import Outcome
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened, with its place in the run."""
+    """The base class of all events. `seq` and `at_ms` give its position in the run."""
 
     type: str
     seq: int = 0
     at_ms: int = 0
-    #: How many pieces were joined into this one because the program read slowly.
+    #: How many events were merged into this one because the program read slowly.
     joined: int = 1
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """The agent is up and has begun."""
+    """The agent has started."""
 
     agent: str = ""
     agent_version: str | None = None
@@ -34,21 +34,21 @@ class Started(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Event):
-    """A piece of the answer, as it is written."""
+    """A part of the answer."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thinking(Event):
-    """A piece of reasoning."""
+    """A part of the model's reasoning."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse(Event):
-    """The model wants a tool. It may still be refused."""
+    """The model requested a tool call, which may still be denied."""
 
     id: str = ""
     name: str = ""
@@ -58,7 +58,7 @@ class ToolUse(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolResult(Event):
-    """A tool call ended; each `ToolUse` has exactly one."""
+    """A tool call ended. Each `ToolUse` has exactly one result."""
 
     tool_use_id: str = ""
     status: str = ""
@@ -69,7 +69,7 @@ class ToolResult(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class FileChanged(Event):
-    """A file changed, as the disk shows it; these come when the run is over."""
+    """A file on disk changed. These events arrive at the end of the run."""
 
     path: str = ""
     change: str = ""
@@ -79,7 +79,7 @@ class FileChanged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Permission(Event):
-    """A question of permission and what was decided."""
+    """A permission request and its decision."""
 
     tool: str = ""
     decision: str = ""
@@ -89,7 +89,7 @@ class Permission(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Warned(Event):
-    """Something that the caller should know."""
+    """A warning for the caller."""
 
     code: str = ""
     message: str = ""
@@ -97,7 +97,7 @@ class Warned(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Unreadable(Event):
-    """A line that could not be read; the run went on."""
+    """A line of the agent's output that could not be parsed. The run continues."""
 
     sample: str = ""
     length: int = 0
@@ -105,7 +105,7 @@ class Unreadable(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Retry(Event):
-    """The model's service refused for load or quota; the run is tried again after `wait_ms`."""
+    """The model's service rejected the run for load or quota. The run is retried after `wait_ms`."""
 
     attempt: int = 0
     wait_ms: int = 0
@@ -114,12 +114,12 @@ class Retry(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Finished(Event):
-    """The end of a stream, always last."""
+    """The last event of a stream."""
 
     outcome: Outcome[Any]
 
 
-KINDS: dict[str, type[Event]] = {
+EVENT_TYPES: dict[str, type[Event]] = {
     "started": Started,
     "text": Text,
     "thinking": Thinking,
@@ -133,10 +133,10 @@ KINDS: dict[str, type[Event]] = {
 
 
 def read_event(params: Mapping[str, Any]) -> Event:
-    """The event of a `run/event` notification."""
+    """Reads a `run/event` notification."""
     data = params.get("event")
     data = data if isinstance(data, Mapping) else {}
-    kind = KINDS.get(str(data.get("type")), Event)
+    kind = EVENT_TYPES.get(str(data.get("type")), Event)
     known = kind.__dataclass_fields__.keys() - {"raw", "joined"}
     named = {name: value for name, value in data.items() if name in known and value is not None}
     named.setdefault("type", "")
@@ -144,7 +144,7 @@ def read_event(params: Mapping[str, Any]) -> Event:
 
 
 def read_retry(params: Mapping[str, Any]) -> Retry:
-    """The event of a `run/retry` notification."""
+    """Reads a `run/retry` notification."""
     return Retry(
         type="retry",
         attempt=int(params.get("attempt", 0)),

@@ -1,4 +1,4 @@
-"""What a run came to, typed. What this package does not know yet stays in `raw`."""
+"""The outcome of a run. Fields that this package does not know are available in `raw`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._schema import Output
 
 T = TypeVar("T")
 
-#: Verdicts with an answer.
-GOOD = frozenset({"done", "done_with_denials"})
+#: The verdicts of runs that succeeded.
+SUCCESSFUL_VERDICTS = frozenset({"done", "done_with_denials"})
 
 
 @dataclass(frozen=True)
 class RunError:
-    """What went wrong: `kind` and `phase` for programs, `message` and `hint` for people."""
+    """Why a run failed: `kind` and `phase` for programs, `message` and `hint` for people."""
 
     kind: str
     phase: str
@@ -31,7 +31,7 @@ class RunError:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A file that changed. `verified` says whether the disk agrees."""
+    """A file that changed. `verified` says whether the change was found on disk."""
 
     path: str
     change: str
@@ -46,7 +46,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Denial:
-    """A tool that was refused or not offered."""
+    """A tool call that was denied, or a tool that was not offered."""
 
     tool: str
     native_tool: str = ""
@@ -58,7 +58,7 @@ class Denial:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the caller should know."""
+    """A warning for the caller."""
 
     code: str
     message: str
@@ -67,7 +67,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens; `None` where nobody told."""
+    """Token counts. `None` means that the agent did not report the value."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -81,7 +81,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """All that a run came to. `value` is the answer as the type that was asked for by `output=`."""
+    """The outcome of a run. `value` is the answer, converted to the type given by `output=`."""
 
     verdict: str
     text: str
@@ -111,25 +111,25 @@ class Outcome(Generic[T]):
     stderr_tail: str = ""
     tape: str | None = None
     attempts: int = 1
-    #: What the cache had to do with it, where it was asked for: `hit`, `key`, `stored_at`, `reason`.
+    #: How the cache was used, if it was enabled: `hit`, `key`, `stored_at`, `reason`.
     cache: Mapping[str, Any] | None = None
     messages: tuple[Mapping[str, Any], ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
-        """Whether there is an answer; tools may have been refused on the way (`denied`)."""
-        return self.verdict in GOOD
+        """Whether the run succeeded. Tool calls may have been denied (`denied`)."""
+        return self.verdict in SUCCESSFUL_VERDICTS
 
     @property
     def workspace(self) -> Path:
-        """Where the agent worked."""
+        """The working directory of the agent."""
         return Path(self.cwd)
 
     @staticmethod
     def of(data: Mapping[str, Any], output: Output[T] | None = None) -> Outcome[T]:
-        """Reads an outcome as the host tells it."""
-        named = {name: data[name] for name in PLAIN if data.get(name) is not None}
+        """Reads an outcome from the JSON of the host."""
+        named = {name: data[name] for name in COPIED_FIELDS if data.get(name) is not None}
         messages = data.get("messages")
         usage = data.get("usage") or {}
         value = data.get("output")
@@ -137,26 +137,26 @@ class Outcome(Generic[T]):
             verdict=str(data.get("verdict", "failed")),
             text=str(data.get("text") or ""),
             output=value,
-            error=_one(RunError, data["error"]) if data.get("error") else None,
-            files=_rows(FileChange, data.get("files")),
-            denied=_rows(Denial, data.get("denied")),
-            warnings=_rows(Notice, data.get("warnings")),
-            usage=_one(Usage, usage),
+            error=_read_row(RunError, data["error"]) if data.get("error") else None,
+            files=_read_rows(FileChange, data.get("files")),
+            denied=_read_rows(Denial, data.get("denied")),
+            warnings=_read_rows(Notice, data.get("warnings")),
+            usage=_read_row(Usage, usage),
             messages=tuple(messages) if messages is not None else None,
             raw=data,
         )
-        if output is not None and named["verdict"] in GOOD and value is not None:
+        if output is not None and named["verdict"] in SUCCESSFUL_VERDICTS and value is not None:
             named["value"] = output.read(value)
         return Outcome(**named)
 
 
-#: Fields that are told as they stand.
-PLAIN = (
+#: Fields that are copied unchanged.
+COPIED_FIELDS = (
     "run_id agent agent_version surface model session_id cwd name cost_usd turns tool_calls stop_reason duration_ms "
     "first_event_ms unreadable_lines agent_exit_code stderr_tail tape attempts cache"
 ).split()
 
-#: What a row must have to be one.
+#: The fields that have no default.
 REQUIRED: dict[type[Any], tuple[str, ...]] = {
     RunError: ("kind", "phase", "message"),
     FileChange: ("path", "change", "source"),
@@ -167,8 +167,8 @@ REQUIRED: dict[type[Any], tuple[str, ...]] = {
 R = TypeVar("R", RunError, FileChange, Denial, Notice, Usage)
 
 
-def _one(row: type[R], data: Mapping[str, Any]) -> R:
-    """A row of an outcome. A field without a default that was not told is empty: an odd outcome is still one."""
+def _read_row(row: type[R], data: Mapping[str, Any]) -> R:
+    """Reads a row of an outcome. A missing required field becomes an empty string, so that reading never fails."""
     known = row.__dataclass_fields__
     named = {name: value for name, value in data.items() if name in known and name != "raw" and value is not None}
     for name in REQUIRED.get(row, ()):
@@ -177,5 +177,5 @@ def _one(row: type[R], data: Mapping[str, Any]) -> R:
     return row(**named, raw=data)
 
 
-def _rows(row: type[R], data: Any) -> tuple[R, ...]:
-    return tuple(_one(row, one) for one in data or () if isinstance(one, Mapping))
+def _read_rows(row: type[R], data: Any) -> tuple[R, ...]:
+    return tuple(_read_row(row, one) for one in data or () if isinstance(one, Mapping))

@@ -1,4 +1,4 @@
-"""The workflow provider: a prompt in; the whole answer and the files that the agent wrote out.
+"""The workflow provider: takes a prompt, and returns the whole answer and the files that the agent wrote.
 
     from agentline.provider import GeminiCliProvider
 
@@ -7,8 +7,8 @@
         result = provider.generate("Write the missing tests.", {"project_root": "/srv/project"})
         print(result.response, list(result.files))
 
-The words and tables are those of docs/providers.md. One host is kept for all calls, so that only the first waits for the
-agent's start.
+Settings and messages are documented in docs/providers.md. All calls share one host, so only the first call waits for the
+agent to start.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from ._lookups import AgentInfo
-from ._provider_result import VERDICTS, Gathered, ProviderResult, failed, keys_for_flags, missing, with_stderr
+from ._provider_result import VERDICTS, ResultBuilder, ProviderResult, failure_message, keys_for_flags, not_found_message, with_stderr
 from .client import Agentline, Stream
 from .errors import AgentlineError, BinaryNotFound, RunFailed, UsageError
 from .events import Finished
 from .outcome import Notice, Outcome
 from .settings import ALIASES, Path, RunSettings
 
-#: The settings that engines offer; every other key of docs/configuration.md is accepted too.
+#: The settings that engines offer. Every other key of docs/configuration.md is accepted too.
 CONFIG_KEYS = ("model", "sandbox", "approval_mode", "include_directories", "allowed_tools", "working_dir", "timeout")
 DEFAULT_TIMEOUT_S = 600
 MODES = frozenset({"default", "auto_edit", "yolo", "plan"})
-#: Other names of modes that are known.
+#: Other accepted names of modes.
 OTHER_MODES = frozenset("accept-edits acceptEdits bypass bypassPermissions suggest full_auto auto deny prompt".split())
-#: What a run takes beside its keys and an engine may set.
-BESIDE = frozenset({"warm", "max_retries"})
+#: Options of a run that are not configuration keys.
+RUN_OPTIONS = frozenset({"warm", "max_retries"})
 
 
 class ProviderError(AgentlineError):
-    """Why a call gave no answer. `kind` is for programs, `message` and `hint` for people."""
+    """A call failed. `kind` is for programs, `message` and `hint` are for people."""
 
     def __init__(self, message: str, *, kind: str = "failed", hint: str | None = None, outcome: Outcome[Any] | None = None) -> None:
         error = outcome.error if outcome else None
@@ -52,17 +52,17 @@ class ProviderError(AgentlineError):
 
 
 class ConfigurationError(ProviderError, ValueError):
-    """The configuration or the call is wrong; nothing was started."""
+    """The configuration or the call is invalid, and nothing was started."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, kind="configuration", hint=hint)
 
 
 class GeminiCliProvider:
-    """Gemini CLI as a response provider. Other agents: a subclass with another `agent`, or the key `agent`."""
+    """Gemini CLI as a response provider. For another agent, set `agent` in a subclass or in the configuration."""
 
     agent: ClassVar[str] = "gemini"
-    #: What engines know it by.
+    #: The name of the provider in workflow engines.
     name: ClassVar[str] = "gemini-cli"
     title: ClassVar[str] = "Gemini CLI"
 
@@ -76,14 +76,14 @@ class GeminiCliProvider:
     ) -> None:
         self.config: dict[str, Any] = dict(config or {})
         self._notices = self._validate_config()
-        self._given, self._own = client, None if client else _Lazy(binary, env)
-        self._card: AgentInfo | None = None
+        self._shared_client, self._own_client = client, None if client else _LazyClient(binary, env)
+        self._agent_info: AgentInfo | None = None
 
     def validate(self) -> None:
-        """Checks that the agent's program is here. No agent is started."""
+        """Checks that the agent is installed. Does not start it."""
         agentline = self._client()
         if agentline.detect(self._agent) is None:
-            raise ProviderError(missing(self._about(), ""), kind="not_found", hint="run `agentline doctor`")
+            raise ProviderError(not_found_message(self._info(), ""), kind="not_found", hint="run `agentline doctor`")
 
     def generate(
         self,
@@ -93,17 +93,17 @@ class GeminiCliProvider:
         connection_timeout: float | None = None,
         response_timeout: float | None = None,
     ) -> ProviderResult:
-        """Has the agent answer a prompt, and waits for it.
+        """Sends a prompt to the agent and waits for the answer.
 
         Args:
-            prompt: What is asked; not sent where the context has a `prompt_file`, which the agent is told to read.
-            context: `project_root` and `prompt_file`; anything else may stand beside them.
-            system_prompt: Put before the prompt with a blank line.
-            connection_timeout: Seconds until the agent first says something.
-            response_timeout: Seconds for the whole call.
+            prompt: The prompt. It is not sent if the context has a `prompt_file`, which the agent reads instead.
+            context: `project_root` and `prompt_file`; other keys are ignored.
+            system_prompt: Text that is inserted before the prompt, separated by a blank line.
+            connection_timeout: The timeout for the agent's first output, in seconds.
+            response_timeout: The timeout for the whole call, in seconds.
         """
-        with self._begin(prompt, context, system_prompt, connection_timeout, response_timeout) as stream:
-            return self._follow(stream)
+        with self._start(prompt, context, system_prompt, connection_timeout, response_timeout) as stream:
+            return self._collect(stream)
 
     async def generate_async(
         self,
@@ -113,18 +113,18 @@ class GeminiCliProvider:
         connection_timeout: float | None = None,
         response_timeout: float | None = None,
     ) -> ProviderResult:
-        """The same for programs with an event loop; a task that is cancelled meanwhile ends the agent's run."""
-        ask = (prompt, context, system_prompt, connection_timeout, response_timeout)
-        stream = await asyncio.to_thread(self._begin, *ask)
+        """Like `generate`, as a coroutine. Cancelling the task stops the run."""
+        arguments = (prompt, context, system_prompt, connection_timeout, response_timeout)
+        stream = await asyncio.to_thread(self._start, *arguments)
         try:
-            return await asyncio.to_thread(self._follow, stream)
+            return await asyncio.to_thread(self._collect, stream)
         except asyncio.CancelledError:
             stream.cancel()
             raise
 
     @classmethod
     def get_metadata(cls) -> dict[str, Any]:
-        """What the provider is, under the keys that engines read."""
+        """Returns the metadata of the provider, with the keys that engines read."""
         return {
             "name": cls.name,
             "description": f"{cls.title} AI agent via subprocess",
@@ -135,9 +135,9 @@ class GeminiCliProvider:
         }
 
     def close(self) -> None:
-        """Ends the host, unless it was given."""
-        if self._own is not None:
-            self._own.close()
+        """Stops the host, unless the client was passed to the constructor."""
+        if self._own_client is not None:
+            self._own_client.close()
 
     def __enter__(self) -> GeminiCliProvider:
         return self
@@ -150,44 +150,44 @@ class GeminiCliProvider:
         return str(self.config.get("agent", self.agent))
 
     def _client(self) -> Agentline:
-        if self._given is not None:
-            return self._given
-        assert self._own is not None
+        if self._shared_client is not None:
+            return self._shared_client
+        assert self._own_client is not None
         try:
-            return self._own.get()
-        except BinaryNotFound as why:
-            raise ProviderError(why.message, kind="not_found", hint=why.hint) from why
+            return self._own_client.get()
+        except BinaryNotFound as exc:
+            raise ProviderError(exc.message, kind="not_found", hint=exc.hint) from exc
 
-    def _about(self) -> AgentInfo:
-        if self._card is None:
+    def _info(self) -> AgentInfo:
+        if self._agent_info is None:
             found = [one for one in self._client().agents() if self._agent in (one.id, *one.aliases)]
-            self._card = found[0] if found else AgentInfo(id=self._agent, title=self.title)
-        return self._card
+            self._agent_info = found[0] if found else AgentInfo(id=self._agent, title=self.title)
+        return self._agent_info
 
     def _validate_config(self) -> tuple[Notice, ...]:
-        """Raises what is wrong with the configuration, all at once; what is not known is a warning."""
-        wrong = []
+        """Raises one error for all invalid values. Returns a warning for each unknown key."""
+        errors = []
         timeout = self.config.get("timeout")
         if isinstance(timeout, (int, float)) and timeout <= 0:
-            wrong.append("timeout must be > 0")
+            errors.append("timeout must be > 0")
         mode = self.config.get("approval_mode")
         if mode is not None and mode not in MODES | OTHER_MODES:
-            wrong.append(f"approval_mode must be one of {sorted(MODES)}, got: {mode!r}")
+            errors.append(f"approval_mode must be one of {sorted(MODES)}, got: {mode!r}")
         for key in ("include_directories", "allowed_tools"):
             value = self.config.get(key)
             if value is not None and not isinstance(value, (list, tuple)):
-                wrong.append(f"{key} must be a list, got: {type(value).__name__}")
-        if wrong:
-            raise ConfigurationError("\n".join(wrong))
-        known = RunSettings.__annotations__.keys() | ALIASES | BESIDE
-        unknown = sorted(key for key in self.config if snake(key) not in known and key not in known)
+                errors.append(f"{key} must be a list, got: {type(value).__name__}")
+        if errors:
+            raise ConfigurationError("\n".join(errors))
+        known = RunSettings.__annotations__.keys() | ALIASES | RUN_OPTIONS
+        unknown = sorted(key for key in self.config if snake_case(key) not in known and key not in known)
         for key in unknown:
             warnings.warn(f"unknown config key ignored: {key!r}", UserWarning, stacklevel=3)
         for key in unknown:
             del self.config[key]
-        return tuple(Notice("unknown_key", f"`{key}` is not known and was ignored") for key in unknown)
+        return tuple(Notice("unknown_key", f"unknown key `{key}` ignored") for key in unknown)
 
-    def _begin(
+    def _start(
         self,
         prompt: str,
         context: Mapping[str, Any] | None,
@@ -196,7 +196,7 @@ class GeminiCliProvider:
         response_timeout: float | None,
     ) -> Stream[Any]:
         settings: dict[str, Any] = {"permission_mode": "bypass", "pass_env": ["*"], "timeout": DEFAULT_TIMEOUT_S}
-        # Another name of a key stands for it; both would be a contradiction.
+        # An alias in the configuration replaces the default of its key; the host rejects both together.
         for key, names in (("permission_mode", ("approval_mode", "yolo")), ("timeout", ("timeout_ms",))):
             if any(name in self.config for name in names):
                 del settings[key]
@@ -209,73 +209,73 @@ class GeminiCliProvider:
             settings["startup_timeout"] = connection_timeout
         if system_prompt is not None:
             settings["system_prompt"] = system_prompt
-        root, file = (_text(context or {}, key) for key in ("project_root", "prompt_file"))
+        root, file = (_context_text(context or {}, key) for key in ("project_root", "prompt_file"))
         if root is not None and not any(key in settings for key in ("working_dir", "cwd")):
             settings["working_dir"] = root
         workspace = settings.get("working_dir", settings.get("cwd"))
         if file is not None:
-            settings["prompt_file"] = _find(file, workspace, root)
-        asked = None if file is not None else prompt
+            settings["prompt_file"] = _find_prompt_file(file, workspace, root)
+        prompt_text = None if file is not None else prompt
         agentline = self._client()
         try:
-            return agentline.stream(asked or "", extra=settings)
-        except AgentlineError as why:
-            raise self._error(why) from why
+            return agentline.stream(prompt_text or "", extra=settings)
+        except AgentlineError as exc:
+            raise self._error(exc) from exc
 
-    def _follow(self, stream: Stream[Any]) -> ProviderResult:
-        gathered = Gathered()
+    def _collect(self, stream: Stream[Any]) -> ProviderResult:
+        builder = ResultBuilder()
         outcome: Outcome[Any] | None = None
         try:
             for event in stream:
                 if isinstance(event, Finished):
                     outcome = event.outcome
                 else:
-                    gathered.take(event)
-        except AgentlineError as why:
-            raise self._error(why) from why
+                    builder.add_event(event)
+        except AgentlineError as exc:
+            raise self._error(exc) from exc
         assert outcome is not None
         error = self._failure(outcome)
         if error is not None:
             raise error
-        return gathered.finish(outcome, self._notices)
+        return builder.finish(outcome, self._notices)
 
-    def _error(self, why: AgentlineError) -> ProviderError:
-        """An error of a call that did not come to an outcome."""
-        if isinstance(why, ProviderError):
-            return why
-        if isinstance(why, UsageError):
-            return ConfigurationError(why.message, keys_for_flags(why.hint))
-        if isinstance(why, RunFailed):
-            return self._failure(why.outcome) or ProviderError(why.message, outcome=why.outcome)
-        return ProviderError(f"{self._agent}: {why.message}", hint=why.hint)
+    def _error(self, exc: AgentlineError) -> ProviderError:
+        """Converts an error of the client to a provider error."""
+        if isinstance(exc, ProviderError):
+            return exc
+        if isinstance(exc, UsageError):
+            return ConfigurationError(exc.message, keys_for_flags(exc.hint))
+        if isinstance(exc, RunFailed):
+            return self._failure(exc.outcome) or ProviderError(exc.message, outcome=exc.outcome)
+        return ProviderError(f"{self._agent}: {exc.message}", hint=exc.hint)
 
     def _failure(self, outcome: Outcome[Any]) -> ProviderError | None:
-        """The error in an outcome; none when there is an answer, be it an empty one."""
+        """Returns the error of an outcome, or `None` if there is an answer, even an empty one."""
         error = outcome.error
         if error is None or outcome.ok:
             return None
-        # Whether nothing is enough is for the engine to say; part of an answer is not nothing.
+        # The engine decides whether an empty answer is acceptable. A partial answer is an error.
         if outcome.verdict == "empty" and error.kind == "empty" and not outcome.text.strip():
             return None
-        card, said = self._about(), error.message
-        kind, words = VERDICTS.get(outcome.verdict, ("failed", ""))
+        info, reason = self._info(), error.message
+        kind, phrase = VERDICTS.get(outcome.verdict, ("failed", ""))
         if kind == "not_found":
-            message = missing(card, said)
+            message = not_found_message(info, reason)
         elif kind == "authentication":
-            hint = card.sign_in_hint
-            message = f"{card.title} authentication error. {hint[:1].upper()}{hint[1:]}\n{outcome.stderr_tail or said}"
-        elif words:
-            message = with_stderr(f"{card.title} {words}: {said}", outcome)
+            hint = info.sign_in_hint
+            message = f"{info.title} authentication error. {hint[:1].upper()}{hint[1:]}\n{outcome.stderr_tail or reason}"
+        elif phrase:
+            message = with_stderr(f"{info.title} {phrase}: {reason}", outcome)
         elif error.kind == "no_result" and outcome.agent_exit_code == 127:
-            kind, message = "not_found", with_stderr(missing(card, ""), outcome)
+            kind, message = "not_found", with_stderr(not_found_message(info, ""), outcome)
         else:
             interrupted = error.kind == "no_result" and outcome.agent_exit_code == 130
-            kind, message = "cancelled" if interrupted else "failed", failed(card, outcome, said)
-        hint_of = None if kind == "authentication" else keys_for_flags(error.hint)
-        return ProviderError(message, kind=kind, hint=hint_of, outcome=outcome)
+            kind, message = "cancelled" if interrupted else "failed", failure_message(info, outcome, reason)
+        error_hint = None if kind == "authentication" else keys_for_flags(error.hint)
+        return ProviderError(message, kind=kind, hint=error_hint, outcome=outcome)
 
 
-class _Lazy:
+class _LazyClient:
     """A client that is started when it is first needed."""
 
     def __init__(self, binary: Path | None, env: Mapping[str, str] | None) -> None:
@@ -285,7 +285,7 @@ class _Lazy:
 
     def get(self) -> Agentline:
         with self._lock:
-            # One that died is replaced: an engine keeps its providers for days.
+            # Replace a client whose host has exited: engines keep providers for days.
             if self._client is None or not self._client.is_alive:
                 self._client = Agentline(self._binary, env=self._env)
             return self._client
@@ -296,12 +296,12 @@ class _Lazy:
                 self._client.close()
 
 
-def snake(key: str) -> str:
-    """A key as it stands in the table: `apiKey` and `api-key` are `api_key`."""
+def snake_case(key: str) -> str:
+    """Converts a key to snake case: `apiKey` and `api-key` become `api_key`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()
 
 
-def _text(context: Mapping[str, Any], key: str) -> str | None:
+def _context_text(context: Mapping[str, Any], key: str) -> str | None:
     value = context.get(key)
     if value is None:
         return None
@@ -310,8 +310,8 @@ def _text(context: Mapping[str, Any], key: str) -> str | None:
     raise ConfigurationError(f"{key} must be a string", "pass the path as a string")
 
 
-def _find(file: str, workspace: Any, root: str | None) -> str:
-    """The engine names its file from the project, the agent from where it works; mostly that is the same."""
+def _find_prompt_file(file: str, workspace: Any, root: str | None) -> str:
+    """Resolves the prompt file against the workspace, then against the project root. Usually both are the same."""
     places = [os.path.join(os.path.abspath(place), file) for place in (workspace or ".", root) if place is not None]
     return next((place for place in places if os.path.isfile(place)), places[0])
 

@@ -1,4 +1,4 @@
-"""The keys of a run, typed: those of docs/configuration.md, and what a program may give beside them."""
+"""The settings and options of a run. docs/configuration.md describes the settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Time = Union[float, str, timedelta]
 
 
 class RunSettings(TypedDict, total=False):
-    """Every key of the contract. Also good as `defaults` of a client."""
+    """The configuration keys of a run. Also the type of a client's `defaults`."""
 
     agent: str
     surface: str
@@ -85,7 +85,7 @@ class RunSettings(TypedDict, total=False):
     authenticate: str
 
 
-#: Other names of those keys, which the host takes too.
+#: Aliases of these keys that the host accepts.
 ALIASES = frozenset(
     "model_id cwd approval_mode yolo allowed_tools disable_tools ask_tools timeout_ms idle_timeout_ms tool_timeout_ms "
     "startup_timeout_s startup_timeout_ms retry_patience_ms max_budget_usd emit_thought_chunks apiKey googleCloudProject "
@@ -95,7 +95,7 @@ ALIASES = frozenset(
 
 @dataclass(frozen=True)
 class PermissionAsk:
-    """What an agent wants to do, for the callback that decides."""
+    """A tool call that needs a decision, for the permission callback."""
 
     tool: str
     native_tool: str = ""
@@ -113,14 +113,14 @@ class PermissionAsk:
 
 @dataclass(frozen=True)
 class Deny:
-    """A refusal with its reason, for the agent and the outcome. `False` refuses without one."""
+    """A denial with a reason, which the agent receives and the outcome contains. `False` denies without a reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an agent answered, for the callback that says whether the task is complete."""
+    """An answer of the agent, for the callback that decides whether the task is complete."""
 
     text: str
     output: Any
@@ -130,34 +130,34 @@ class Answer:
 
 PermissionAnswer = Union[bool, Deny]
 PermissionCallback = Callable[[PermissionAsk], Union[PermissionAnswer, Awaitable[PermissionAnswer]]]
-#: `True` or `None`: complete. `False`, or a text that says what is missing: the agent is sent on.
+#: `True` or `None`: the task is complete. `False` or a text that says what is missing: the agent is prompted again.
 CheckAnswer = Union[bool, str, None]
 CheckCallback = Callable[[Answer], Union[CheckAnswer, Awaitable[CheckAnswer]]]
 
 
 class RunOptions(RunSettings, total=False):
-    """What a program may give a run beside its keys."""
+    """The options of a run: its settings, tools and callbacks."""
 
-    #: The program's name for the run, for `cancel`.
+    #: A name for the run, for `cancel`.
     run: str
-    #: Functions that the agent may call, and what their server is called.
+    #: Functions that the agent may call, and the name of their MCP server.
     tools: Iterable[Tool | Callable[..., Any]]
     tool_server: str
-    #: Asked about what no rule decides.
+    #: Decides tool calls that no rule decides.
     permission: PermissionCallback
-    #: Asked after each answer whether the task is complete.
+    #: Decides after each answer whether the task is complete.
     check: CheckCallback
-    #: How long those two may take, in seconds; then they have refused.
+    #: The timeout of `permission` and `check`, in seconds. `permission` then denies, and `check` fails the run.
     answer_timeout: float
-    #: Which events are told; all of them when nothing is said.
+    #: The types of the events to receive. The default is all events.
     events: bool | Sequence[str]
-    #: The outcome holds the messages of the run, in Claude's format.
+    #: Whether the outcome contains the messages of the run, in Claude's format.
     messages: bool
-    #: Use a warm agent where that is possible; that is the default.
+    #: Whether to use a warm agent where possible. The default is `True`.
     warm: bool
-    #: How often a run is tried again that was refused for load or quota.
+    #: How often a run is retried that was rejected for load or quota.
     max_retries: int
-    #: Keys that this package does not know yet.
+    #: Settings that this package does not know.
     extra: Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Python functions as tools of an agent: their schema from type hints and docstring, their errors as tool errors."""
+"""Python functions as tools of an agent. Schemas come from type hints and docstrings; exceptions become tool errors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
-from ._schema import Unfit, read_as, read_docstring, schema_of
+from ._schema import ConversionError, read_as, read_docstring, schema_of
 from .errors import Problem, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool. A function with a parameter of this type gets it; the model does not see that parameter."""
+    """One call of a tool. A function with a parameter of this type receives it. The model does not see the parameter."""
 
     run: str
     number: int
     tool: str
-    #: Set when nobody wants the answer any more: a long function may look at it.
+    #: Set when the result is no longer needed. A long-running function can check it.
     cancelled: threading.Event = dataclasses.field(default_factory=threading.Event, compare=False)
 
 
@@ -32,32 +32,32 @@ class Tool:
     description: str
     input_schema: Mapping[str, Any]
     function: Callable[..., Any]
-    #: Seconds; a minute when nothing is said.
+    #: The timeout in seconds. The default is 60.
     timeout: float | None = None
-    #: The types of the arguments; without them the function gets what the model sent, by name.
+    #: The types of the arguments. If empty, the function receives the model's arguments unconverted, as keywords.
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    #: The parameter that gets the `ToolCall`.
+    #: The name of the parameter that receives the `ToolCall`.
     call_parameter: str | None = None
 
     def spec(self) -> dict[str, Any]:
-        """What the host is told about it."""
+        """Returns the definition of the tool for the host."""
         spec = {"name": self.name, "description": self.description, "input_schema": self.input_schema}
         return spec if self.timeout is None else {**spec, "timeout_ms": int(self.timeout * 1000)}
 
     def arguments(self, given: Any, call: ToolCall) -> dict[str, Any]:
-        """The arguments of the function. `Unfit` is told to the model."""
+        """Converts the arguments of a call. The model receives the message of a `ConversionError`."""
         if not isinstance(given, Mapping):
             given = {} if given is None else {"input": given}
         arguments = {name: read_as(self.types.get(name, Any), value, name) for name, value in given.items()}
         unknown = [name for name in arguments if self.types and name not in self.types]
         if unknown:
-            raise Unfit(f"there is no argument `{unknown[0]}`; known: {', '.join(self.types)}")
+            raise ConversionError(f"unknown argument `{unknown[0]}`; known: {', '.join(self.types)}")
         if self.call_parameter is not None:
             arguments[self.call_parameter] = call
         return arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, for the program's own use."""
+        """Calls the function directly."""
         return self.function(*args, **kwargs)
 
 
@@ -82,30 +82,30 @@ def tool(
     input_schema: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a tool of a function, as `@tool` or `@tool(name=…, timeout=…)`."""
+    """Converts a function to a tool. Use it as `@tool` or `@tool(name=…, timeout=…)`."""
 
     def make(function: Callable[..., Any]) -> Tool:
-        return _make(function, name, description, input_schema, timeout)
+        return _build_tool(function, name, description, input_schema, timeout)
 
     return make if function is None else make(function)
 
 
-def gather(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
-    """Tools by name. A plain function is made one."""
+def collect_tools(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """Returns the tools by name. Converts plain functions to tools."""
     found: dict[str, Tool] = {}
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-        raise _wrong(f"`tools` must be a list of functions, got {type(tools).__name__}", "write `tools=[function]`")
+        raise _tool_error(f"`tools` must be a list of functions, got {type(tools).__name__}", "write `tools=[function]`")
     for one in tools:
         if not callable(one):
-            raise _wrong(f"`tools` must be a list of functions, got {one!r} in it", "give the function itself, not its name")
+            raise _tool_error(f"`tools` must be a list of functions, but contains {one!r}", "pass the function itself, not its name")
         one = one if isinstance(one, Tool) else tool(one)
         if one.name in found:
-            raise _wrong(f"two tools are called `{one.name}`", "give one of them another name: @tool(name=…)")
+            raise _tool_error(f"two tools have the name `{one.name}`", "rename one of them: @tool(name=…)")
         found[one.name] = one
     return found
 
 
-def _make(
+def _build_tool(
     function: Callable[..., Any],
     name: str | None,
     description: str | None,
@@ -117,8 +117,8 @@ def _make(
     target = function if inspect.isroutine(function) or not callable(function) else type(function).__call__
     try:
         hints = typing.get_type_hints(target, include_extras=True)
-    except NameError as why:
-        raise _wrong(f"the types of `{name}` are not known: {why}", "use types that exist where the function is") from why
+    except NameError as exc:
+        raise _tool_error(f"cannot resolve the annotations of `{name}`: {exc}", "use types that the module of the function defines or imports") from exc
     types: dict[str, Any] = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -131,12 +131,12 @@ def _make(
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise _wrong(f"`{parameter.name}` of `{name}` can only be given by place", "let it be given by name")
+            raise _tool_error(f"`{parameter.name}` of `{name}` is positional-only", "accept it as a keyword argument")
         types[parameter.name] = kind
         try:
             schema = schema_of(kind)
-        except (Unfit, RecursionError) as why:
-            raise _wrong(f"`{parameter.name}` of `{name}`: {why}", "use a type that JSON has, or give `input_schema`") from why
+        except (ConversionError, RecursionError) as exc:
+            raise _tool_error(f"`{parameter.name}` of `{name}`: {exc}", "use a type that JSON supports, or set `input_schema`") from exc
         if parameter.name in about and "description" not in schema:
             schema["description"] = about[parameter.name]
         if parameter.default is parameter.empty:
@@ -157,5 +157,5 @@ def _make(
     )
 
 
-def _wrong(message: str, hint: str) -> UsageError:
+def _tool_error(message: str, hint: str) -> UsageError:
     return UsageError(message, (Problem("tools", message, hint),))

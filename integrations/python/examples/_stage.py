@@ -1,6 +1,6 @@
-"""The stage of the examples: the real Gemini CLI, a scripted model on loopback, a home and a workspace of their own.
+"""The environment of the examples: the real Gemini CLI, a scripted model on loopback, a private home and workspace.
 
-Your own program needs none of this: it leaves `host_env=` out, and the agent has your home and your sign-in.
+Your own program needs none of this: it omits `host_env=`, and the agent uses your home directory and your sign-in.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Stage:
 
 @contextlib.contextmanager
 def demo(script: Path | None = None) -> Iterator[Stage]:
-    """Keeps the stage until the block is left. Every prompt gets the demo's answers, or those of a script."""
+    """Provides the environment until the block ends. The model answers with the demo's script, or with `script`."""
     command = [os.environ.get("AGENTLINE_BIN", "agentline"), "demo", "--serve", *([str(script)] if script else [])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None and serving.stdin is not None
         line = serving.stdout.readline()
         if not line:
-            raise SystemExit("`agentline demo --serve` could not set the stage")
-        told = json.loads(line)
+            raise SystemExit("`agentline demo --serve` failed")
+        served = json.loads(line)
         try:
-            yield Stage(told["env"], told["workspace"], told["model"])
+            yield Stage(served["env"], served["workspace"], served["model"])
         finally:
             serving.stdin.close()

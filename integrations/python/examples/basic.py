@@ -1,4 +1,4 @@
-"""A prompt over ACP, with events as callbacks: `python basic.py`. Runs offline, on the demo's model."""
+"""Sends a prompt over ACP and receives events as callbacks: `python basic.py`. Runs offline with the demo's model."""
 
 from _stage import demo
 

@@ -1,4 +1,4 @@
-"""The client itself, asynchronous, with a function as a tool: `python client.py`. Runs offline, on a scripted model."""
+"""Uses the asynchronous client with a function as a tool: `python client.py`. Runs offline with a scripted model."""
 
 import asyncio
 from pathlib import Path
@@ -9,10 +9,10 @@ from agentline import AsyncAgentline, Finished, Text, ToolUse
 
 
 async def lookup(order: int) -> str:
-    """Looks an order up.
+    """Looks up an order.
 
     Args:
-        order: The number of the order.
+        order: The order number.
     """
     return f"order {order} was sent on Monday"
 

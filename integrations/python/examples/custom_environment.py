@@ -1,4 +1,4 @@
-"""Variables for one agent alone, and more time to start: `python custom_environment.py`. Runs offline, on the demo's model."""
+"""Sets variables for one agent and a startup timeout: `python custom_environment.py`. Runs offline with the demo's model."""
 
 from _stage import demo
 
@@ -19,4 +19,4 @@ with demo() as stage:
         resp = adapter.evaluate(prompt)
 
 print(resp.text)
-print(f"the agent answered first after {resp.outcome.first_event_ms} ms")
+print(f"first event after {resp.outcome.first_event_ms} ms")

@@ -1,4 +1,4 @@
-"""A typed answer, mended on the way: `python structured_output.py`. Runs offline, on a scripted model."""
+"""Gets a typed answer after one correction: `python structured_output.py`. Runs offline with a scripted model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class CodeReview:
 
     Attributes:
         summary: One sentence.
-        issues: What should be changed.
+        issues: What to change.
         score: From 0 to 10.
     """
 
@@ -48,7 +48,7 @@ template = PromptTemplate[CodeReview](
 )
 prompt = Prompt(template).bind(Change(folder="src"))
 
-# The model of this script first hands in a value that does not fit, is told why, and mends it.
+# In this script, the model first submits an invalid value, receives the reason, and corrects it.
 with demo(Path(__file__).with_name("review.script.json")) as stage:
     with GeminiACPAdapter(
         adapter_config=GeminiACPAdapterConfig(model_id=stage.model),

@@ -1,4 +1,4 @@
-"""The provider that workflow engines call: `python workflow_provider.py`. Runs offline, on the demo's model."""
+"""Uses the provider for workflow engines: `python workflow_provider.py`. Runs offline with the demo's model."""
 
 from _stage import demo
 

@@ -1,7 +1,7 @@
-"""What the tests share: a stage with a home, a workspace and an agent of its own, and a look at what is left running.
+"""Shared fixtures: a home directory, a workspace and an agent for each test, and a check for remaining processes.
 
-`cargo test -p agentline-tests --test integrations python` sets everything up and runs them. By hand: AGENTLINE_BIN names the program, and
-AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI the fake agents that cargo built beside it.
+`cargo test -p agentline-tests --test integrations python` sets everything up and runs the tests. To run them by hand, set
+AGENTLINE_BIN to the program, and AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI to the fake agents that cargo built.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pytest
 
 from agentline import Agentline, AsyncAgentline
 
-#: What every run of these tests asks for: no wait for stragglers, and time enough on a busy machine.
+#: The defaults of every run: no quiet period, and a timeout that is long enough for a busy machine.
 DEFAULTS: dict[str, Any] = {"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90}
 
 
 def needed(name: str) -> str:
-    """A variable that the set-up gives. Where CI=true a test that cannot run fails."""
+    """Returns a variable of the test setup. Skips the test if the variable is not set; with CI=true, fails it."""
     value = os.environ.get(name)
     if not value:
         message = f"{name} is not set; run `cargo test -p agentline-tests --test integrations python`"
@@ -33,7 +33,7 @@ def needed(name: str) -> str:
 
 
 class Stage:
-    """Everything that one test needs; all processes that it leads to carry its mark."""
+    """The environment of one test. All its processes inherit a variable that identifies them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,22 +46,22 @@ class Stage:
             "HOME": str(self.home),
             "TMPDIR": str(folder / "tmp"),
             "GEMINI_API_KEY": "no-key-of-anything",
-            "MARK_OF_THE_TEST": str(folder),
+            "STAGE_ID": str(folder),
         }
 
     def acp(self) -> Stage:
-        """With the fake agent that speaks ACP: a prompt is the script of its own turn."""
+        """Uses the fake ACP agent, which executes the prompt as a script."""
         self.env["GEMINI_CLI_PATH"] = needed("AGENTLINE_TEST_FAKE_ACP")
         return self
 
     def fault(self, name: str, **args: Any) -> Stage:
-        """With the fake agent that is run for one prompt, and errs in this way."""
+        """Uses the fake agent that runs once per prompt, with this fault."""
         self.env["GEMINI_CLI_PATH"] = needed("AGENTLINE_TEST_FAKE_GEMINI")
         self.env |= {"FAKE_AGENT_FAULT": name, "FAKE_AGENT_ARGS": json.dumps(args)}
         return self
 
     def script(self, body: str) -> Stage:
-        """With an agent that is this shell script, once it has read its prompt."""
+        """Uses a shell script as the agent. It reads the prompt first."""
         program = self.folder / "gemini"
         program.write_text(f"#!/bin/sh\ncat > /dev/null\n{body}\n")
         program.chmod(0o755)
@@ -69,14 +69,14 @@ class Stage:
         return self
 
     def real(self) -> Stage:
-        """With the real Gemini CLI and the scripted model."""
+        """Uses the real Gemini CLI with the scripted model."""
         self.env["GEMINI_CLI_PATH"] = needed("AGENTLINE_TEST_GEMINI")
         self.env["GOOGLE_GEMINI_BASE_URL"] = needed("AGENTLINE_TEST_MODEL")
         (self.home / ".gemini" / "settings.json").write_text(needed("AGENTLINE_TEST_SETTINGS"))
         return self
 
     def options(self, **more: Any) -> dict[str, Any]:
-        """The arguments of a client."""
+        """Returns the arguments of a client."""
         defaults = {**DEFAULTS, **more.pop("defaults", {})}
         return {"binary": self.binary, "env": self.env, "cwd": self.workspace, "defaults": defaults, **more}
 
@@ -87,9 +87,9 @@ class Stage:
         return AsyncAgentline(**self.options(**more))
 
     def living(self) -> list[int]:
-        """Processes of this stage that live; only Linux tells."""
+        """Returns the running processes of this test. Works on Linux only."""
         found = []
-        mark = f"MARK_OF_THE_TEST={self.folder}".encode()
+        mark = f"STAGE_ID={self.folder}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 is_ours = mark in (process / "environ").read_bytes()
@@ -100,11 +100,11 @@ class Stage:
                 found.append(int(process.name))
         return found
 
-    def nothing_left(self, within: float = 20.0) -> None:
-        """Waits until nothing of the stage is alive."""
-        until = time.monotonic() + within
+    def assert_no_processes(self, timeout: float = 20.0) -> None:
+        """Waits until no process of this test is running."""
+        until = time.monotonic() + timeout
         while self.living():
-            assert time.monotonic() < until, f"still alive: {self.living()}"
+            assert time.monotonic() < until, f"still running: {self.living()}"
             time.sleep(0.02)
 
 
@@ -112,20 +112,20 @@ class Stage:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
 @pytest.fixture
 def agentline(stage: Stage) -> Iterator[Agentline]:
-    """A client with the fake agent that speaks ACP."""
+    """A client with the fake ACP agent."""
     with stage.acp().client() as client:
         yield client
 
 
-def wait_for(what: Any, within: float = 60.0) -> Any:
-    """Waits until something is true, and gives it."""
-    until = time.monotonic() + within
-    while not (found := what()):
-        assert time.monotonic() < until, "it did not come"
+def wait_for(condition: Any, timeout: float = 60.0) -> Any:
+    """Waits until a condition is true, and returns its value."""
+    until = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < until, "timed out waiting for a condition"
         time.sleep(0.01)
     return found

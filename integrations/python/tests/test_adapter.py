@@ -1,4 +1,4 @@
-"""The adapter on a fake agent: typed prompts in, typed answers out, with tools, permission, budget, deadline and events."""
+"""The adapter with a fake agent: typed prompts and answers, tools, permissions, budgets, deadlines and events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from agentline.adapter import (
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """What the fake agent is to do; it reads it from the prompt."""
+    """The script that the fake agent executes. The prompt contains it."""
 
     script: str
 
@@ -60,7 +60,7 @@ def adapter(stage: Stage) -> Iterator[GeminiACPAdapter]:
         yield adapter
 
 
-def test_the_name_and_the_defaults() -> None:
+def test_adapter_name_and_defaults() -> None:
     assert GeminiACPAdapter.name == GEMINI_ACP_ADAPTER_NAME == "gemini_acp"
     client, adapter = GeminiACPClientConfig(), GeminiACPAdapterConfig()
     assert (client.agent, client.permission_mode, client.cwd, client.env) == ("gemini_acp", "auto", None, None)
@@ -69,7 +69,7 @@ def test_the_name_and_the_defaults() -> None:
     assert GeminiACPAdapterConfig(model_id="x").model_id == "x"
 
 
-def test_configurations_are_frozen_and_checked() -> None:
+def test_configurations_are_frozen_and_validated() -> None:
     for config in (GeminiACPClientConfig(), ACPAdapterConfig()):
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.agent = "x"  # type: ignore[misc, union-attr]
@@ -99,20 +99,20 @@ def test_prompts_are_rendered_from_dataclasses() -> None:
         Prompt(template, {"folder": "src"})
 
 
-def test_answers_and_events(adapter: GeminiACPAdapter) -> None:
+def test_evaluation_returns_an_answer_and_dispatches_events(adapter: GeminiACPAdapter) -> None:
     def add(a: int, b: int) -> int:
         """Adds."""
         return a + b
 
-    heard: list[Any] = []
+    events: list[Any] = []
     bus = InProcessDispatcher()
     for kind in (PromptRendered, ToolInvoked, PromptExecuted):
-        bus.subscribe(kind, heard.append)
-    asked = prompt('call agentline add {"a": 2, "b": 3}\ntool read_file missing.txt\nsay Done.\nusage 100 20 30 5', add)
-    response = adapter.evaluate(asked, events=bus)
+        bus.subscribe(kind, events.append)
+    task = prompt('call agentline add {"a": 2, "b": 3}\ntool read_file missing.txt\nsay Done.\nusage 100 20 30 5', add)
+    response = adapter.evaluate(task, events=bus)
     assert response.text is not None and response.text.endswith("Done.") and response.prompt_name == "demo/fake"
     assert (response.usage.input_tokens, response.usage.cached_tokens) == (100, 30)
-    rendered, added, read, executed = heard
+    rendered, added, read, executed = events
     assert "say Done." in rendered.rendered_prompt and rendered.tools == ("add",) and rendered.adapter == "gemini_acp"
     assert added.name == "mcp__agentline__add" and added.params == {"a": 2, "b": 3} and added.success and added.call_id
     assert read.name == "Read" and not read.success
@@ -120,11 +120,11 @@ def test_answers_and_events(adapter: GeminiACPAdapter) -> None:
     assert executed.created_at.tzinfo is not None
 
 
-def test_typed_answers_and_their_repair(adapter: GeminiACPAdapter) -> None:
-    good = '{"summary": "fine", "issues": [], "score": 9}'
-    response = adapter.evaluate(prompt(f"say {good}", output=CodeReview))
+def test_invalid_typed_answers_are_repaired(adapter: GeminiACPAdapter) -> None:
+    valid = '{"summary": "fine", "issues": [], "score": 9}'
+    response = adapter.evaluate(prompt(f"say {valid}", output=CodeReview))
     assert response.output == CodeReview("fine", [], 9)
-    by_tool = f'call agentline structured_output {{"data": {{"score": 1}}}}\ncall agentline structured_output {{"data": {good}}}'
+    by_tool = f'call agentline structured_output {{"data": {{"score": 1}}}}\ncall agentline structured_output {{"data": {valid}}}'
     assert adapter.evaluate(prompt(by_tool, output=CodeReview)).output == CodeReview("fine", [], 9)
     assert adapter.evaluate(prompt("say [1, 2]", output=list[int])).output == [1, 2]
     with pytest.raises(PromptEvaluationError) as caught:
@@ -133,14 +133,14 @@ def test_typed_answers_and_their_repair(adapter: GeminiACPAdapter) -> None:
     assert caught.value.raw_text and caught.value.prompt_name == "demo/fake"
 
 
-def test_the_program_decides_and_checks(stage: Stage, adapter: GeminiACPAdapter) -> None:
+def test_permission_and_check_callbacks(stage: Stage, adapter: GeminiACPAdapter) -> None:
     def permission(ask: PermissionAsk) -> bool | Deny:
         return ask.paths == ("good.txt",) or ask.paths[0].endswith("/good.txt") or Deny("no")
 
     script = "ask write_file good.txt x\nask write_file bad.txt x\nsay ok"
     response = adapter.evaluate(prompt(script), permission=permission)
     assert [row.path for row in response.outcome.files] == ["good.txt"] and response.outcome.denied[0].reason == "no"
-    # Without a callback the mode answers, which is `auto`.
+    # Without a callback, the permission mode `auto` decides.
     assert len(adapter.evaluate(prompt("ask write_file other.txt x\nsay ok")).outcome.files) == 1
     rounds: list[str] = []
 
@@ -165,29 +165,29 @@ def test_deadlines(adapter: GeminiACPAdapter) -> None:
     assert (caught.value.verdict, caught.value.phase) == ("timed_out", "budget")
 
 
-def test_budgets_count_over_evaluations(adapter: GeminiACPAdapter) -> None:
+def test_a_tracker_adds_up_the_usage_of_several_evaluations(adapter: GeminiACPAdapter) -> None:
     tracker = BudgetTracker(Budget(max_total_tokens=250))
     adapter.evaluate(prompt("say x\nusage 100 20"), budget_tracker=tracker)
     assert tracker.left() == {"max_total_tokens": 130}
     with pytest.raises(PromptEvaluationError) as caught:
         adapter.evaluate(prompt("say x\nusage 200 20"), budget_tracker=tracker)
     assert caught.value.phase == "budget"
-    with pytest.raises(PromptEvaluationError, match="used up: max_total_tokens") as caught:
+    with pytest.raises(PromptEvaluationError, match="exhausted: max_total_tokens") as caught:
         adapter.evaluate(prompt("say x"), budget_tracker=tracker)
     assert caught.value.phase == "budget" and caught.value.outcome is None
     with pytest.raises(PromptEvaluationError, match="max_input_tokens"):
         adapter.evaluate(prompt("say x\nusage 100 20"), budget=Budget(max_input_tokens=50))
 
 
-def test_what_can_go_wrong_has_a_phase(stage: Stage, adapter: GeminiACPAdapter) -> None:
-    def phase(asked: Prompt[Any], adapter: GeminiACPAdapter = adapter) -> str | None:
+def test_errors_have_a_phase(stage: Stage, adapter: GeminiACPAdapter) -> None:
+    def phase(task: Prompt[Any], adapter: GeminiACPAdapter = adapter) -> str | None:
         with pytest.raises(PromptEvaluationError) as caught:
-            adapter.evaluate(asked)
+            adapter.evaluate(task)
         return caught.value.phase
 
-    empty = PromptTemplate[str](ns="demo", key="open", sections=(MarkdownSection("Task", "task", "${nobody_said}"),))
+    empty = PromptTemplate[str](ns="demo", key="open", sections=(MarkdownSection("Task", "task", "${unbound}"),))
     assert phase(Prompt(empty)) == "request"
-    assert phase(prompt("stop end_turn")) == "response", "an empty answer is none"
+    assert phase(prompt("stop end_turn")) == "response", "an empty answer is an error"
     assert phase(prompt("die 3")) == "response"
     for model, is_known in (("fake-large", True), ("no-such-model", False)):
         config = GeminiACPAdapterConfig(model_id=model, quiet_period_ms=0)
@@ -203,12 +203,12 @@ def test_what_can_go_wrong_has_a_phase(stage: Stage, adapter: GeminiACPAdapter) 
                 assert phase(prompt("say x"), other) == "request"
 
 
-def test_a_workspace_of_its_own_and_variables(stage: Stage) -> None:
+def test_temporary_workspace_and_environment_variables(stage: Stage) -> None:
     stage.acp()
     config = GeminiACPClientConfig(env={"ODD_VARIABLE": "seen"}, startup_timeout_s=60.0)
     fast = GeminiACPAdapterConfig(quiet_period_ms=0)
     with GeminiACPAdapter(adapter_config=fast, client_config=config, binary=stage.binary, host_env=stage.env) as adapter:
         assert adapter.evaluate(prompt("env ODD_VARIABLE")).text == "ODD_VARIABLE=seen"
-        assert adapter.evaluate(prompt("env MARK_OF_THE_TEST")).text == f"MARK_OF_THE_TEST={stage.folder}", "on top of its own"
+        assert adapter.evaluate(prompt("env STAGE_ID")).text == f"STAGE_ID={stage.folder}", "`env` extends the environment"
         folder = adapter.evaluate(prompt("cwd")).text or ""
         assert "agentline-acp-" in folder

@@ -1,4 +1,4 @@
-"""The asynchronous client on a fake agent, through the real host."""
+"""The asynchronous client with a fake agent and the real host."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from agentline import (
 )
 
 
-def play(stage: Stage, story: Callable[[AsyncAgentline], Awaitable[None]]) -> None:
-    """Plays a story with a client on the fake agent."""
+def run_with_client(stage: Stage, scenario: Callable[[AsyncAgentline], Awaitable[None]]) -> None:
+    """Runs a scenario with a client of the fake agent."""
 
     async def main() -> None:
         async with asyncio.timeout(120), stage.acp().async_client() as client:
-            await story(client)
+            await scenario(client)
 
     asyncio.run(main())
 
 
 def test_runs_streams_and_conversations(stage: Stage) -> None:
-    async def story(client: AsyncAgentline) -> None:
+    async def scenario(client: AsyncAgentline) -> None:
         assert (await client.run("say hi")).text == "hi"
         events = [event async for event in client.stream("say a\nsay b")]
         assert "".join(e.text for e in events if isinstance(e, Text)) == "ab"
         assert isinstance(events[-1], Finished)
-        async with client.session() as talk:
-            assert (await talk.prompt("say one")).text == "one"
-            assert "say one" in (await talk.prompt("history")).text
+        async with client.session() as conversation:
+            assert (await conversation.prompt("say one")).text == "one"
+            assert "say one" in (await conversation.prompt("history")).text
         with pytest.raises(RunFailed):
             await client.run("die 3")
         assert (await client.run('say {"n": 4}', output=dict[str, int])).value == {"n": 4}
-        heard: list[Event] = []
+        received: list[Event] = []
 
-        async def hear(event: Event) -> None:
+        async def on_event(event: Event) -> None:
             await asyncio.sleep(0)
-            heard.append(event)
+            received.append(event)
 
-        await client.run("say x", on_event=hear)
-        assert heard[-1].type == "outcome"
+        await client.run("say x", on_event=on_event)
+        assert received[-1].type == "outcome"
         assert (await client.pool_status()).active == 0
         assert await client.detect() == stage.env["GEMINI_CLI_PATH"]
         assert (await client.capabilities()).agent == "gemini"
         assert await client.sessions() == ()
 
-    play(stage, story)
+    run_with_client(stage, scenario)
 
 
-def test_callbacks_run_on_the_loop_and_runs_go_side_by_side(stage: Stage) -> None:
-    async def story(client: AsyncAgentline) -> None:
+def test_async_callbacks_run_on_the_event_loop_and_runs_are_concurrent(stage: Stage) -> None:
+    async def scenario(client: AsyncAgentline) -> None:
         home = asyncio.get_running_loop()
         met = asyncio.Event()
 
@@ -93,11 +93,11 @@ def test_callbacks_run_on_the_loop_and_runs_go_side_by_side(stage: Stage) -> Non
         texts = [outcome.text for outcome in await asyncio.gather(*runs)]
         assert texts == ["first: first", "second: second", "plain: X", "ok"]
 
-    play(stage, story)
+    run_with_client(stage, scenario)
 
 
-def test_a_cancelled_task_stops_its_run_with_all_that_it_started(stage: Stage) -> None:
-    async def story(client: AsyncAgentline) -> None:
+def test_cancelling_a_task_stops_its_run_and_all_its_processes(stage: Stage) -> None:
+    async def scenario(client: AsyncAgentline) -> None:
         before = set(stage.living())
         task = asyncio.create_task(client.run("say up\nrun sleep 600"))
         while not set(stage.living()) - before or (await client.pool_status()).active != 1:
@@ -114,34 +114,34 @@ def test_a_cancelled_task_stops_its_run_with_all_that_it_started(stage: Stage) -
                 break
         assert (await client.run("say still here")).text == "still here"
 
-    play(stage, story)
+    run_with_client(stage, scenario)
 
 
-def test_a_tool_that_nobody_waits_for_is_cancelled(stage: Stage) -> None:
-    async def story(client: AsyncAgentline) -> None:
-        begun, gone = asyncio.Event(), asyncio.Event()
+def test_a_tool_call_of_a_cancelled_run_is_cancelled(stage: Stage) -> None:
+    async def scenario(client: AsyncAgentline) -> None:
+        started, cancelled = asyncio.Event(), asyncio.Event()
 
         async def endless(call: ToolCall) -> str:
-            begun.set()
+            started.set()
             try:
                 await asyncio.sleep(600)
             except asyncio.CancelledError:
-                gone.set()
+                cancelled.set()
                 raise
             return "never"
 
         stream = client.stream("call agentline endless {}", tools=[endless])
         async for event in stream:
             if event.type == "tool_use":
-                await begun.wait()
+                await started.wait()
                 stream.cancel()
         assert (await stream.outcome()).verdict == "cancelled"
-        await asyncio.wait_for(gone.wait(), 30)
+        await asyncio.wait_for(cancelled.wait(), 30)
 
-    play(stage, story)
+    run_with_client(stage, scenario)
 
 
-def test_a_dead_host_raises_and_never_hangs(stage: Stage) -> None:
+def test_calls_raise_when_the_host_dies(stage: Stage) -> None:
     async def main() -> None:
         client = stage.acp().async_client()
         async with asyncio.timeout(120), client:

@@ -1,4 +1,4 @@
-"""The synchronous client on a fake agent, through the real host."""
+"""The synchronous client with a fake agent and the real host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from agentline import (
 from agentline.settings import ALIASES
 
 
-def test_a_run_is_answered_with_its_outcome(agentline: Agentline) -> None:
+def test_a_run_returns_its_outcome(agentline: Agentline) -> None:
     outcome = agentline.run("say Hello", name="greeting")
     assert (outcome.verdict, outcome.text, outcome.name, outcome.ok) == ("done", "Hello", "greeting", True)
     assert outcome.raw["schema"] == "agentline.outcome/1"
@@ -44,17 +44,17 @@ def test_a_run_is_answered_with_its_outcome(agentline: Agentline) -> None:
     assert agentline.server["protocol"] == 1
 
 
-def test_events_come_as_they_happen_and_the_outcome_last(agentline: Agentline) -> None:
+def test_events_are_streamed_and_the_outcome_is_last(agentline: Agentline) -> None:
     events = list(agentline.stream("say one\nthink hm\nplan\nsay two"))
     assert isinstance(events[0], Started) and events[0].agent == "gemini"
     assert "".join(e.text for e in events if isinstance(e, Text)) == "onetwo"
-    # What this package has no class for is an event all the same.
+    # An event without a class of its own is a plain `Event`.
     plan = next(e for e in events if e.type == "plan")
     assert type(plan) is Event and plan.raw["entries"]
     assert isinstance(events[-1], Finished) and events[-1].outcome.text == "onetwo"
-    heard: list[str] = []
-    agentline.run("say a\nplan", events=["plan"], on_event=lambda e: heard.append(e.type))
-    assert heard == ["plan", "outcome"]
+    types: list[str] = []
+    agentline.run("say a\nplan", events=["plan"], on_event=lambda e: types.append(e.type))
+    assert types == ["plan", "outcome"]
 
 
 def test_leaving_a_stream_early_stops_the_run(stage: Stage, agentline: Agentline) -> None:
@@ -71,7 +71,7 @@ def test_leaving_a_stream_early_stops_the_run(stage: Stage, agentline: Agentline
     assert agentline.run("say still here").text == "still here"
 
 
-def test_what_is_wrong_is_told_with_key_and_hint_and_nothing_is_started(agentline: Agentline) -> None:
+def test_invalid_requests_raise_with_key_and_hint(agentline: Agentline) -> None:
     with pytest.raises(UsageError) as caught:
         agentline.run("x", timeout="soon", permission_mode="perhaps")
     keys = {problem.key for problem in caught.value.problems}
@@ -83,12 +83,12 @@ def test_what_is_wrong_is_told_with_key_and_hint_and_nothing_is_started(agentlin
     for prompt in ("\ud800", float("nan")):
         with pytest.raises(UsageError, match="cannot be sent as JSON"):
             agentline.run("x", extra={"system_prompt": prompt})
-    # An unknown key is a warning: a newer program may know it.
+    # An unknown key only causes a warning, because a newer program may support it.
     outcome = agentline.run("say ok", extra={"no_such_key": 1})
     assert any("no_such_key" in one.message for one in outcome.warnings)
 
 
-def test_a_run_without_an_answer_is_raised_with_all_that_it_came_to(agentline: Agentline) -> None:
+def test_a_failed_run_raises_with_its_outcome(agentline: Agentline) -> None:
     with pytest.raises(RunFailed) as caught:
         agentline.run("say so far\ndie 3")
     error = caught.value
@@ -96,7 +96,7 @@ def test_a_run_without_an_answer_is_raised_with_all_that_it_came_to(agentline: A
     assert error.outcome.text == "so far" and error.kind
     outcome = agentline.run("say so far\ndie 3", raise_on_failure=False)
     assert outcome.verdict == "failed" and outcome.error is not None and outcome.error.message
-    # The agent is up again, so the time is the prompt's own.
+    # The agent has been restarted, so the timeout covers the prompt only.
     assert agentline.run("say back").text == "back"
     with pytest.raises(TimedOut) as timed:
         agentline.run("say up\nhang", timeout=timedelta(seconds=2))
@@ -107,17 +107,17 @@ def test_a_run_without_an_answer_is_raised_with_all_that_it_came_to(agentline: A
         agentline.run("tool read_file a\ntool read_file b\ntool read_file c\nsay x", max_tool_calls=1)
 
 
-def test_a_run_that_was_refused_for_load_is_tried_again_and_told(agentline: Agentline) -> None:
-    heard: list[Event] = []
+def test_a_rate_limited_run_is_retried_and_reported(agentline: Agentline) -> None:
+    events: list[Event] = []
     with pytest.raises(RateLimited) as caught:
-        agentline.run("error 429 quota exceeded. Please retry in 1s", max_retries=1, on_event=heard.append)
-    retries = [e for e in heard if isinstance(e, Retry)]
+        agentline.run("error 429 quota exceeded. Please retry in 1s", max_retries=1, on_event=events.append)
+    retries = [e for e in events if isinstance(e, Retry)]
     assert [e.attempt for e in retries] == [2] and retries[0].wait_ms >= 1000
     assert caught.value.outcome.attempts == 2 and caught.value.retryable
     assert caught.value.outcome.error is not None and caught.value.outcome.error.retry_after_ms == 1000
 
 
-def test_the_program_decides_what_an_agent_may_do(stage: Stage, agentline: Agentline) -> None:
+def test_the_permission_callback_decides_tool_calls(stage: Stage, agentline: Agentline) -> None:
     asked: list[PermissionAsk] = []
 
     def permission(ask: PermissionAsk) -> bool | Deny:
@@ -144,7 +144,7 @@ def test_the_program_decides_what_an_agent_may_do(stage: Stage, agentline: Agent
     assert outcome.verdict == "done"
 
 
-def test_the_program_says_when_a_task_is_complete(agentline: Agentline) -> None:
+def test_the_check_callback_decides_when_a_task_is_complete(agentline: Agentline) -> None:
     seen: list[Answer] = []
 
     def check(answer: Answer) -> str | None:
@@ -161,8 +161,8 @@ def test_the_program_says_when_a_task_is_complete(agentline: Agentline) -> None:
 
     with pytest.raises(ZeroDivisionError, match="my own mistake"):
         agentline.run("say first", check=broken)
-    with agentline.session(check=broken) as talk, pytest.raises(ZeroDivisionError):
-        talk.prompt("say first")
+    with agentline.session(check=broken) as conversation, pytest.raises(ZeroDivisionError):
+        conversation.prompt("say first")
 
 
 class Mood(enum.Enum):
@@ -182,7 +182,7 @@ class Row(TypedDict):
     n: int
 
 
-def test_answers_are_values_of_the_wanted_type(agentline: Agentline) -> None:
+def test_answers_have_the_requested_type(agentline: Agentline) -> None:
     outcome = agentline.run('say {"summary": "fine", "score": 9, "mood": "bad", "issues": ["x"]}', output=Review)
     assert outcome.value == Review("fine", 9, Mood.BAD, ("x",))
     assert outcome.output == {"summary": "fine", "score": 9, "mood": "bad", "issues": ["x"]}
@@ -193,28 +193,28 @@ def test_answers_are_values_of_the_wanted_type(agentline: Agentline) -> None:
     with pytest.raises(InvalidOutput) as caught:
         agentline.run('say {"summary": 1}', output=Review, repair_turns=0)
     assert caught.value.phase == "response" and caught.value.outcome.value is None
-    with pytest.raises(UsageError, match="no JSON Schema is known"):
+    with pytest.raises(UsageError, match="has no JSON Schema"):
         agentline.run("x", output=complex)
 
 
-def test_conversations_remember(agentline: Agentline) -> None:
-    with agentline.session(output=None) as talk:
-        assert talk.prompt("say one").text == "one"
-        history = talk.prompt("history", messages=True)
-        assert "say one" in history.text and history.session_id == talk.session_id
+def test_conversations_keep_their_history(agentline: Agentline) -> None:
+    with agentline.session(output=None) as conversation:
+        assert conversation.prompt("say one").text == "one"
+        history = conversation.prompt("history", messages=True)
+        assert "say one" in history.text and history.session_id == conversation.session_id
         assert history.messages and history.messages[-1]["role"] == "assistant"
-        assert [e.type for e in talk.stream("say two")][-1] == "outcome"
+        assert [e.type for e in conversation.stream("say two")][-1] == "outcome"
     with pytest.raises(UsageError, match="no open conversation"):
-        talk.prompt("say x")
+        conversation.prompt("say x")
     calls: list[int] = []
 
     def note(n: int) -> str:
         calls.append(n)
         return f"noted {n}"
 
-    with agentline.session(tools=[note]) as talk:
-        assert "noted 1" in talk.prompt('call agentline note {"n": 1}').text
-        assert "noted 2" in talk.prompt('call agentline note {"n": 2}').text
+    with agentline.session(tools=[note]) as conversation:
+        assert "noted 1" in conversation.prompt('call agentline note {"n": 1}').text
+        assert "noted 2" in conversation.prompt('call agentline note {"n": 2}').text
     assert calls == [1, 2]
 
 
@@ -248,7 +248,7 @@ def agentline_errors() -> type[Exception]:
     return agentline.AgentlineError
 
 
-def test_many_threads_share_a_client_and_no_answer_is_lost(agentline: Agentline) -> None:
+def test_many_threads_can_share_a_client(agentline: Agentline) -> None:
     def run(n: int) -> str:
         return agentline.run(f"chunks 20 part{n} {{n}} \nsay end {n}", permission_mode="plan").text
 
@@ -259,7 +259,7 @@ def test_many_threads_share_a_client_and_no_answer_is_lost(agentline: Agentline)
     assert threading.active_count() < 20
 
 
-def test_every_key_of_the_contract_is_typed() -> None:
+def test_every_configuration_key_is_typed() -> None:
     page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
     table = page.split("<!-- keys -->")[1].split("<!-- end of keys -->")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]

@@ -1,4 +1,4 @@
-"""How a client ends: in order, by Ctrl-C, by the death of either side. Nothing is left, nothing hangs."""
+"""How a client ends: by `close()`, by Ctrl-C, or because the host or the program dies. No process remains, no call hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentline import Agentline, AgentlineError, BinaryNotFound, ClientClosed, H
 from agentline._wire import Host
 
 
-def test_closing_ends_everything(stage: Stage) -> None:
+def test_close_stops_all_runs_and_processes(stage: Stage) -> None:
     client = stage.acp().client()
     failed: list[BaseException] = []
 
@@ -37,31 +37,31 @@ def test_closing_ends_everything(stage: Stage) -> None:
     for thread in threads:
         thread.join(60)
     assert len(failed) == 3 and not any(thread.is_alive() for thread in threads)
-    stage.nothing_left()
+    stage.assert_no_processes()
     with pytest.raises(ClientClosed):
         client.run("say x")
     with pytest.raises(ClientClosed):
         client.pool_status()
 
 
-def test_a_dead_host_raises_and_never_hangs(stage: Stage) -> None:
+def test_calls_raise_when_the_host_dies(stage: Stage) -> None:
     with stage.acp().client() as client:
-        talk = client.session()
+        conversation = client.session()
         stream = client.stream("say up\nrun sleep 600")
         next(event for event in stream if event.type == "tool_use")
         os.kill(client.pid, signal.SIGKILL)
         with pytest.raises(HostDied) as caught:
             stream.outcome()
         assert caught.value.exit_code == -signal.SIGKILL and caught.value.hint
-        for call in (lambda: client.run("say x"), client.pool_status, lambda: talk.prompt("say x"), client.session):
+        for call in (lambda: client.run("say x"), client.pool_status, lambda: conversation.prompt("say x"), client.session):
             with pytest.raises(HostDied):
                 call()
         assert not client.is_alive
-        talk.close()
-    stage.nothing_left()
+        conversation.close()
+    stage.assert_no_processes()
 
 
-def test_a_program_that_is_no_host_is_told_with_what_it_said(stage: Stage) -> None:
+def test_a_program_without_the_host_command_is_reported_with_its_stderr(stage: Stage) -> None:
     fake = stage.folder / "agentline"
     fake.write_text("#!/bin/sh\necho 'no such command: host' >&2\nexit 2\n")
     fake.chmod(0o755)
@@ -70,7 +70,7 @@ def test_a_program_that_is_no_host_is_told_with_what_it_said(stage: Stage) -> No
     assert "no such command: host" in str(caught.value) and caught.value.exit_code == 2
 
 
-def test_lines_that_are_no_messages_are_passed_over(stage: Stage) -> None:
+def test_lines_that_are_not_messages_are_ignored(stage: Stage) -> None:
     fake = stage.folder / "agentline"
     hello = '{"jsonrpc":"2.0","id":1,"result":{"protocol":1,"future":true}}'
     fake.write_text(f"#!/bin/sh\nread line\necho garbage\necho '[]'\necho '{{}}'\necho '{hello}'\ncat >/dev/null\n")
@@ -100,11 +100,11 @@ def test_the_program_is_found_by_argument_variable_and_path(stage: Stage, monkey
 PROGRAM = """
 import sys, agentline
 client = agentline.Agentline(sys.argv[1], defaults={"permission_mode": "bypass", "pass_env": ["*"]})
-def hear(event):
+def on_event(event):
     if event.type == "tool_use":
         print("ready", flush=True)
 try:
-    client.run("say up\\nrun sleep 600", on_event=hear)
+    client.run("say up\\nrun sleep 600", on_event=on_event)
 except KeyboardInterrupt:
     print("interrupted", client.pool_status().active, flush=True)
     if sys.argv[2] == "close":
@@ -117,11 +117,11 @@ ASYNC_PROGRAM = """
 import asyncio, sys, agentline
 async def main():
     async with agentline.AsyncAgentline(sys.argv[1], defaults={"permission_mode": "bypass", "pass_env": ["*"]}) as client:
-        def hear(event):
+        def on_event(event):
             if event.type == "tool_use":
                 print("ready", flush=True)
         try:
-            await client.run("say up\\nrun sleep 600", on_event=hear)
+            await client.run("say up\\nrun sleep 600", on_event=on_event)
         except asyncio.CancelledError:
             print("interrupted", (await client.pool_status()).active, flush=True)
             raise
@@ -139,13 +139,13 @@ def test_ctrl_c_stops_the_run_and_the_program_ends(stage: Stage, how: str) -> No
     assert program.stdout.readline() == "ready\n"
     os.kill(program.pid, signal.SIGINT)
     out, _ = program.communicate(timeout=60)
-    # The run was over when the exception came, and the host goes with the program, closed or not.
+    # The run had ended when the exception was raised, and the host ends with the program even without `close()`.
     assert out.splitlines() == ["interrupted 0", "end"]
     assert program.returncode == 0
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
-def test_a_program_that_is_killed_takes_everything_with_it(stage: Stage) -> None:
+def test_all_processes_end_when_the_program_is_killed(stage: Stage) -> None:
     program = start(stage.acp(), "killed")
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
@@ -153,12 +153,12 @@ def test_a_program_that_is_killed_takes_everything_with_it(stage: Stage) -> None
     program.kill()
     program.wait()
     program.stdout.close()
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
 def start(stage: Stage, how: str) -> subprocess.Popen[str]:
     package = str(Path(agentline.__file__).parents[1])
-    # A shell without job control starts programs with SIGINT ignored; the program must hear it.
+    # A shell without job control starts programs with SIGINT ignored, so the handler is restored here.
     return subprocess.Popen(
         [sys.executable, "-c", ASYNC_PROGRAM if how == "async" else PROGRAM, stage.binary, how],
         env={**stage.env, "PYTHONPATH": package},
@@ -169,15 +169,15 @@ def start(stage: Stage, how: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_client_that_is_forgotten_ends_its_host(stage: Stage) -> None:
+def test_a_garbage_collected_client_stops_its_host(stage: Stage) -> None:
     client = stage.acp().client()
     client.run("say x")
     assert stage.living()
     del client
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
-def test_a_stream_that_is_forgotten_stops_its_run(stage: Stage) -> None:
+def test_a_garbage_collected_stream_stops_its_run(stage: Stage) -> None:
     with stage.acp().client() as client:
         stream = client.stream("say up\nrun sleep 600")
         next(event for event in stream if event.type == "tool_use")
@@ -185,7 +185,7 @@ def test_a_stream_that_is_forgotten_stops_its_run(stage: Stage) -> None:
         wait_for(lambda: client.pool_status().active == 0)
 
 
-def test_a_long_answer_and_a_slow_reader_lose_nothing(stage: Stage) -> None:
+def test_a_slow_reader_receives_a_long_answer_completely(stage: Stage) -> None:
     with stage.acp().client() as client:
         stream = client.stream("chunks 2000 word{n} \nbig 3000000")
         time.sleep(1)
@@ -212,7 +212,7 @@ for event in client.stream("run sleep 600"):
 """
 
 
-def test_a_forked_process_neither_uses_the_client_nor_keeps_its_host(stage: Stage) -> None:
+def test_a_forked_process_cannot_use_the_client_and_does_not_keep_its_host_alive(stage: Stage) -> None:
     program = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", FORKED, stage.acp().binary],
         env={**stage.env, "PYTHONPATH": str(Path(agentline.__file__).parents[1])},
@@ -222,18 +222,18 @@ def test_a_forked_process_neither_uses_the_client_nor_keeps_its_host(stage: Stag
         text=True,
     )
     assert program.stdin is not None and program.stdout is not None
-    said = {program.stdout.readline(), program.stdout.readline()}
-    assert said == {"make a new client after the fork\n", "running\n"}
+    lines = {program.stdout.readline(), program.stdout.readline()}
+    assert lines == {"create a new client after the fork\n", "running\n"}
     program.kill()
     program.wait()
-    # The forked process alone.
+    # Only the forked process is left.
     wait_for(lambda: len(stage.living()) == 1)
     program.stdin.close()
     program.stdout.close()
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
-def test_a_program_that_is_not_agentline_is_told_as_such(stage: Stage) -> None:
+def test_a_program_that_is_not_agentline_is_reported(stage: Stage) -> None:
     program = stage.folder / "other"
 
     def other(body: str) -> str:
@@ -250,5 +250,5 @@ def test_a_program_that_is_not_agentline_is_told_as_such(stage: Stage) -> None:
         Agentline(stage.binary, env=stage.env, cwd=stage.folder / "nowhere")
     host = Host([other("#!/bin/sh\nexec sleep 600\n"), "host"], env=stage.env, cwd=None)
     with pytest.raises(HostDied, match="did not answer within 0.2 s"):
-        host.greet({}, within=0.2).result(60)
+        host.initialize({}, timeout=0.2).result(60)
     host.close()

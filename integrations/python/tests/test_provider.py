@@ -1,4 +1,4 @@
-"""The provider with agents that misbehave: the stories that its specification names, and every row of its errors."""
+"""The provider with agents that misbehave: the cases of its specification, and every kind of error."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def worked(id: str) -> str:
 
 
 def events(stage: Stage, *lines: str) -> Stage:
-    """An agent that writes these events. A line that is no JSON is a shell command."""
-    said = [f"cat <<'END'\n{line}\nEND" if line.startswith("{") else line for line in lines]
-    return stage.script("\n".join(said))
+    """Uses an agent that prints these events. A line that is not JSON is a shell command."""
+    commands = [f"cat <<'END'\n{line}\nEND" if line.startswith("{") else line for line in lines]
+    return stage.script("\n".join(commands))
 
 
 def generate(stage: Stage, config: dict[str, Any] | None = None, **more: Any) -> ProviderResult:
-    # These agents are run for one prompt and spoken to over no other surface.
+    # These agents support only `stream-json`, with one process per prompt.
     config = {"surface": "stream-json", "max_retries": 0, **(config or {})}
     with GeminiCliProvider(config, binary=stage.binary, env=stage.env) as provider:
         return provider.generate("What is 2+2?", {"project_root": stage.workspace}, **more)
@@ -99,36 +99,37 @@ def test_failed_tool_calls_are_not_tracked(stage: Stage) -> None:
     assert result.files == {}
 
 
-def test_a_file_that_nobody_says_to_have_written_is_told(stage: Stage) -> None:
+def test_a_file_that_no_tool_reported_causes_a_warning(stage: Stage) -> None:
     result = generate(stage.fault("failed_but_wrote"))
-    told = ["these files changed during the run, but no tool reported them: hello.txt"]
-    assert result.files == {} and warned(result, "files_unknown") == told
+    expected = ["these files changed during the run, but no tool reported them: hello.txt"]
+    assert result.files == {} and warned(result, "files_unknown") == expected
 
 
 def test_a_file_that_was_never_written_is_not_listed(stage: Stage) -> None:
     result = generate(stage.fault("success_lie"))
-    told = ["a tool reported that it wrote these files, but they do not exist: hello.txt"]
-    assert result.files == {} and warned(result, "files_missing") == told
+    expected = ["a tool reported that it wrote these files, but they do not exist: hello.txt"]
+    assert result.files == {} and warned(result, "files_missing") == expected
 
 
-def test_malformed_lines_are_passed_over_with_a_short_sample(stage: Stage) -> None:
+def test_malformed_lines_are_skipped_and_a_warning_shows_a_sample(stage: Stage) -> None:
     result = generate(stage.fault("garbage_between"))
     assert (result.response, list(result.files)) == ("I will write it.All done. 4", ["hello.txt"])
-    (said,) = warned(result, "malformed_lines")
-    assert said.startswith("Malformed JSON lines: ") and "Empty GEMINI.md created. Now analyzing the project" in said
-    assert "analyzing the project to populate it" not in said
+    (warning,) = warned(result, "malformed_lines")
+    assert warning.startswith("Malformed JSON lines: ")
+    assert "Empty GEMINI.md created. Now analyzing the project" in warning
+    assert "analyzing the project to populate it" not in warning
 
 
 def test_timeout(stage: Stage) -> None:
     error = error_of(stage.fault("hang_mid_text"), {"timeout": 4.5})
     assert error.kind == "timeout" and "the timeout of 4.5 s" in error.message and error.hint == "raise `timeout`"
-    assert error.outcome is not None and error.outcome.text, "what was said is kept"
+    assert error.outcome is not None and error.outcome.text, "the text received so far is kept"
     assert (error.verdict, error.phase) == ("timed_out", "budget")
-    stage.nothing_left()
+    stage.assert_no_processes()
     assert "the timeout of 0.7 s" in error_of(stage, response_timeout=0.7).message
 
 
-@pytest.mark.parametrize("how", ["exit 41", "result with 401", "its own sentence"])
+@pytest.mark.parametrize("how", ["exit 41", "result with 401", "message on stderr"])
 def test_auth_errors_say_how_to_sign_in(stage: Stage, how: str) -> None:
     if how == "exit 41":
         stage.fault("exit_code", code=41)
@@ -142,7 +143,7 @@ def test_auth_errors_say_how_to_sign_in(stage: Stage, how: str) -> None:
     assert "auth login" not in str(error), "there is no such command"
 
 
-def test_words_such_as_login_and_author_are_no_sign_in_error(stage: Stage) -> None:
+def test_words_such_as_login_and_author_are_not_a_sign_in_error(stage: Stage) -> None:
     error = error_of(stage.script("echo 'the author used a login shell' >&2; exit 1"))
     assert (error.kind, error.message) == ("failed", "Gemini CLI failed (exit 1): the author used a login shell")
 
@@ -172,7 +173,7 @@ def test_error_events(stage: Stage) -> None:
     def event(severity: str, message: str) -> str:
         return json.dumps({"type": "error", "severity": severity, "message": message})
 
-    # A warning is told and ends nothing.
+    # A warning is reported and does not end the run.
     result = generate(events(stage, INIT, event("warning", "something odd"), ANSWER, DONE))
     assert result.response == "All done. 4" and warned(result, "agent") == ["something odd"]
     error = error_of(events(stage, INIT, event("error", "it broke"), FAILED, "exit 1"))
@@ -185,7 +186,7 @@ def test_error_events(stage: Stage) -> None:
     ("fault", "response"),
     [("unknown_events", "with All done. 4"), ("split_character", "🦀 é 漢"), ("crlf", "All done. 4"), ("empty_answer", "")],
 )
-def test_odd_but_good_answers(stage: Stage, fault: str, response: str) -> None:
+def test_unusual_but_valid_answers(stage: Stage, fault: str, response: str) -> None:
     assert generate(stage.fault(fault)).response == response
 
 
@@ -201,36 +202,36 @@ def test_odd_but_good_answers(stage: Stage, fault: str, response: str) -> None:
         (173, "rate_limited", "Gemini CLI was rate limited: ", "HTTP status 429"),
     ],
 )
-def test_exit_codes_are_told_apart(stage: Stage, code: int, kind: str, start: str, stderr: str) -> None:
+def test_exit_codes_determine_the_kind_of_error(stage: Stage, code: int, kind: str, start: str, stderr: str) -> None:
     error = error_of(stage.fault("exit_code", code=code))
     assert error.kind == kind and error.message.startswith(start) and stderr in error.message
     assert error.outcome is not None and error.outcome.agent_exit_code == code
 
 
-def test_any_other_exit_is_told_with_its_code_and_standard_error(stage: Stage) -> None:
+def test_other_exit_codes_are_reported_with_stderr(stage: Stage) -> None:
     assert error_of(stage.script("echo boom >&2; exit 3")).message == "Gemini CLI failed (exit 3): boom"
     silent = error_of(stage.script("exit 0")).message
     assert silent.startswith("Gemini CLI failed (exit 0): the agent exited without a result")
 
 
-def test_refused_tools_are_told_beside_the_answer(stage: Stage) -> None:
+def test_denied_tools_are_reported_with_the_answer(stage: Stage) -> None:
     error = {"type": "tool_not_registered", "message": 'Tool "write_file" not found.'}
     refused = json.dumps({"type": "tool_result", "tool_id": "1", "status": "error", "error": error})
     result = generate(events(stage, INIT, uses("write_file", "1", "a.txt"), refused, ANSWER, DONE))
     assert (result.response, result.files, result.denied[0].tool) == ("All done. 4", {}, "Write")
 
 
-def test_the_environment_is_passed_and_a_list_narrows_it(stage: Stage) -> None:
+def test_the_environment_is_passed_and_pass_env_restricts_it(stage: Stage) -> None:
     stage.env["ODD_VARIABLE"] = "seen "
-    said = """printf '{"type":"message","role":"assistant","content":"%s","delta":true}\\n' "$ODD_VARIABLE" """
-    events(stage, INIT, said, ANSWER, DONE)
+    command = """printf '{"type":"message","role":"assistant","content":"%s","delta":true}\\n' "$ODD_VARIABLE" """
+    events(stage, INIT, command, ANSWER, DONE)
     assert generate(stage).response == "seen All done. 4"
     with pytest.warns(UserWarning):
         result = generate(stage, {"pass_env": [], "modle": "x"})
     assert result.response == "All done. 4" and len(warned(result, "unknown_key")) == 1
 
 
-def test_limits_of_the_configuration_hold(stage: Stage) -> None:
+def test_limits_of_the_configuration_apply(stage: Stage) -> None:
     error = error_of(stage.fault("many_tools", count=50), {"max_tool_calls": 3})
     assert error.kind == "limit_reached" and error.message.startswith("Gemini CLI reached a limit: ")
 
@@ -251,7 +252,7 @@ def test_a_cancelled_task_ends_the_agent(stage: Stage) -> None:
     asyncio.run(main())
 
 
-# With a warm agent, as it is without `surface`: the words of the fake agent are its script.
+# Without `surface`, the provider uses a warm agent. The fake agent executes the prompt as a script.
 
 
 def test_one_warm_agent_serves_many_calls(stage: Stage, agentline: Agentline) -> None:
@@ -264,10 +265,10 @@ def test_one_warm_agent_serves_many_calls(stage: Stage, agentline: Agentline) ->
     assert len(agentline.pool_status().processes) == 1
     assert asyncio.run(provider.generate_async("say later", context)).response == "later"
     provider.close()
-    assert agentline.is_alive, "it was given, so it is not ours to close"
+    assert agentline.is_alive, "a client that was passed in is not closed"
 
 
-def test_folders_files_and_system_prompts(stage: Stage, agentline: Agentline) -> None:
+def test_working_directory_prompt_file_and_system_prompt(stage: Stage, agentline: Agentline) -> None:
     (stage.workspace / "prompts").mkdir()
     (stage.workspace / "other").mkdir()
     (stage.workspace / "prompts" / "plan.md").write_text("say from the file")
@@ -275,14 +276,14 @@ def test_folders_files_and_system_prompts(stage: Stage, agentline: Agentline) ->
     root = {"project_root": stage.workspace}
     assert provider.generate("cwd", root).response.endswith("/ws")
     elsewhere = GeminiCliProvider({"quiet_period_ms": 0, "working_dir": stage.workspace / "other"}, client=agentline)
-    assert elsewhere.generate("cwd", root).response.endswith("/other"), "the configuration wins"
-    told = provider.generate("", {**root, "prompt_file": "prompts/plan.md"}).response
-    assert "prompts/plan.md" in told or told == "from the file"
+    assert elsewhere.generate("cwd", root).response.endswith("/other"), "the configuration takes precedence"
+    response = provider.generate("", {**root, "prompt_file": "prompts/plan.md"}).response
+    assert "prompts/plan.md" in response or response == "from the file"
     sent = json.loads(provider.generate("echo_prompt", root, "Be brief.").response)
     assert "Be brief.\n\necho_prompt" in json.dumps(sent).replace("\\n", "\n")
 
 
-def test_a_provider_whose_host_died_gets_a_new_one(stage: Stage) -> None:
+def test_a_provider_replaces_a_host_that_died(stage: Stage) -> None:
     with GeminiCliProvider({"quiet_period_ms": 0}, binary=stage.binary, env=stage.acp().env) as provider:
         context = {"project_root": stage.workspace}
         assert provider.generate("say one", context).response == "one"
@@ -290,5 +291,5 @@ def test_a_provider_whose_host_died_gets_a_new_one(stage: Stage) -> None:
         os.kill(client.pid, signal.SIGKILL)
         wait_for(lambda: not client.is_alive)
         assert provider.generate("say two", context).response == "two"
-    with pytest.raises(ProviderError, match="ended by itself"):
+    with pytest.raises(ProviderError, match="exited unexpectedly"):
         GeminiCliProvider(client=client).generate("say three")

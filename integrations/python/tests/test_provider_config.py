@@ -1,4 +1,4 @@
-"""The provider before any run: its configuration, its metadata, what it makes of a call. No agent is needed."""
+"""The provider without an agent: configuration, metadata and the validation of calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_metadata() -> None:
 
 
 @pytest.mark.parametrize("config", [None, {}, {"timeout": 1}, {"timeout": "10m"}, {"approval_mode": "plan"}, {"apiKey": "k"}])
-def test_a_good_configuration_is_taken_without_a_word(config: dict[str, Any] | None) -> None:
+def test_a_valid_configuration_causes_no_warning(config: dict[str, Any] | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert GeminiCliProvider(config).config == (config or {})
@@ -55,7 +55,7 @@ def test_a_good_configuration_is_taken_without_a_word(config: dict[str, Any] | N
         ),
     ],
 )
-def test_a_bad_configuration_is_a_value_error_with_all_of_it(config: dict[str, Any], message: str) -> None:
+def test_an_invalid_configuration_raises_one_error_for_all_problems(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         GeminiCliProvider(config)
     error = caught.value
@@ -82,14 +82,14 @@ def test_cli_not_found_names_the_install_url(stage: Stage) -> None:
             )
 
 
-def test_without_agentline_itself_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_agentline_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGENTLINE_BIN", raising=False)
     with pytest.raises(ProviderError) as caught:
         GeminiCliProvider(env={"PATH": "/nonexistent"}).validate()
     assert caught.value.kind == "not_found" and "AGENTLINE_BIN" in (caught.value.hint or "")
 
 
-def test_what_is_wrong_with_a_call_starts_nothing(stage: Stage) -> None:
+def test_an_invalid_call_starts_no_agent(stage: Stage) -> None:
     stage.script("touch started")
     with GeminiCliProvider({"surface": "stream-json"}, binary=stage.binary, env=stage.env) as provider:
         provider.validate()

@@ -1,4 +1,4 @@
-"""The real Gemini CLI with a scripted model: what the client, the provider and the adapter make of it."""
+"""The client, the provider and the adapter with the real Gemini CLI and a scripted model."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from agentline.provider import GeminiCliProvider, ProviderError
 
 pytestmark = pytest.mark.gemini_cli
 
-#: One that has a price and is asked directly.
+#: A model with a known price that Gemini CLI uses without its router.
 MODEL = "gemini-2.5-pro"
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Agentline]]:
-    """One host for all tests of this file: starting the agent is what costs time."""
+    """One host for all tests of this file, because starting the agent is slow."""
     stage = Stage(tmp_path_factory.mktemp("real")).real()
     with stage.client(defaults={"model": MODEL, "extensions": [], "timeout": 120, "quiet_period_ms": 0}) as client:
         yield stage, client
-    stage.nothing_left()
+    stage.assert_no_processes()
 
 
-def test_an_answer_is_streamed_and_counted(real: tuple[Stage, Agentline]) -> None:
+def test_an_answer_is_streamed_with_usage_and_cost(real: tuple[Stage, Agentline]) -> None:
     _, client = real
     stream = client.stream("greet me")
     text = "".join(event.text for event in stream if isinstance(event, Text))
@@ -60,7 +60,7 @@ def test_functions_are_called_and_files_are_written(real: tuple[Stage, Agentline
     asked: list[int] = []
 
     def lookup(order: int) -> dict[str, Any]:
-        """Looks an order up."""
+        """Looks up an order."""
         asked.append(order)
         if order == 8:
             raise LookupError("no such order")
@@ -80,7 +80,7 @@ def test_functions_are_called_and_files_are_written(real: tuple[Stage, Agentline
     assert (stage.workspace / "b.txt").read_text() == "two, mended\n"
 
 
-def test_the_program_decides(real: tuple[Stage, Agentline]) -> None:
+def test_the_permission_callback_denies_a_tool_call(real: tuple[Stage, Agentline]) -> None:
     stage, client = real
     asked: list[PermissionAsk] = []
 
@@ -93,7 +93,7 @@ def test_the_program_decides(real: tuple[Stage, Agentline]) -> None:
     assert asked[0].tool == "Write" and not (stage.workspace / "asked.txt").exists()
 
 
-def test_a_task_goes_on_until_it_is_complete(real: tuple[Stage, Agentline]) -> None:
+def test_the_agent_is_prompted_again_until_the_check_passes(real: tuple[Stage, Agentline]) -> None:
     _, client = real
     seen: list[str] = []
 
@@ -105,20 +105,20 @@ def test_a_task_goes_on_until_it_is_complete(real: tuple[Stage, Agentline]) -> N
     assert seen == ["Here is the first part.", "And here is the second."]
 
 
-def test_a_conversation_remembers_and_is_found_again(real: tuple[Stage, Agentline]) -> None:
+def test_a_conversation_keeps_its_history_and_is_saved(real: tuple[Stage, Agentline]) -> None:
     stage, client = real
-    with client.session() as talk:
-        assert talk.prompt("greet me").text == "Hello from the model."
-        assert talk.prompt("say goodbye").text == "Goodbye."
+    with client.session() as conversation:
+        assert conversation.prompt("greet me").text == "Hello from the model."
+        assert conversation.prompt("say goodbye").text == "Goodbye."
     saved = {one.id: one for one in client.sessions(project=stage.workspace)}
-    assert saved[talk.session_id].prompts == 2 and saved[talk.session_id].agent == "gemini"
-    loaded = client.load_session(talk.session_id)
-    assert loaded.session.id == talk.session_id and "Goodbye." in str(loaded.messages[-1])
+    assert saved[conversation.session_id].prompts == 2 and saved[conversation.session_id].agent == "gemini"
+    loaded = client.load_session(conversation.session_id)
+    assert loaded.session.id == conversation.session_id and "Goodbye." in str(loaded.messages[-1])
     found = client.search_sessions("goodbye", project=stage.workspace)
-    assert [one.session.id for one in found] == [talk.session_id]
+    assert [one.session.id for one in found] == [conversation.session_id]
 
 
-def test_failures_are_told_apart(real: tuple[Stage, Agentline]) -> None:
+def test_failures_raise_their_own_exception(real: tuple[Stage, Agentline]) -> None:
     _, client = real
     with pytest.raises(TimedOut) as caught:
         client.run("hang", timeout=3)
@@ -129,7 +129,7 @@ def test_failures_are_told_apart(real: tuple[Stage, Agentline]) -> None:
     assert client.capabilities().models
 
 
-def test_cancelled_tasks_stop_the_agent(real: tuple[Stage, Agentline]) -> None:
+def test_cancelling_a_task_stops_the_agent(real: tuple[Stage, Agentline]) -> None:
     stage, _ = real
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_the_provider(real: tuple[Stage, Agentline]) -> None:
     provider.validate()
     result = provider.generate("write two files", {"project_root": folder})
     assert result.response == "I begin.Both are written." and result.files == {"a.txt": None, "b.txt": None}
-    # Headless, as its documents have it, and by the prompt's file.
+    # Headless (`stream-json`), and with a prompt file.
     cold = GeminiCliProvider({**provider.config, "surface": "stream-json", "max_retries": 0}, client=client)
     result = cold.generate("greet me", {"project_root": folder}, "Be brief.")
     assert result.response == "Hello from the model." and result.outcome is not None
@@ -181,13 +181,13 @@ class Where:
 
 def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
     stage, client = real
-    heard: list[Any] = []
+    events: list[Any] = []
     bus = InProcessDispatcher()
     for kind in (ToolInvoked, PromptExecuted):
-        bus.subscribe(kind, heard.append)
+        bus.subscribe(kind, events.append)
 
     def lookup(order: int) -> str:
-        """Looks an order up."""
+        """Looks up an order."""
         return f"{order} was sent"
 
     def adapter(model: str = MODEL) -> GeminiACPAdapter:
@@ -200,14 +200,14 @@ def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
     task = MarkdownSection(title="Task", key="task", template="review the changes in ${folder}")
     template = PromptTemplate[CodeReview](ns="demo", key="review", sections=(task,))
     response = adapter().evaluate(Prompt(template).bind(Where("src")), events=bus)
-    assert response.output == CodeReview("Small and clear.", ["no test"], 9), "mended after it did not fit"
-    assert isinstance(heard[-1], PromptExecuted) and response.usage.total_tokens
-    assert [event.success for event in heard[:-1]] == [False, True]
+    assert response.output == CodeReview("Small and clear.", ["no test"], 9), "corrected after an invalid value"
+    assert isinstance(events[-1], PromptExecuted) and response.usage.total_tokens
+    assert [event.success for event in events[:-1]] == [False, True]
 
-    heard.clear()
+    events.clear()
     task = MarkdownSection(title="Task", key="task", template="use a tool of ${folder}", tools=(lookup,))
     adapter().evaluate(Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop")), events=bus)
-    assert heard[0].name == "mcp__agentline__lookup" and heard[0].params == {"order": 7} and heard[0].success
+    assert events[0].name == "mcp__agentline__lookup" and events[0].params == {"order": 7} and events[0].success
     with pytest.raises(PromptEvaluationError) as caught:
         adapter("no-such-model").evaluate(Prompt(template).bind(Where("src")))
     assert caught.value.phase == "request" and "no-such-model" in caught.value.message
@@ -218,7 +218,7 @@ def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
     [
         ("basic", "`primes.py` prints the primes below 50"),
         ("structured_output", "9 of 10: Small and clear. ['no test']"),
-        ("custom_environment", "the agent answered first after"),
+        ("custom_environment", "first event after"),
         ("workflow_provider", "{'SUMMARY.txt': None, 'primes.py': None}"),
         ("client", "Your order was sent on Monday."),
     ],
@@ -232,4 +232,4 @@ def test_the_examples_run(stage: Stage, example: str, says: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
-    assert os.listdir(stage.folder / "tmp") == [], "the stage is cleared away"
+    assert os.listdir(stage.folder / "tmp") == [], "the temporary directories are removed"

@@ -1,4 +1,4 @@
-"""Types to schemas, JSON to values, functions to tools. No process is started."""
+"""Conversion of types to schemas, of JSON to values, and of functions to tools. No process is started."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 import pytest
 
 from agentline import ToolCall, UsageError, tool
-from agentline._order import order
-from agentline._schema import Output, Unfit, read_as, read_docstring, schema_of
+from agentline._run_request import build_request
+from agentline._schema import Output, ConversionError, read_as, read_docstring, schema_of
 from agentline._wire import encode
-from agentline.tools import gather
+from agentline.tools import collect_tools
 
 
 class Color(enum.Enum):
@@ -24,7 +24,7 @@ class Color(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A place.
+    """A position.
 
     Attributes:
         x: To the right.
@@ -48,7 +48,7 @@ class Shape:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "schema"),
+    ("expected", "schema"),
     [
         (str, {"type": "string"}),
         (bool, {"type": "boolean"}),
@@ -66,13 +66,13 @@ class Shape:
         (Annotated[int, "years", {"minimum": 0}], {"type": "integer", "description": "years", "minimum": 0}),
     ],
 )
-def test_schemas_of_types(wanted: Any, schema: dict[str, Any]) -> None:
-    assert schema_of(wanted) == schema
+def test_schemas_of_types(expected: Any, schema: dict[str, Any]) -> None:
+    assert schema_of(expected) == schema
 
 
 def test_schemas_of_classes() -> None:
     assert schema_of(Point) == {
-        "description": "A place.",
+        "description": "A position.",
         "type": "object",
         "properties": {
             "x": {"type": "integer", "description": "To the right."},
@@ -84,7 +84,7 @@ def test_schemas_of_classes() -> None:
     assert schema_of(Order)["required"] == ["id"]
     assert schema_of(Shape)["required"] == ["points"] and "description" not in schema_of(Shape)
     assert schema_of(tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
-    with pytest.raises(Unfit):
+    with pytest.raises(ConversionError):
         schema_of(complex)
 
 
@@ -98,7 +98,7 @@ def test_values_of_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "value", "says"),
+    ("expected", "value", "says"),
     [
         (int, True, "must be of type integer"),
         (int, "1", "must be of type integer"),
@@ -111,51 +111,51 @@ def test_values_of_classes() -> None:
         (dict[str, int], [], "must be an object"),
     ],
 )
-def test_values_that_do_not_fit_say_where(wanted: Any, value: Any, says: str) -> None:
-    with pytest.raises(Unfit, match=says):
-        read_as(wanted, value)
+def test_invalid_values_are_reported_with_their_position(expected: Any, value: Any, says: str) -> None:
+    with pytest.raises(ConversionError, match=says):
+        read_as(expected, value)
 
 
-def test_functions_are_tools() -> None:
+def test_functions_become_tools() -> None:
     def lookup(order: int, call: ToolCall, *, detail: Literal["short", "long"] = "short", at: Point | None = None) -> str:
-        """Looks an order up.
+        """Looks up an order.
 
         In the shop's own database.
 
         Args:
-            order: The number of the order,
-                as on the bill.
-            detail (str): How much.
+            order: The order number,
+                as printed on the invoice.
+            detail (str): The level of detail.
 
         Returns:
-            What is known.
+            The state of the order.
         """
         return f"{order} {detail} {at} {call.number}"
 
     made = tool(lookup)
-    assert made.name == "lookup" and made.description == "Looks an order up.\n\nIn the shop's own database."
+    assert made.name == "lookup" and made.description == "Looks up an order.\n\nIn the shop's own database."
     properties = made.input_schema["properties"]
     assert list(properties) == ["order", "detail", "at"] and made.input_schema["required"] == ["order"]
-    assert properties["order"]["description"] == "The number of the order, as on the bill."
-    assert properties["detail"]["default"] == "short" and properties["detail"]["description"] == "How much."
+    assert properties["order"]["description"] == "The order number, as printed on the invoice."
+    assert properties["detail"]["default"] == "short" and properties["detail"]["description"] == "The level of detail."
     call = ToolCall(run="r", number=3, tool="lookup")
     assert made(**made.arguments({"order": 7, "at": {"x": 1}}, call)) == "7 short Point(x=1, y=0.0) 3"
-    with pytest.raises(Unfit, match="no argument `color`"):
+    with pytest.raises(ConversionError, match="unknown argument `color`"):
         made.arguments({"order": 7, "color": 1}, call)
     assert tool(name="other", timeout=2.5)(lookup).spec()["timeout_ms"] == 2500
-    assert list(gather([lookup, tool(name="other")(lookup)])) == ["lookup", "other"]
+    assert list(collect_tools([lookup, tool(name="other")(lookup)])) == ["lookup", "other"]
 
 
-def test_functions_that_cannot_be_tools_say_why() -> None:
+def test_functions_that_cannot_be_tools_are_rejected_with_a_reason() -> None:
     def odd(value: complex) -> None: ...
 
-    def by_place(value: int, /) -> None: ...
+    def positional(value: int, /) -> None: ...
 
-    for function, says in ((odd, "no JSON Schema"), (by_place, "by place")):
+    for function, says in ((odd, "has no JSON Schema"), (positional, "is positional-only")):
         with pytest.raises(UsageError, match=says):
             tool(function)
     with pytest.raises(UsageError, match="two tools"):
-        gather([tool(lambda: None), tool(lambda: None)])
+        collect_tools([tool(lambda: None), tool(lambda: None)])
     assert tool(lambda: 1).name == "<lambda>"
 
 
@@ -200,45 +200,45 @@ class Pair(NamedTuple):
     b: int
 
 
-def test_nothing_of_an_answer_is_lost_or_of_another_type() -> None:
-    # Of two classes that take it, the one that knows every key.
+def test_values_convert_without_loss_or_wrong_types() -> None:
+    # Of two matching classes, the one that has every key is chosen.
     assert read_as(Circle | Ring, {"x": 1, "inner": 2}) == Ring(1, 2)
     assert read_as(Circle | Ring, {"x": 1}) == Circle(1)
     assert read_as(dict[int, str], {"7": "x"}) == {7: "x"}
     assert read_as(dict[Color, int], {"red": 1}) == {Color.RED: 1}
-    for wanted, value in ((dict[int, str], {"x": "y"}), (dict[Color, int], {"green": 1}), (dict[Literal["a"], int], {"b": 1})):
-        with pytest.raises(Unfit, match="the key `"):
-            read_as(wanted, value)
-    with pytest.raises(Unfit, match="n must be even"):
+    for expected, value in ((dict[int, str], {"x": "y"}), (dict[Color, int], {"green": 1}), (dict[Literal["a"], int], {"b": 1})):
+        with pytest.raises(ConversionError, match="the key `"):
+            read_as(expected, value)
+    with pytest.raises(ConversionError, match="n must be even"):
         read_as(Even, {"n": 3})
 
 
-def test_types_that_json_cannot_hold_are_refused_in_one_sentence() -> None:
-    for wanted, why in (
-        (Tree, "holds itself"),
-        (Lost, "are not known: name 'Nowhere'"),
+def test_unsupported_types_are_rejected_with_a_reason() -> None:
+    for expected, why in (
+        (Tree, "is recursive"),
+        (Lost, "cannot resolve the annotations of .*: name 'Nowhere'"),
         (Circle(1), "is a value, not a type"),
         ([int], "is a value, not a type"),
-        (Pair, "a dataclass has one"),
-        (Literal[Color.RED], "values that JSON does not have"),
-        (dict[float, int], "cannot be those of a JSON object"),
+        (Pair, "use a dataclass"),
+        (Literal[Color.RED], "values that JSON does not support"),
+        (dict[float, int], "keys that are not strings"),
     ):
-        with pytest.raises(Unfit, match=why):
-            Output.of(wanted)
+        with pytest.raises(ConversionError, match=why):
+            Output.of(expected)
 
 
-def test_options_of_the_wrong_kind_are_told_by_name() -> None:
+def test_options_of_the_wrong_type_are_reported_by_name() -> None:
     for options, why in (
         ({"tools": len}, "must be a list of functions"),
-        ({"tools": ["lookup"]}, "'lookup' in it"),
+        ({"tools": ["lookup"]}, "but contains 'lookup'"),
         ({"extra": ["x"]}, "must be a dict"),
         ({"answer_timeout": "soon"}, "number of seconds"),
         ({"permission": "yes"}, "must be a function"),
     ):
         with pytest.raises(UsageError, match=why) as caught:
-            order("run", "hi", None, options)
+            build_request("run", "hi", None, options)
         assert caught.value.problems[0].key == next(iter(options))
-    assert order("run", "hi", None, {"answer_timeout": timedelta(seconds=2)}).params["answer_timeout_ms"] == 2000
-    with pytest.raises(UsageError, match="`on_evnt`: this cannot be sent") as caught:
+    assert build_request("run", "hi", None, {"answer_timeout": timedelta(seconds=2)}).params["answer_timeout_ms"] == 2000
+    with pytest.raises(UsageError, match="`on_evnt`: cannot be sent") as caught:
         encode({"params": {"prompt": "hi", "on_evnt": lambda event: None}})
     assert "on_event" in (caught.value.hint or "")

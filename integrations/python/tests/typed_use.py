@@ -1,4 +1,4 @@
-"""What a type checker makes of the package; it is checked, never run."""
+"""A program for the type checker. It is checked but never run."""
 
 from dataclasses import dataclass
 from typing import Any, assert_type
@@ -19,8 +19,8 @@ def use(agentline: Agentline, adapter: GeminiACPAdapter) -> None:
     assert_type(agentline.run("x"), Outcome[Any])
     for event in agentline.stream("x", output=Review):
         assert_type(event, Event)
-    with agentline.session(output=Review) as talk:
-        assert_type(talk.prompt("x").value, Review | None)
+    with agentline.session(output=Review) as conversation:
+        assert_type(conversation.prompt("x").value, Review | None)
     template = PromptTemplate[Review](ns="a", key="b", sections=(MarkdownSection("t", "k", "x"),))
     assert_type(adapter.evaluate(Prompt(template)).output, Review | None)
 

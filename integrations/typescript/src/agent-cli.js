@@ -1,11 +1,11 @@
-// Four functions under the names that programs of an agent-CLI SDK know: run an agent, read back what it said, find its program,
-// and tell what it can do.
+// Four functions with the names of agent-cli-sdk: run an agent, load its saved messages, find its program, and report its
+// capabilities.
 
 import { spawnSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { needBinary } from './binary.js';
 import { connect } from './client.js';
-import { AgentlineError, HostGoneError, NoSessionError, aborted, refusal } from './errors.js';
+import { AgentlineError, HostGoneError, NoSessionError, aborted, errorFromResponse } from './errors.js';
 import { text } from './wire.js';
 
 const DEFAULT_TOOL = 'gemini';
@@ -19,7 +19,7 @@ const DETECT_MS = 30_000;
  */
 
 /**
- * The one agentline of the process, with how many calls use it.
+ * The agentline process that all calls share, with the number of calls that use it.
  * @typedef {{ key: string, client: Promise<Client>, opened: Client | null, failed: boolean, users: number }} Shared
  */
 
@@ -28,24 +28,24 @@ let shared = null;
 
 /** @param {string} bin */
 function sharedClient(bin) {
-  // It reads its surroundings when it starts, so others are another one.
+  // agentline reads its environment when it starts, so a different environment needs a new process.
   const key = JSON.stringify([bin, process.cwd(), process.env]);
-  const before = shared;
-  if (before && before.key === key && !before.failed && !before.opened?.closed) return before;
+  const previous = shared;
+  if (previous && previous.key === key && !previous.failed && !previous.opened?.closed) return previous;
   /** @type {Shared} */
-  const one = { key, client: connect({ bin }), opened: null, failed: false, users: 0 };
-  one.client.then(
-    (client) => (one.opened = client),
-    () => (one.failed = true),
+  const current = { key, client: connect({ bin }), opened: null, failed: false, users: 0 };
+  current.client.then(
+    (client) => (current.opened = client),
+    () => (current.failed = true),
   );
-  shared = one;
-  if (before) letGo(before);
-  return one;
+  shared = current;
+  if (previous) closeIfUnused(previous);
+  return current;
 }
 
-/** One that is no longer the shared one is closed when nobody uses it. @param {Shared} one */
-function letGo(one) {
-  if (one !== shared && one.users === 0) one.client.then((client) => client.close()).catch(() => {});
+/** Closes a client that has been replaced, once no call uses it. @param {Shared} entry */
+function closeIfUnused(entry) {
+  if (entry !== shared && entry.users === 0) entry.client.then((client) => client.close()).catch(() => {});
 }
 
 /**
@@ -55,13 +55,13 @@ function letGo(one) {
  */
 async function withClient(options, use) {
   if (options.client) return use(options.client);
-  const one = sharedClient(needBinary(options));
-  one.users += 1;
+  const entry = sharedClient(needBinary(options));
+  entry.users += 1;
   try {
-    return await use(await one.client);
+    return await use(await entry.client);
   } finally {
-    one.users -= 1;
-    letGo(one);
+    entry.users -= 1;
+    closeIfUnused(entry);
   }
 }
 
@@ -70,42 +70,42 @@ async function withClient(options, use) {
  * @returns {Promise<import('../types/index.js').ExecuteResult<any>>}
  */
 export async function execute(options) {
-  const began = Date.now();
+  const startedAt = Date.now();
   const { signal } = options;
   /** @type {import('../types/index.js').Outcome<any> | null} */
   let outcome = null;
   let error = '';
   /** @type {{ error: unknown } | null} */
-  let broken = null;
+  let callbackError = null;
   const onEvent = (/** @type {RunEvent} */ event) => {
     try {
-      hear(options, event);
+      emit(options, event);
     } catch (thrown) {
-      broken = { error: thrown };
+      callbackError = { error: thrown };
       throw thrown;
     }
   };
   try {
-    // Nothing is started for who has gone already, not even agentline.
+    // With a signal that is already aborted, nothing is started, not even agentline.
     if (signal?.aborted) throw aborted(signal, null);
-    const run = { ...asked(options), messages: true, signal, onEvent };
+    const run = { ...runOptions(options), messages: true, signal, onEvent };
     outcome = await withClient(options, (client) => client.run(run));
   } catch (thrown) {
-    if (broken) throw thrown;
+    if (callbackError) throw thrown;
     outcome = thrown instanceof AgentlineError ? thrown.outcome : null;
     error = text(thrown);
   }
-  return outcome ? finished(options, outcome) : refused(options, error, Date.now() - began);
+  return outcome ? finished(options, outcome) : notStarted(options, error, Date.now() - startedAt);
 }
 
 /**
- * The run that is asked for.
+ * Converts the options of `execute` to those of a run.
  * @param {ExecuteOptions} options
  * @returns {import('../types/index.js').RunOptions}
  */
-function asked(options) {
+function runOptions(options) {
   const { prompt, tool = DEFAULT_TOOL, permissionMode = 'default', sessionId, resume } = options;
-  const going = resume === true ? (sessionId ?? 'latest') : resume || undefined;
+  const resumed = resume === true ? (sessionId ?? 'latest') : resume || undefined;
   return {
     ...options.options,
     prompt,
@@ -113,10 +113,10 @@ function asked(options) {
     permissionMode,
     workingDir: options.workingDir ?? process.cwd(),
     model: options.model ?? options.options?.model,
-    // Two names of one key must agree; ours is the one that counts.
+    // `timeout` and `timeoutMs` set the same key; the option of `execute` takes precedence.
     ...(options.timeout === undefined ? {} : { timeout: undefined, timeoutMs: options.timeout }),
-    resume: going,
-    sessionId: going === undefined ? sessionId : undefined,
+    resume: resumed,
+    sessionId: resumed === undefined ? sessionId : undefined,
     extractJson: options.json ?? options.options?.extractJson,
     warm: options.warm,
   };
@@ -126,7 +126,7 @@ function asked(options) {
  * @param {ExecuteOptions} options
  * @param {RunEvent} event
  */
-function hear(options, event) {
+function emit(options, event) {
   if (event.type === 'started') options.onStart?.(event);
   if (event.type === 'warning' && (options.verbose || event.from === 'stderr')) {
     options.onStderr?.(event.message);
@@ -165,11 +165,11 @@ function finished(options, outcome) {
  * @param {string} error
  * @param {number} duration
  */
-function refused(options, error, duration) {
+function notStarted(options, error, duration) {
   options.onError?.(error);
   options.onClose?.(null);
-  const nothing = { exitCode: null, sessionId: null, messages: [], data: null, outcome: null };
-  return { ...nothing, success: false, duration, error, quotaExceeded: false };
+  const empty = { exitCode: null, sessionId: null, messages: [], data: null, outcome: null };
+  return { ...empty, success: false, duration, error, quotaExceeded: false };
 }
 
 /** @param {import('../types/index.js').LoadMessagesOptions} [options] */
@@ -195,7 +195,7 @@ export async function loadMessages(options = {}) {
 }
 
 /**
- * What people call an agent.
+ * Returns the display name of an agent.
  * @param {Client} client
  * @param {string} tool
  */
@@ -211,18 +211,18 @@ async function titleOf(client, tool) {
  * @returns {string | null}
  */
 export function detectCli(tool = DEFAULT_TOOL, options = {}) {
-  const ask = { jsonrpc: '2.0', id: 1, method: 'detect', params: { agent: tool } };
+  const request = { jsonrpc: '2.0', id: 1, method: 'detect', params: { agent: tool } };
   const done = spawnSync(needBinary(options), ['host', '--drain'], {
-    input: `${JSON.stringify(ask)}\n`,
+    input: `${JSON.stringify(request)}\n`,
     encoding: 'utf8',
     timeout: DETECT_MS,
     windowsHide: true,
   });
   if (done.error || done.status !== 0) {
-    throw new HostGoneError(`agentline could not be asked: ${done.error?.message ?? done.stderr.trim()}`);
+    throw new HostGoneError(`agentline host failed: ${done.error?.message ?? done.stderr.trim()}`);
   }
   const answer = JSON.parse(done.stdout);
-  if (answer.error) throw refusal(answer.error);
+  if (answer.error) throw errorFromResponse(answer.error);
   return answer.result.path;
 }
 
@@ -245,14 +245,14 @@ export async function getCapabilities(options = {}) {
  * @returns {Promise<import('../types/index.js').ToolCapabilities>}
  */
 async function capabilitiesOf(client, tool) {
-  const [told, cliPath] = await Promise.all([client.capabilities(tool), client.detect(tool)]);
+  const [capabilities, cliPath] = await Promise.all([client.capabilities(tool), client.detect(tool)]);
   return {
-    supportsSlashCommands: told.supports_slash_commands,
-    supportsModels: told.supports_models,
-    models: told.models,
-    supportsWebSearch: told.supports_web_search,
-    supportsThinking: told.supports_thinking,
+    supportsSlashCommands: capabilities.supports_slash_commands,
+    supportsModels: capabilities.supports_models,
+    models: capabilities.models,
+    supportsWebSearch: capabilities.supports_web_search,
+    supportsThinking: capabilities.supports_thinking,
     cliPath,
-    source: told.source,
+    source: capabilities.source,
   };
 }

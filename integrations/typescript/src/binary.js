@@ -20,12 +20,12 @@ function isProgram(path) {
 export function findBinary(options = {}) {
   const env = options.env ?? process.env;
   const named = options.bin ?? (env.AGENTLINE_BIN || undefined);
-  // What has a slash is a path; a bare name is looked for like any program.
+  // A value with a slash is a path. A bare name is searched for on PATH.
   if (named !== undefined && /[\\/]/.test(named)) {
     const path = resolve(named);
     return isProgram(path) ? path : null;
   }
-  // An empty entry would be the current directory, in which anybody may have put something.
+  // An empty entry means the current directory, whose programs are not trusted.
   const folders = (env.PATH ?? env.Path ?? '').split(delimiter).filter((folder) => folder !== '');
   const found = folders.map((folder) => join(folder, named ?? NAME)).find(isProgram);
   return found === undefined ? null : resolve(found);
@@ -36,8 +36,8 @@ export function needBinary(options) {
   const found = findBinary(options);
   if (found !== null) return found;
   const named = options.bin ?? (options.env ?? process.env).AGENTLINE_BIN;
-  const message = named ? `\`${named}\` is no program` : 'the program `agentline` is not on PATH';
+  const message = named ? `\`${named}\` was not found or is not executable` : 'the program `agentline` is not on PATH';
   throw new BinaryNotFoundError(message, {
-    hint: 'install agentline, set AGENTLINE_BIN to its path, or give `bin`',
+    hint: 'install agentline, or set AGENTLINE_BIN or `bin` to its path',
   });
 }

@@ -1,9 +1,9 @@
-// One long-lived agentline: runs, conversations, saved sessions, the pool.
+// The client: runs, conversations, saved sessions and the pool of one agentline process.
 
 import { createRequire } from 'node:module';
 import { needBinary } from './binary.js';
 import { AgentlineError, HostGoneError, aborted, expectDone } from './errors.js';
-import { keys, query, runParams, snaked } from './options.js';
+import { keys, query, runParams, snakeKeys } from './options.js';
 import { RunStream } from './stream.js';
 import { Wire, noMethod } from './wire.js';
 
@@ -35,7 +35,7 @@ export async function connect(options = {}) {
 export class Agentline {
   /** @type {Wire} */
   #wire;
-  /** Who hears of a run and is asked by it, by the name of the run on the wire. @type {Map<string, Listener>} */
+  /** The callbacks of each run, by the name of the run in the protocol. @type {Map<string, Listener>} */
   #listeners = new Map();
   #lastRun = 0;
   /** @type {{ name: string, version: string }} */
@@ -45,15 +45,15 @@ export class Agentline {
 
   /** @type {import('../types/index.js').Sessions} */
   sessions = {
-    list: async (asked = {}) => (await this.request('sessions/list', query(asked))).sessions,
-    load: (/** @type {any} */ asked = {}) => this.request('sessions/load', query(asked)),
-    search: async (asked) => (await this.request('sessions/search', query(asked))).results,
+    list: async (filter = {}) => (await this.request('sessions/list', query(filter))).sessions,
+    load: (/** @type {any} */ filter = {}) => this.request('sessions/load', query(filter)),
+    search: async (filter) => (await this.request('sessions/search', query(filter))).results,
   };
 
   /** @type {import('../types/index.js').Pool} */
   pool = {
     status: () => this.request('pool/status'),
-    configure: async (settings) => void (await this.request('pool/configure', snaked(settings))),
+    configure: async (settings) => void (await this.request('pool/configure', snakeKeys(settings))),
     prewarm: async (options = {}) => (await this.request('pool/prewarm', keys(options))).ready,
   };
 
@@ -63,8 +63,8 @@ export class Agentline {
    */
   constructor(bin, options) {
     this.#wire = new Wire(bin, options, {
-      request: (method, params) => this.#asked(method, params),
-      notify: (method, params) => this.#told(method, params),
+      request: (method, params) => this.#onRequest(method, params),
+      notify: (method, params) => this.#onNotification(method, params),
     });
   }
 
@@ -75,26 +75,26 @@ export class Agentline {
   static async open(bin, options) {
     const agentline = new Agentline(bin, options);
     const limit = options.connectTimeoutMs ?? CONNECT_MS;
-    let late = false;
+    let timedOut = false;
     const timer = setTimeout(() => {
-      late = true;
+      timedOut = true;
       agentline.#wire.kill();
     }, limit);
     try {
-      const told = await agentline.request('initialize', {
+      const initialized = await agentline.request('initialize', {
         protocol: 1,
         client: options.client ?? { name: 'agentline-node', version },
         defaults: keys(options.defaults ?? {}),
-        pool: snaked(options.pool ?? {}),
-        ...snaked({ maxConcurrent: options.maxConcurrent, maxRetries: options.maxRetries }),
+        pool: snakeKeys(options.pool ?? {}),
+        ...snakeKeys({ maxConcurrent: options.maxConcurrent, maxRetries: options.maxRetries }),
       });
-      agentline.server = told.server;
-      agentline.agentIds = told.agents;
+      agentline.server = initialized.server;
+      agentline.agentIds = initialized.agents;
       return agentline;
     } catch (error) {
       agentline.#wire.kill();
-      const hint = `see whether it is agentline, and this one or newer: \`${bin} --version\``;
-      if (late) throw new HostGoneError(`\`${bin}\` did not answer within ${limit} ms`, { cause: error, hint });
+      const hint = `check that the program is a current agentline: \`${bin} --version\``;
+      if (timedOut) throw new HostGoneError(`\`${bin}\` did not answer within ${limit} ms`, { cause: error, hint });
       if (error instanceof HostGoneError) throw new HostGoneError(error.message, { cause: error, hint });
       throw error;
     } finally {
@@ -118,12 +118,12 @@ export class Agentline {
   /** @param {RunOptions} options */
   async run(options) {
     const params = { ...runParams(options), events: options.events ?? options.onEvent !== undefined };
-    return this.#carry('run', params, options, options).outcome;
+    return this.#startRun('run', params, options, options).outcome;
   }
 
   /** @param {RunOptions} options */
   stream(options) {
-    return this.#streamed('run', runParams(options), options, options);
+    return this.#startStream('run', runParams(options), options, options);
   }
 
   /** @param {import('../types/index.js').ConversationOptions} [options] */
@@ -139,7 +139,7 @@ export class Agentline {
       await conversation.close();
       throw aborted(signal, null);
     } catch (error) {
-      this.forget(name);
+      this.removeListener(name);
       throw error;
     }
   }
@@ -153,12 +153,12 @@ export class Agentline {
    * @returns {Promise<string | null>}
    */
   async detect(agent) {
-    return (await this.request('detect', snaked({ agent }))).path;
+    return (await this.request('detect', snakeKeys({ agent }))).path;
   }
 
   /** @param {string} [agent] */
   capabilities(agent) {
-    return this.request('capabilities', snaked({ agent }));
+    return this.request('capabilities', snakeKeys({ agent }));
   }
 
   close() {
@@ -170,7 +170,7 @@ export class Agentline {
   }
 
   /**
-   * One prompt of a conversation; for `Conversation`.
+   * Runs one prompt of a conversation. Used by `Conversation`.
    * @param {string} session
    * @param {string} prompt
    * @param {PromptOptions} options
@@ -179,11 +179,11 @@ export class Agentline {
   prompt(session, prompt, options, name) {
     const { messages = false } = options;
     const params = { session, prompt, messages, events: options.events ?? options.onEvent !== undefined };
-    return this.#carry('session/prompt', params, options, options, name).outcome;
+    return this.#startRun('session/prompt', params, options, options, name).outcome;
   }
 
   /**
-   * The same, event by event.
+   * Runs one prompt of a conversation and streams its events. Used by `Conversation`.
    * @param {string} session
    * @param {string} prompt
    * @param {PromptOptions} options
@@ -191,11 +191,11 @@ export class Agentline {
    */
   promptStream(session, prompt, options, name) {
     const { messages = false } = options;
-    return this.#streamed('session/prompt', { session, prompt, messages }, options, options, name);
+    return this.#startStream('session/prompt', { session, prompt, messages }, options, options, name);
   }
 
-  /** Nobody listens to a run any more; for `Conversation` too. @param {string} name */
-  forget(name) {
+  /** Removes the callbacks of a run and aborts its signals. Also used by `Conversation`. @param {string} name */
+  removeListener(name) {
     const listener = this.#listeners.get(name);
     this.#listeners.delete(name);
     listener?.ended.abort();
@@ -227,30 +227,30 @@ export class Agentline {
    * @param {PromptOptions} options
    * @param {string} [conversation]
    */
-  #streamed(method, params, callbacks, options, conversation) {
+  #startStream(method, params, callbacks, options, conversation) {
     const stream = new RunStream();
     const onEvent = (/** @type {RunEvent} */ event) => {
-      const heard = options.onEvent?.(event);
+      const result = options.onEvent?.(event);
       stream.push(event);
-      return heard;
+      return result;
     };
-    const wanted = { ...params, events: options.events ?? true };
-    stream.follow(this.#carry(method, wanted, { ...callbacks, onEvent }, options, conversation));
+    const request = { ...params, events: options.events ?? true };
+    stream.follow(this.#startRun(method, request, { ...callbacks, onEvent }, options, conversation));
     return stream;
   }
 
   /**
-   * Carries one run from its request to its outcome.
+   * Starts a run. Returns the promise of its outcome and a function that cancels it.
    * @param {string} method
    * @param {Record<string, unknown>} params
    * @param {Callbacks & Partial<Listener>} callbacks
    * @param {PromptOptions} options
-   * @param {string} [conversation] whose prompt it is: its name for what it is asked
+   * @param {string} [conversation] the listener of the conversation that the prompt belongs to
    */
-  #carry(method, params, callbacks, options, conversation) {
+  #startRun(method, params, callbacks, options, conversation) {
     const { signal } = options;
     const name = this.#name();
-    // A host that is gone has stopped it too.
+    // A host that has exited has already stopped the run.
     const stop = () => void this.request('cancel', { run: name }).catch(() => {});
     /** @type {{ error: unknown } | null} */
     let thrown = null;
@@ -258,49 +258,49 @@ export class Agentline {
       thrown ??= { error };
       stop();
     };
-    // Whoever hears of the run and fails, at once or later, does not want it any more.
-    const hearing = (/** @type {((told: any) => unknown) | undefined} */ hear) => {
-      if (!hear) return undefined;
-      return (/** @type {any} */ told) => {
+    // A callback that throws or rejects stops the run.
+    const guarded = (/** @type {((value: any) => unknown) | undefined} */ callback) => {
+      if (!callback) return undefined;
+      return (/** @type {any} */ value) => {
         try {
-          const heard = thrown ? undefined : hear(told);
-          if (heard instanceof Promise) heard.catch(fail);
+          const result = thrown ? undefined : callback(value);
+          if (result instanceof Promise) result.catch(fail);
         } catch (error) {
           fail(error);
         }
       };
     };
-    const begin = async () => {
-      // Nothing is started for who has gone already.
+    const start = async () => {
+      // With a signal that is already aborted, nothing is started.
       if (signal?.aborted) throw aborted(signal, null);
       const { onEvent, onRetry } = callbacks;
-      this.#listen(name, { ...callbacks, onEvent: hearing(onEvent), onRetry: hearing(onRetry), fail });
-      // In a conversation the check is that of all its prompts.
-      const whole = conversation === undefined ? undefined : this.#listeners.get(conversation);
-      if (whole) whole.fail = fail;
+      this.#listen(name, { ...callbacks, onEvent: guarded(onEvent), onRetry: guarded(onRetry), fail });
+      // In a conversation, the check belongs to the conversation and not to the prompt.
+      const session = conversation === undefined ? undefined : this.#listeners.get(conversation);
+      if (session) session.fail = fail;
       signal?.addEventListener('abort', stop, { once: true });
       try {
         /** @type {Outcome} */
         const outcome = await this.request(method, { ...params, run: name });
         const failed = /** @type {{ error: unknown } | null} */ (thrown);
         if (failed) throw failed.error;
-        // A run that was over before the abort arrived is told as what it was.
+        // A run that finished before the abort arrived keeps its outcome.
         if (signal?.aborted && outcome.verdict === 'cancelled') throw aborted(signal, outcome);
         return options.throwOnFailure ? expectDone(outcome) : outcome;
       } finally {
         signal?.removeEventListener('abort', stop);
-        this.forget(name);
+        this.removeListener(name);
       }
     };
-    return { outcome: begin(), cancel: stop };
+    return { outcome: start(), cancel: stop };
   }
 
   /**
-   * What a run tells.
+   * Handles a notification about a run.
    * @param {string} method
    * @param {any} params
    */
-  #told(method, params) {
+  #onNotification(method, params) {
     const listener = this.#listeners.get(params.run);
     if (!listener) return;
     if (method === 'run/event') {
@@ -315,14 +315,14 @@ export class Agentline {
   }
 
   /**
-   * What a run asks.
+   * Handles a request about a run.
    * @param {string} method
    * @param {any} params
    */
-  async #asked(method, params) {
+  async #onRequest(method, params) {
     const { run } = params;
     const listener = this.#listeners.get(run);
-    const missing = () => new AgentlineError(`nobody answers \`${method}\` of the run \`${run}\``);
+    const missing = () => new AgentlineError(`the run \`${run}\` has no handler for \`${method}\``);
     const context = { run, signal: listener?.ended.signal ?? AbortSignal.abort() };
     switch (method) {
       case 'permission/ask': {
@@ -338,7 +338,7 @@ export class Agentline {
         try {
           checked = await listener.check({ text, output, working_dir }, context);
         } catch (error) {
-          // Nobody can say any more whether it is complete: another round would cost and come to the same.
+          // The check cannot decide any more, and another round would only cost money, so the run stops.
           listener.fail?.(error);
           throw error;
         }
@@ -348,23 +348,23 @@ export class Agentline {
       case 'tool/call': {
         const tool = listener?.tools?.find((one) => one.name === params.tool);
         if (!listener || !tool) throw missing();
-        const given = new AbortController();
-        listener.calls.set(params.call, given);
+        const controller = new AbortController();
+        listener.calls.set(params.call, controller);
         try {
           const { call } = params;
-          const output = await tool.handler(params.input, { run, call, signal: given.signal });
+          const output = await tool.handler(params.input, { run, call, signal: controller.signal });
           return { output: output ?? null };
         } finally {
           listener.calls.delete(params.call);
         }
       }
       default:
-        throw noMethod(`this client has no method \`${method}\``);
+        throw noMethod(`unknown method \`${method}\``);
     }
   }
 }
 
-/** A conversation with one agent that remembers. */
+/** A conversation: several prompts in one session of an agent. */
 class Conversation {
   #agentline;
   #session;
@@ -411,7 +411,7 @@ class Conversation {
     try {
       if (!this.#agentline.closed) await this.#agentline.request('session/close', { session: this.#session });
     } finally {
-      this.#agentline.forget(this.#listener);
+      this.#agentline.removeListener(this.#listener);
     }
   }
 

@@ -1,4 +1,4 @@
-// What is thrown. Every error of ours has the same fields, so that a caller needs to look at one of them only.
+// The errors of this package. All of them have the same fields.
 
 /**
  * @typedef {import('../types/index.js').Outcome} Outcome
@@ -43,11 +43,11 @@ export class BinaryNotFoundError extends AgentlineError {}
 export class HostGoneError extends AgentlineError {}
 
 /**
- * The error for a refusal of the host.
+ * Converts a JSON-RPC error of the host to an exception.
  * @param {{ code?: number, message?: string, data?: any }} error
  */
-export function refusal(error) {
-  const message = error.message || 'agentline refused the request';
+export function errorFromResponse(error) {
+  const message = error.message || 'agentline rejected the request';
   const { outcome = null, problems = [], kind } = error.data ?? {};
   if (kind === 'no_session') return new NoSessionError(message, { problems });
   if (outcome) return new RunError(message, { outcome, problems });
@@ -63,8 +63,8 @@ export function refusal(error) {
 export function expectDone(outcome, options = {}) {
   const { denials = true } = options;
   if (outcome.verdict === 'done' || (denials && outcome.verdict === 'done_with_denials')) return outcome;
-  const why = outcome.error?.message ?? `the verdict is ${outcome.verdict}`;
-  throw new RunError(why, { outcome });
+  const message = outcome.error?.message ?? `the run ended with the verdict ${outcome.verdict}`;
+  throw new RunError(message, { outcome });
 }
 
 /**

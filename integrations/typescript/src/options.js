@@ -1,9 +1,9 @@
-// From options in camel case to what stands on the wire.
+// Converts options in camel case to the parameters of the protocol.
 
 import { resolve } from 'node:path';
 
-/** What is no key of the contract: it is for this process, or has a place of its own on the wire. */
-const OURS = new Set([
+/** Options that are not configuration keys, or that need a conversion of their own. */
+const SPECIAL_OPTIONS = new Set([
   'signal',
   'onEvent',
   'onRetry',
@@ -19,31 +19,31 @@ const OURS = new Set([
 ]);
 
 /** @param {string} name */
-function snake(name) {
+function snakeCase(name) {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /**
- * Every name in snake case; what is undefined is left out.
+ * Converts all names to snake case and omits undefined values.
  * @param {object} options
  * @param {Set<string>} [without]
  */
-export function snaked(options, without) {
+export function snakeKeys(options, without) {
   /** @type {Record<string, unknown>} */
   const wire = {};
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined || without?.has(name)) continue;
-    wire[snake(name)] = value instanceof Date ? value.getTime() : value;
+    wire[snakeCase(name)] = value instanceof Date ? value.getTime() : value;
   }
   return wire;
 }
 
 /**
- * The keys of a run.
+ * Converts the settings of a run.
  * @param {import('../types/index.js').Keys} options
  */
 export function keys(options) {
-  const wire = { ...options.config, ...snaked(options, OURS) };
+  const wire = { ...options.config, ...snakeKeys(options, SPECIAL_OPTIONS) };
   if (options.workingDir !== undefined) wire.working_dir = resolve(options.workingDir);
   if (options.deadline !== undefined) {
     wire.deadline = options.deadline instanceof Date ? options.deadline.toISOString() : options.deadline;
@@ -53,23 +53,23 @@ export function keys(options) {
 }
 
 /**
- * Which saved sessions are meant.
- * @param {{ project?: string }} asked
+ * Converts a query for saved sessions.
+ * @param {{ project?: string }} filter
  */
-export function query(asked) {
-  const { project } = asked;
-  return snaked(project === undefined ? asked : { ...asked, project: resolve(project) });
+export function query(filter) {
+  const { project } = filter;
+  return snakeKeys(project === undefined ? filter : { ...filter, project: resolve(project) });
 }
 
-/** @param {import('../types/index.js').Attachment} one */
-function attachment(one) {
-  if (typeof one === 'string') return resolve(one);
-  if (!('data' in one) || typeof one.data === 'string') return one;
-  return { name: one.name, data: Buffer.from(one.data).toString('base64') };
+/** @param {import('../types/index.js').Attachment} file */
+function attachment(file) {
+  if (typeof file === 'string') return resolve(file);
+  if (!('data' in file) || typeof file.data === 'string') return file;
+  return { name: file.name, data: Buffer.from(file.data).toString('base64') };
 }
 
 /**
- * The parameters of a run or a conversation: its keys, and what is to be asked of us.
+ * Returns the parameters of a run or a conversation: its settings, tools and callbacks.
  * @param {import('../types/index.js').RunOptions<any>} options
  */
 export function runParams(options) {
@@ -78,7 +78,7 @@ export function runParams(options) {
   if (options.check) wire.check = true;
   if (options.toolServer !== undefined) wire.tool_server = options.toolServer;
   if (options.tools !== undefined) {
-    wire.tools = options.tools.map(({ handler: _, ...tool }) => snaked(tool));
+    wire.tools = options.tools.map(({ handler: _, ...tool }) => snakeKeys(tool));
   }
   return wire;
 }

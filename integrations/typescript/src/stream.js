@@ -1,4 +1,4 @@
-// The events of a run one by one, kept until they are read.
+// The events of a run as an async iterable. Events are buffered until they are read.
 
 /**
  * @typedef {import('../types/index.js').RunEvent} RunEvent
@@ -7,15 +7,15 @@
 
 export class RunStream {
   /** @type {RunEvent[]} */
-  #kept = [];
-  #over = false;
+  #buffer = [];
+  #done = false;
   /** @type {{ error: unknown } | null} */
   #failed = null;
-  /** Who waits for the next event; each is given to one of them. @type {(() => void)[]} */
+  /** Wakes the readers that wait for the next event. Each event goes to one reader. @type {(() => void)[]} */
   #waiting = [];
   #cancel = () => {};
   /** @type {Promise<Outcome>} */
-  outcome = Promise.reject(new Error('the run has not begun'));
+  outcome = Promise.reject(new Error('the run has not started'));
 
   constructor() {
     this.outcome.catch(() => {});
@@ -26,11 +26,11 @@ export class RunStream {
     this.outcome = run.outcome;
     this.#cancel = run.cancel;
     const end = (/** @type {{ error: unknown } | null} */ failed) => {
-      this.#over = true;
+      this.#done = true;
       this.#failed = failed;
       this.#wake();
     };
-    // Who only reads the events is told of a failure there; it is no rejection that nobody handles.
+    // A reader of the events receives the error there, so this handler prevents an unhandled rejection.
     run.outcome.then(
       () => end(null),
       (error) => end({ error }),
@@ -39,7 +39,7 @@ export class RunStream {
 
   /** @param {RunEvent} event */
   push(event) {
-    this.#kept.push(event);
+    this.#buffer.push(event);
     this.#wake();
   }
 
@@ -50,17 +50,17 @@ export class RunStream {
   }
 
   cancel() {
-    if (!this.#over) this.#cancel();
+    if (!this.#done) this.#cancel();
   }
 
   /** @returns {AsyncGenerator<RunEvent, void, undefined>} */
   [Symbol.asyncIterator]() {
     const events = this.#events();
-    const leave = events.return.bind(events);
-    // A generator that was left before its first event does not come to its own end.
+    const originalReturn = events.return.bind(events);
+    // A generator that is closed before its first event does not run its `finally` block.
     events.return = (value) => {
       this.cancel();
-      return leave(value);
+      return originalReturn(value);
     };
     return events;
   }
@@ -69,13 +69,13 @@ export class RunStream {
   async *#events() {
     try {
       for (;;) {
-        const kept = this.#kept;
-        this.#kept = [];
-        for (let i = 0; i < kept.length; i += 1) {
-          yield /** @type {RunEvent} */ (kept[i]);
+        const buffer = this.#buffer;
+        this.#buffer = [];
+        for (let i = 0; i < buffer.length; i += 1) {
+          yield /** @type {RunEvent} */ (buffer[i]);
         }
-        if (this.#kept.length > 0) continue;
-        if (this.#over) break;
+        if (this.#buffer.length > 0) continue;
+        if (this.#done) break;
         await new Promise((/** @type {(value: void) => void} */ resolve) => this.#waiting.push(resolve));
       }
     } finally {

@@ -1,32 +1,32 @@
-// The process `agentline host` and JSON-RPC with it, a line a message. Whatever becomes of the process, every request is settled.
+// The process `agentline host`: JSON-RPC with one message per line. Every request settles, even if the process dies.
 
 import { spawn } from 'node:child_process';
-import { AgentlineError, HostGoneError, refusal } from './errors.js';
+import { AgentlineError, HostGoneError, errorFromResponse } from './errors.js';
 
-/** How much of standard error is kept for an error message. */
+/** How many characters of stderr are kept for error messages. */
 const STDERR_KEPT = 4096;
-/** How long the rest of the output may take after the process has ended. */
-const REST_MS = 1000;
-/** How long an orderly end may take before the process is ended by a signal, and how long that may take. */
+/** How long to wait for the remaining output after the process has exited. */
+const DRAIN_MS = 1000;
+/** How long the process may take to shut down before SIGTERM, and then before SIGKILL. */
 const CLOSE_MS = 15_000;
 const TERMINATE_MS = 5000;
-/** Half of a character, as JSON.stringify writes it; a backslash of the text itself is no beginning of one. */
-const HALF = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
+/** An unpaired surrogate as JSON.stringify writes it. The first alternative skips escaped backslashes. */
+const LONE_SURROGATE = /\\\\|\\ud[89a-f][0-9a-f]{2}/g;
 
 /**
- * @typedef {{ resolve: (value: any) => void, reject: (error: Error) => void }} Waiting
+ * @typedef {{ resolve: (value: any) => void, reject: (error: Error) => void }} PendingRequest
  * @typedef {{
  *   request: (method: string, params: any) => Promise<unknown>,
  *   notify: (method: string, params: any) => void,
- * }} Answers
+ * }} Handlers
  */
 
 export class Wire {
   /** @type {import('node:child_process').ChildProcessWithoutNullStreams} */
   #child;
-  #answers;
-  /** @type {Map<number, Waiting>} */
-  #waiting = new Map();
+  #handlers;
+  /** @type {Map<number, PendingRequest>} */
+  #pending = new Map();
   #lastId = 0;
   /** @type {Buffer[]} */
   #line = [];
@@ -42,42 +42,42 @@ export class Wire {
   /**
    * @param {string} bin
    * @param {{ cwd?: string, env?: Record<string, string | undefined> }} options
-   * @param {Answers} answers
+   * @param {Handlers} handlers
    */
-  constructor(bin, options, answers) {
-    this.#answers = answers;
+  constructor(bin, options, handlers) {
+    this.#handlers = handlers;
     this.#ended = new Promise((resolve) => (this.#end = resolve));
     this.#child = spawn(bin, ['host'], {
       cwd: options.cwd,
       env: options.env ?? process.env,
       stdio: ['pipe', 'pipe', 'pipe'],
-      // A key press in a terminal is for the program that we are part of; agentline ends when its input does.
+      // Ctrl-C in a terminal must reach only this program. agentline exits when its stdin closes.
       detached: process.platform !== 'win32',
       windowsHide: true,
     });
-    this.#child.on('error', (error) => this.#die(`agentline could not be started: ${error.message}`, error));
+    this.#child.on('error', (error) => this.#onExit(`agentline could not be started: ${error.message}`, error));
     const { stdin, stdout, stderr } = this.#child;
-    // Where the machine has no room for another process there are no streams either.
-    if (!stdin || !stdout || !stderr) throw new HostGoneError('agentline could not be started: no room for a process');
+    // If the system cannot create a process, there are no streams.
+    if (!stdin || !stdout || !stderr) throw new HostGoneError('agentline could not be started: cannot create a process');
     stdout.on('data', (/** @type {Buffer} */ bytes) => this.#read(bytes));
     stderr.on('data', (/** @type {Buffer} */ bytes) => {
       this.#stderr = (this.#stderr + bytes.toString('utf8')).slice(-STDERR_KEPT);
     });
-    // What cannot be written is known by the end of the process.
+    // Write errors are ignored, because the exit of the process is reported.
     stdin.on('error', () => {});
     stdout.on('error', () => {});
     stderr.on('error', () => {});
     this.#child.on('exit', (code, signal) => {
-      const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
-      const told = () => this.#die(`agentline ${how}`);
-      // What it still said counts; but nobody waits for ever for a stream that somebody else holds open.
-      const rest = setTimeout(told, REST_MS);
+      const how = signal ? `was killed by ${signal}` : `exited with code ${code}`;
+      const report = () => this.#onExit(`agentline ${how}`);
+      // Reads the remaining output, but only for a limited time: another process may hold the stream open.
+      const timer = setTimeout(report, DRAIN_MS);
       this.#child.once('close', () => {
-        clearTimeout(rest);
-        told();
+        clearTimeout(timer);
+        report();
       });
     });
-    this.#hold();
+    this.#updateRefs();
   }
 
   get gone() {
@@ -95,11 +95,11 @@ export class Wire {
     return this.#send(method, params);
   }
 
-  /** Ends the process in order; whatever it is at, it is gone when this resolves. */
+  /** Shuts the process down. Resolves when the process has exited. */
   async close() {
     if (this.#gone || this.#closing) return this.#ended;
     this.#closing = true;
-    this.#hold();
+    this.#updateRefs();
     this.#send('shutdown', {}).catch(() => {});
     this.#child.stdin.end();
     const terminate = setTimeout(() => this.#child.kill('SIGTERM'), CLOSE_MS);
@@ -109,7 +109,7 @@ export class Wire {
     clearTimeout(kill);
   }
 
-  /** Ends the process at once; it takes what it runs with it. */
+  /** Kills the process. Its runs and their processes end with it. */
   kill() {
     this.#child.kill('SIGKILL');
   }
@@ -122,29 +122,29 @@ export class Wire {
   #send(method, params) {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
-      // What cannot be written as JSON is thrown here and rejects.
+      // An exception for a value that JSON cannot represent rejects the promise.
       const line = lineOf({ jsonrpc: '2.0', id, method, params });
-      this.#waiting.set(id, { resolve, reject });
-      this.#hold();
+      this.#pending.set(id, { resolve, reject });
+      this.#updateRefs();
       this.#child.stdin.write(`${line}\n`);
     });
   }
 
   /** @param {object} message */
-  #say(message) {
+  #sendMessage(message) {
     if (this.#gone) return;
     this.#child.stdin.write(`${lineOf({ jsonrpc: '2.0', ...message })}\n`);
   }
 
-  /** The event loop is held open while something is waited for, and not otherwise. */
-  #hold() {
-    const busy = this.#waiting.size > 0 || (this.#closing && !this.#gone);
+  /** Keeps the event loop alive only while a request is pending. */
+  #updateRefs() {
+    const busy = this.#pending.size > 0 || (this.#closing && !this.#gone);
     const streams = /** @type {import('node:net').Socket[]} */ (
       /** @type {unknown} */ ([this.#child.stdin, this.#child.stdout])
     );
-    for (const one of [this.#child, ...streams]) {
-      if (busy) one.ref();
-      else one.unref();
+    for (const handle of [this.#child, ...streams]) {
+      if (busy) handle.ref();
+      else handle.unref();
     }
     /** @type {import('node:net').Socket} */ (/** @type {unknown} */ (this.#child.stderr)).unref();
   }
@@ -159,32 +159,32 @@ export class Wire {
       const line = this.#line.length === 1 ? this.#line[0] : Buffer.concat(this.#line);
       this.#line = [];
       from = end + 1;
-      if (line && line.length > 0) this.#take(line.toString('utf8'));
+      if (line && line.length > 0) this.#dispatch(line.toString('utf8'));
     }
     if (from < bytes.length) this.#line.push(bytes.subarray(from));
   }
 
   /** @param {string} line */
-  #take(line) {
+  #dispatch(line) {
     /** @type {any} */
     let message;
     try {
       message = JSON.parse(line);
     } catch {
-      this.#die(`agentline said what is no JSON: ${line.slice(0, 200)}`);
+      this.#onExit(`agentline printed a line that is not JSON: ${line.slice(0, 200)}`);
       this.kill();
       return;
     }
     if (message === null || typeof message !== 'object') return;
-    if (typeof message.method !== 'string') return this.#settle(message);
+    if (typeof message.method !== 'string') return this.#onResponse(message);
     const params = message.params ?? {};
     if (message.id === undefined || message.id === null) {
-      this.#answers.notify(message.method, params);
+      this.#handlers.notify(message.method, params);
       return;
     }
-    this.#answers.request(message.method, params).then(
-      (result) => this.#answer(message.id, result),
-      (error) => this.#say({ id: message.id, error: { code: error?.code ?? -32603, message: text(error) } }),
+    this.#handlers.request(message.method, params).then(
+      (result) => this.#reply(message.id, result),
+      (error) => this.#sendMessage({ id: message.id, error: { code: error?.code ?? -32603, message: text(error) } }),
     );
   }
 
@@ -192,48 +192,50 @@ export class Wire {
    * @param {unknown} id
    * @param {unknown} result
    */
-  #answer(id, result) {
+  #reply(id, result) {
     try {
-      this.#say({ id, result: result ?? null });
+      this.#sendMessage({ id, result: result ?? null });
     } catch (error) {
-      this.#say({ id, error: { code: -32603, message: `the answer is no JSON: ${text(error)}` } });
+      const message = `the answer cannot be serialized to JSON: ${text(error)}`;
+      this.#sendMessage({ id, error: { code: -32603, message } });
     }
   }
 
   /** @param {any} message */
-  #settle(message) {
-    const waiting = this.#waiting.get(message.id);
-    if (!waiting) return;
-    this.#waiting.delete(message.id);
-    if (message.error) waiting.reject(refusal(message.error));
-    else waiting.resolve(message.result);
-    this.#hold();
+  #onResponse(message) {
+    const request = this.#pending.get(message.id);
+    if (!request) return;
+    this.#pending.delete(message.id);
+    if (message.error) request.reject(errorFromResponse(message.error));
+    else request.resolve(message.result);
+    this.#updateRefs();
   }
 
   /**
-   * @param {string} why
+   * Rejects all pending requests.
+   * @param {string} reason
    * @param {unknown} [cause]
    */
-  #die(why, cause) {
+  #onExit(reason, cause) {
     if (this.#gone) return;
-    const said = this.#stderr.trim();
-    const message = this.#closing ? 'agentline was closed' : said ? `${why}: ${said}` : why;
-    const hint = 'connect again; nothing of its runs is left running';
+    const stderr = this.#stderr.trim();
+    const message = this.#closing ? 'agentline was closed' : stderr ? `${reason}: ${stderr}` : reason;
+    const hint = 'connect again; all runs of this process have ended';
     this.#gone = new HostGoneError(message, cause === undefined ? { hint } : { hint, cause });
-    const waiting = [...this.#waiting.values()];
-    this.#waiting.clear();
-    this.#hold();
-    for (const one of waiting) one.reject(this.#gone);
+    const pending = [...this.#pending.values()];
+    this.#pending.clear();
+    this.#updateRefs();
+    for (const request of pending) request.reject(this.#gone);
     this.#end();
   }
 }
 
 /**
- * A message as JSON that every reader takes: half of a character, where a text was cut inside of one, is no text in UTF-8.
+ * Serializes a message. Replaces unpaired surrogates, which UTF-8 cannot encode, with U+FFFD.
  * @param {object} message
  */
 function lineOf(message) {
-  return JSON.stringify(message).replace(HALF, (found) => (found === '\\\\' ? found : '\ufffd'));
+  return JSON.stringify(message).replace(LONE_SURROGATE, (found) => (found === '\\\\' ? found : '\ufffd'));
 }
 
 /** @param {unknown} error */
@@ -242,7 +244,7 @@ export function text(error) {
 }
 
 /**
- * A refusal that the other side reads.
+ * Returns an error with the JSON-RPC code for an unknown method.
  * @param {string} message
  */
 export function noMethod(message) {

@@ -1,17 +1,17 @@
-// The TypeScript compiler. MODULES is the folder that it is in; the Rust test that starts the tests has put it there.
+// Runs the TypeScript compiler. MODULES is its directory; the Rust test that starts these tests sets it.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
-/** It takes its time where many want the machine. */
+/** The compiler is slow on a busy machine. */
 export const limit = { timeout: 300_000 };
 
-/** What it is asked for where there is no project file. */
+/** The flags for files without a project file. */
 export const strict = ['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2022', '--module', 'nodenext', '--types', 'node'];
 
-/** What it has to say; empty when it has nothing. */
-export function complaints(...flags) {
+/** Returns the compiler's errors, or an empty string. */
+export function compileErrors(...flags) {
   const compiler = join(process.env.MODULES, 'typescript', 'bin', 'tsc');
   const roots = ['--typeRoots', join(process.env.MODULES, '@types')];
   const done = spawnSync(process.execPath, [compiler, ...flags, ...roots], { encoding: 'utf8' });

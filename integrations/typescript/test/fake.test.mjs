@@ -1,4 +1,4 @@
-// The client on a fake agent, through the real program.
+// Tests the client with a fake agent and the real program.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -22,13 +22,13 @@ import { claim, defaults, limit, living, sample, until } from './stage.mjs';
 
 const PACKAGE = new URL('..', import.meta.url);
 
-describe('one agentline', () => {
+describe('a client', () => {
   /** @type {import('../types/index.js').Agentline} */
   let agentline;
   before(async () => (agentline = await connect({ defaults })));
   after(() => agentline.close());
 
-  test('a run comes to its outcome', limit, async () => {
+  test('a run returns its outcome', limit, async () => {
     const outcome = sample('Outcome', await agentline.run({ prompt: 'say Hello', name: 'greeting', messages: true }));
     assert.equal(outcome.verdict, 'done');
     assert.equal(outcome.text, 'Hello');
@@ -39,7 +39,7 @@ describe('one agentline', () => {
     assert.ok(agentline.agentIds.includes('gemini'));
   });
 
-  test('a stream tells every kind of event, and its outcome', limit, async () => {
+  test('a stream yields events of every type, and has an outcome', limit, async () => {
     const script = `think hm
 say Hello
 plan
@@ -61,8 +61,8 @@ say bye`;
     for await (const event of stream) events.push(sample('RunEvent', event));
     const outcome = sample('Outcome', await stream.outcome);
     const types = new Set(events.map((event) => event.type));
-    const wanted = 'started thinking text plan commands session_info mode config_option agent content tool_use tool_result';
-    for (const type of [...wanted.split(' '), 'permission', 'usage', 'unreadable', 'file_change']) {
+    const expected = 'started thinking text plan commands session_info mode config_option agent content tool_use tool_result';
+    for (const type of [...expected.split(' '), 'permission', 'usage', 'unreadable', 'file_change']) {
       assert.ok(types.has(type), `${type} in ${[...types]}`);
     }
     assert.equal(events[0].type, 'started');
@@ -70,11 +70,11 @@ say bye`;
     outcome.messages.forEach((message) => sample('ClaudeMessage', message));
   });
 
-  test('only the events that are wanted are told, and a listener that throws stops the run', limit, async () => {
-    const heard = [];
+  test('events can be filtered, and a listener that throws stops the run', limit, async () => {
+    const types = [];
     const prompt = 'say a\nplan\nsay b';
-    await agentline.run({ prompt, events: ['plan'], onEvent: (event) => heard.push(event.type) });
-    assert.deepEqual(heard, ['plan']);
+    await agentline.run({ prompt, events: ['plan'], onEvent: (event) => types.push(event.type) });
+    assert.deepEqual(types, ['plan']);
     const broken = () => {
       throw new TypeError('broken listener');
     };
@@ -85,20 +85,20 @@ say bye`;
     await until('the command ends', () => living('sleep 611').length === 0);
   });
 
-  test('a check that throws stops the run, and is not asked again', limit, async () => {
-    let asked = 0;
+  test('a check that throws stops the run and is not called again', limit, async () => {
+    let checks = 0;
     const check = async () => {
-      asked += 1;
+      checks += 1;
       throw new TypeError('broken check');
     };
     await assert.rejects(agentline.run({ prompt: 'say x', check }), /broken check/);
-    const talk = await agentline.session({ check });
-    await assert.rejects(talk.run('say y'), /broken check/);
-    assert.equal(asked, 2);
-    await talk.close();
+    const conversation = await agentline.session({ check });
+    await assert.rejects(conversation.run('say y'), /broken check/);
+    assert.equal(checks, 2);
+    await conversation.close();
   });
 
-  test('a text that was cut inside a character is said all the same', limit, async () => {
+  test('unpaired surrogates are replaced', limit, async () => {
     const half = '🎉'.slice(0, 1);
     assert.equal((await agentline.run({ prompt: `say a ${half} 🎉` })).text, 'a \ufffd 🎉');
     const inputSchema = { type: 'object' };
@@ -106,7 +106,7 @@ say bye`;
     assert.match((await agentline.run({ prompt: 'call agentline cut {}', tools })).text, /cut \ufffd \\ud83d/);
   });
 
-  test('a stream that is left before its first event is stopped, and two may read one', limit, async () => {
+  test('a stream that is closed before its first event stops its run, and two readers can share a stream', limit, async () => {
     const left = agentline.stream({ prompt: 'say x\nrun sleep 613' });
     await left[Symbol.asyncIterator]().return();
     assert.equal((await left.outcome).verdict, 'cancelled');
@@ -120,7 +120,7 @@ say bye`;
     assert.deepEqual([...both.join('')].sort().join(''), 'ab');
   });
 
-  test('a signal that was aborted before starts nothing', limit, async () => {
+  test('with an aborted signal, nothing starts', limit, async () => {
     const { pool } = await agentline.pool.status();
     const gone = AbortSignal.abort(new Error('no time'));
     const error = await agentline.run({ prompt: 'say x', signal: gone }).catch((error) => error);
@@ -133,7 +133,7 @@ say bye`;
     assert.equal((await agentline.pool.status()).pool.runs, pool.runs);
   });
 
-  test('an abort ends the run with all that it started', limit, async () => {
+  test('an abort ends the run and all its processes', limit, async () => {
     const stop = new AbortController();
     const run = agentline.run({
       prompt: 'say begun\nrun sleep 612',
@@ -145,18 +145,18 @@ say bye`;
     assert.equal(error.verdict, 'cancelled');
     assert.equal(error.outcome.text, 'begun');
     await until('the command ends', () => living('sleep 612').length === 0);
-    // At once after it was asked for, when it may not have been noted yet.
+    // An abort right after the request, possibly before the host has registered the run.
     const rushed = Array.from({ length: 8 }, () => {
       const now = new AbortController();
-      const going = agentline.run({ prompt: 'run sleep 613', signal: now.signal });
+      const pending = agentline.run({ prompt: 'run sleep 613', signal: now.signal });
       now.abort();
-      return assert.rejects(going, AbortError);
+      return assert.rejects(pending, AbortError);
     });
     await Promise.all(rushed);
     assert.equal(living('sleep 613').length, 0);
   });
 
-  test('who leaves the loop leaves the run', limit, async () => {
+  test('leaving the loop stops the run', limit, async () => {
     const stream = agentline.stream({ prompt: 'say begun\nrun sleep 614' });
     for await (const event of stream) if (event.type === 'tool_use') break;
     assert.equal((await stream.outcome).verdict, 'cancelled');
@@ -166,7 +166,7 @@ say bye`;
     await until('the command ends', () => living('sleep 614').length === 0);
   });
 
-  test('the host is asked for permission', limit, async () => {
+  test('the permission callback decides', limit, async () => {
     const asks = [];
     const ask = (file, onPermission) =>
       agentline.run({ prompt: `ask write_file ${file} hi\nsay done`, permissionMode: 'default', onPermission });
@@ -183,15 +183,15 @@ say bye`;
     assert.equal(denied.denied[0].reason, 'not on a Sunday');
     assert.throws(() => expectDone(denied, { denials: false }), RunError);
     const thrown = await ask('p3.txt', () => {
-      throw new Error('nobody home');
+      throw new Error('no decision');
     });
-    assert.match(thrown.denied[0].reason, /nobody home/);
+    assert.match(thrown.denied[0].reason, /no decision/);
     assert.equal((await ask('p4.txt', () => 'deny')).verdict, 'done_with_denials');
     assert.ok(!existsSync('p3.txt') && !existsSync('p4.txt'));
   });
 
-  test('functions are tools', limit, async () => {
-    let given;
+  test('functions can be tools', limit, async () => {
+    let context;
     const tools = [
       {
         name: 'add',
@@ -211,7 +211,7 @@ say bye`;
         description: 'Never answers',
         timeoutMs: 500,
         handler: (_, { signal, call, run }) => {
-          given = { signal, call, run };
+          context = { signal, call, run };
           return new Promise(() => {});
         },
       },
@@ -223,10 +223,10 @@ say bye`;
     assert.match(text, /"sum":5/);
     assert.match(text, /out of paper/);
     assert.equal(outcome.tool_calls, 3);
-    assert.ok(given.signal.aborted, 'nobody wants the answer any more');
+    assert.ok(context.signal.aborted, 'the result is no longer needed');
   });
 
-  test('answers are held to a schema, and checked', limit, async () => {
+  test('answers are validated against a schema and by a check', limit, async () => {
     const outputSchema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
     const typed = sample('Outcome', await agentline.run({ prompt: 'say {"n": 4}', outputSchema }));
     assert.deepEqual(typed.output, { n: 4 });
@@ -241,27 +241,27 @@ say bye`;
     assert.match(texts[1], /second/);
   });
 
-  test('a conversation remembers, with its tools, and ends', limit, async () => {
+  test('a conversation keeps its history and tools, and can be closed', limit, async () => {
     const tools = [{ name: 'now', description: 'The time', handler: () => 'noon' }];
-    const talk = await agentline.session({ tools });
-    assert.equal((await talk.run('say one')).text, 'one');
-    assert.match((await talk.run('history')).text, /say one/);
-    assert.match((await talk.run('call agentline now {}')).text, /noon/);
+    const conversation = await agentline.session({ tools });
+    assert.equal((await conversation.run('say one')).text, 'one');
+    assert.match((await conversation.run('history')).text, /say one/);
+    assert.match((await conversation.run('call agentline now {}')).text, /noon/);
     const stop = new AbortController();
-    const stream = talk.stream('say begun\nsleep 60000', { signal: stop.signal });
+    const stream = conversation.stream('say begun\nsleep 60000', { signal: stop.signal });
     await assert.rejects(async () => {
       for await (const event of stream) if (event.type === 'text') stop.abort();
     }, AbortError);
-    const last = await talk.run('say on', { messages: true });
+    const last = await conversation.run('say on', { messages: true });
     assert.equal(last.text, 'on');
-    assert.equal(last.session_id, talk.sessionId);
+    assert.equal(last.session_id, conversation.sessionId);
     assert.ok(last.messages.length > 0);
-    await talk.close();
-    await talk.close();
-    await assert.rejects(talk.run('say x'), UsageError);
+    await conversation.close();
+    await conversation.close();
+    await assert.rejects(conversation.run('say x'), UsageError);
   });
 
-  test('many runs go on side by side and no answer is lost', limit, async () => {
+  test('many runs are concurrent and no answer is lost', limit, async () => {
     const runs = Array.from({ length: 24 }, async (_, n) => {
       const prompt = `chunks 50 part${n} {n} \nsay end ${n}`;
       const stream = agentline.stream({ prompt, permissionMode: 'plan' });
@@ -276,7 +276,7 @@ say bye`;
     assert.ok(status.pool.started <= 12, JSON.stringify(status));
   });
 
-  test('a refused run is tried again and told, and an error carries what it came to', limit, async () => {
+  test('a rate-limited run is retried and reported, and the error has the outcome', limit, async () => {
     const retries = [];
     const prompt = 'error 429 quota exceeded. Please retry in 1s';
     const run = { prompt, maxRetries: 1, onRetry: (retry) => retries.push(sample('RunRetry', retry)) };
@@ -289,7 +289,7 @@ say bye`;
     assert.equal(error.outcome.error.retry_after_ms, 1000);
   });
 
-  test('what is wrong with a request is told by key', limit, async () => {
+  test('problems with a request are reported by key', limit, async () => {
     const error = await agentline.run({ prompt: 'x', timeout: 'soon', agent: 'geminy' }).catch((error) => error);
     assert.ok(error instanceof UsageError, String(error));
     error.problems.forEach((problem) => sample('Problem', problem));
@@ -305,7 +305,7 @@ say bye`;
     assert.deepEqual(await agentline.sessions.list({ since: new Date(0), limit: 3 }), []);
   });
 
-  test('attachments may be bytes', limit, async () => {
+  test('attachments can be bytes', limit, async () => {
     const attachments = [
       { name: 'dot.png', data: Uint8Array.from([137, 80, 78, 71, 13, 10, 26, 10]) },
       { name: 'note.txt', text: 'remember' },
@@ -327,7 +327,7 @@ say bye`;
   });
 });
 
-describe('the process behind it', () => {
+describe('the host process', () => {
   const script = (text) => {
     const file = join(mkdtempSync(join(tmpdir(), 'bin-')), 'agentline');
     writeFileSync(file, `#!/bin/sh\n${text}\n`);
@@ -346,18 +346,18 @@ describe('the process behind it', () => {
     assert.ok(error instanceof BinaryNotFoundError && error.hint.includes('AGENTLINE_BIN'), String(error));
   });
 
-  test('may be no agentline at all', limit, async () => {
+  test('may be a program that is not agentline', limit, async () => {
     await assert.rejects(connect({ bin: script('echo "unknown command" >&2; exit 2') }), (error) => {
       assert.ok(error instanceof HostGoneError);
-      assert.match(error.message, /exit code 2: unknown command/);
+      assert.match(error.message, /exited with code 2: unknown command/);
       return true;
     });
-    await assert.rejects(connect({ bin: script('echo hello; exec sleep 615') }), /no JSON: hello/);
+    await assert.rejects(connect({ bin: script('echo hello; exec sleep 615') }), /not JSON: hello/);
     await assert.rejects(connect({ bin: script('exec sleep 615'), connectTimeoutMs: 300 }), /within 300 ms/);
-    await until('they end', () => living('sleep 615').length === 0);
+    await until('the programs end', () => living('sleep 615').length === 0);
   });
 
-  test('may die: everything rejects and nothing is left', limit, async () => {
+  test('may die, which rejects everything and leaves no process', limit, async () => {
     const agentline = await connect({ defaults });
     let up = 0;
     const onEvent = (event) => (up += event.type === 'tool_use' ? 1 : 0);
@@ -367,7 +367,7 @@ describe('the process behind it', () => {
       for await (const event of stream) assert.ok(event.seq > 0);
     })();
     const ended = Promise.allSettled([...runs, reading, stream.outcome]);
-    await until('all runs are up', () => up === 4);
+    await until('all runs have started', () => up === 4);
     const [host] = living(' host').filter(({ command }) => command.startsWith(process.env.AGENTLINE_BIN));
     process.kill(host.pid, 'SIGKILL');
     for (const { status, reason } of await ended) {
@@ -381,12 +381,12 @@ describe('the process behind it', () => {
     await until('nothing is left', () => living('sleep 616').length === 0);
   });
 
-  test('ends in order with what still goes on', limit, async () => {
+  test('cancels active runs when it is closed', limit, async () => {
     const agentline = await connect({ defaults });
     let up;
-    const begun = new Promise((resolve) => (up = resolve));
+    const started = new Promise((resolve) => (up = resolve));
     const run = agentline.run({ prompt: 'say up\nrun sleep 617', onEvent: (event) => event.type === 'tool_use' && up() });
-    await begun;
+    await started;
     await agentline[Symbol.asyncDispose]();
     assert.equal((await run).verdict, 'cancelled');
     assert.equal(living('sleep 617').length, 0);
@@ -395,34 +395,34 @@ describe('the process behind it', () => {
     await assert.rejects(agentline.run({ prompt: 'say x' }), HostGoneError);
   });
 
-  /** Runs a program that uses the client, and gives what it said and how it ended. */
+  /** Runs a program that uses the client. Returns its output and its exit status. */
   async function program(text, onOutput = () => {}) {
     const head = `import { connect, execute } from '${PACKAGE}src/index.js';\nconst defaults = ${JSON.stringify(defaults)};\n`;
     const child = spawn(process.execPath, ['--input-type=module', '-e', head + text]);
-    let said = '';
+    let output = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (bytes) => {
-        said += bytes;
-        onOutput(said, child);
+        output += bytes;
+        onOutput(output, child);
       });
     }
     const [code, signal] = await new Promise((resolve) => child.on('close', (...end) => resolve(end)));
-    return { code, signal, said };
+    return { code, signal, output };
   }
 
   test('does not keep an idle program alive', limit, async () => {
     const idle = `
       const agentline = await connect({ defaults });
-      const talk = await agentline.session();
-      console.log((await talk.run('say hi')).text);
+      const conversation = await agentline.session();
+      console.log((await conversation.run('say hi')).text);
       console.log((await execute({ prompt: 'say shared', options: defaults })).messages.length);`;
-    const { code, said } = await program(idle);
-    assert.equal(said.trim(), 'hi\n1');
+    const { code, output } = await program(idle);
+    assert.equal(output.trim(), 'hi\n1');
     assert.equal(code, 0);
     await until('nothing is left', () => living().length === 0);
   });
 
-  test('ends with the program that started it, whatever ends that', limit, async () => {
+  test('ends with the program that started it, however the program ends', limit, async () => {
     const busy = (then) => `
       const agentline = await connect({ defaults });
       const onEvent = (event) => { if (event.type === 'tool_use') { console.log('up'); ${then} } };
@@ -430,15 +430,15 @@ describe('the process behind it', () => {
     assert.equal((await program(busy('process.exit(7)'))).code, 7);
     await until('nothing is left', () => living().length === 0);
     const thrown = await program(busy("setTimeout(() => { throw new Error('bang'); }, 10)"));
-    assert.match(thrown.said, /bang/);
+    assert.match(thrown.output, /bang/);
     await until('nothing is left', () => living().length === 0);
-    const killed = await program(busy(''), (said, child) => said.includes('up') && child.kill('SIGKILL'));
+    const killed = await program(busy(''), (output, child) => output.includes('up') && child.kill('SIGKILL'));
     assert.equal(killed.signal, 'SIGKILL');
     await until('nothing is left', () => living().length === 0);
   });
 });
 
-test('every key of the documentation has its option', () => {
+test('every documented key has an option', () => {
   const page = readFileSync(new URL('../../docs/configuration.md', PACKAGE), 'utf8');
   const rows = page.split('<!-- keys -->')[1].split('<!-- end of keys -->')[0].split('\n');
   const keys = rows.map((row) => /^\| `(\w+)` \|/.exec(row)?.[1]).filter((key) => key && key !== 'prompt');

@@ -1,4 +1,4 @@
-// The client on the real Gemini CLI, with a model that plays a script; the Rust test that starts this has both.
+// Tests the client with the real Gemini CLI and a scripted model. The Rust test that starts this file provides both.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ describe('the real Gemini CLI', () => {
   before(async () => (agentline = await connect({ defaults })));
   after(() => agentline.close());
 
-  test('detectCli finds it, and capabilities are its own word', limit, async () => {
+  test('detectCli finds it, and it reports its own capabilities', limit, async () => {
     assert.equal(detectCli(), process.env.GEMINI_CLI_PATH);
     const gemini = sample('ToolCapabilities', await getCapabilities({ client: agentline, tool: 'gemini' }));
     assert.equal(gemini.source, 'agent');
@@ -23,8 +23,8 @@ describe('the real Gemini CLI', () => {
     assert.ok(gemini.supportsSlashCommands && gemini.supportsModels && gemini.supportsWebSearch && gemini.supportsThinking);
   });
 
-  test('execute says hello with acceptEdits, and what was saved is read back', limit, async () => {
-    const heard = [];
+  test('execute writes a file with acceptEdits, and the saved session can be loaded', limit, async () => {
+    const calls = [];
     const result = await execute({
       prompt: 'Say hello',
       permissionMode: 'acceptEdits',
@@ -32,17 +32,17 @@ describe('the real Gemini CLI', () => {
       json: true,
       options: { extensions: [] },
       client: agentline,
-      onStart: (started) => heard.push(`start ${started.agent}`),
-      onStdout: (event) => event.type === 'text' && heard.push(`stdout ${event.text}`),
-      onError: (why) => heard.push(`error ${why}`),
-      onClose: (code) => heard.push(`close ${code}`),
+      onStart: (started) => calls.push(`start ${started.agent}`),
+      onStdout: (event) => event.type === 'text' && calls.push(`stdout ${event.text}`),
+      onError: (message) => calls.push(`error ${message}`),
+      onClose: (code) => calls.push(`close ${code}`),
     });
     sample('ExecuteResult', result).messages.forEach((message) => sample('ClaudeMessage', message));
     assert.ok(result.success && result.messages.length > 0, JSON.stringify(result));
     assert.deepEqual([result.exitCode, result.error, result.quotaExceeded], [0, null, false]);
     assert.deepEqual(result.data, { greeting: 'hello' });
-    assert.deepEqual([heard[0], heard.at(-1)], ['start gemini', 'close 0']);
-    assert.ok(heard.some((one) => one.startsWith('stdout Hello')), `${heard}`);
+    assert.deepEqual([calls[0], calls.at(-1)], ['start gemini', 'close 0']);
+    assert.ok(calls.some((one) => one.startsWith('stdout Hello')), `${calls}`);
     assert.equal(readFileSync('hello.txt', 'utf8'), 'hello\n');
 
     const latest = await loadMessages({ client: agentline });
@@ -51,7 +51,7 @@ describe('the real Gemini CLI', () => {
     assert.deepEqual(await loadMessages({ client: agentline, sessionId }), latest);
     const last = latest.at(-1);
     assert.deepEqual([latest[0].role, last.role], ['user', 'assistant']);
-    // The agent keeps its own record of the answer before the call too.
+    // The agent also saves the text before the tool call as a separate record.
     const write = latest.find(({ content }) => content[0]?.type === 'tool_use');
     const [use, outcome] = write.content;
     assert.deepEqual([use.name, use.native_name, outcome.type], ['Write', 'write_file', 'tool_result']);
@@ -69,7 +69,7 @@ describe('the real Gemini CLI', () => {
     assert.ok(found.some(({ id, hits }) => id === sessionId && hits.length > 0));
   });
 
-  test('a cold run has the exit code of the agent, and a session is gone on with', limit, async () => {
+  test('a cold run has the exit code of the agent, and its session can be resumed', limit, async () => {
     const cold = { prompt: 'Say nothing more', model, warm: false, client: agentline, options: { extensions: [] } };
     const first = await execute(cold);
     assert.deepEqual([first.success, first.outcome.agent_exit_code, first.exitCode], [true, 0, 0], JSON.stringify(first));
@@ -127,7 +127,7 @@ describe('the real Gemini CLI', () => {
     await until('the command ends', () => living('sleep 621').length === 0);
   });
 
-  test('quota is told as what it is', limit, async () => {
+  test('an exceeded quota is reported', limit, async () => {
     const options = { extensions: [], config: { max_retries: 0 } };
     const result = await execute({ prompt: 'Exceed the quota', model, client: agentline, options });
     assert.deepEqual([result.success, result.quotaExceeded], [false, true], JSON.stringify(result));

@@ -1,5 +1,5 @@
-// What the tests share. The Rust test that starts them gives the surroundings by environment: AGENTLINE_BIN, a home, an agent,
-// MARK_OF_THE_TEST on every process, and SAMPLES, the folder for values that the compiler is to check.
+// Shared by the tests. The Rust test that starts them sets the environment: AGENTLINE_BIN, a home directory, an agent,
+// MARK_OF_THE_TEST for every process, and SAMPLES, the directory for values that the compiler checks.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** No test waits for ever, however busy the machine is. */
+/** The timeout of a test; long enough for a busy machine. */
 export const limit = { timeout: 120_000 };
 
-/** What everyone asks for: no question, no wait for stragglers, the mark on whatever the agent starts. */
+/** The default settings: no permission requests, no quiet period, and the complete environment for the agent's processes. */
 export const defaults = {
   permissionMode: 'bypass',
   passEnv: ['*'],
@@ -20,13 +20,13 @@ export const defaults = {
 
 const samples = [];
 
-/** Keeps a value that came over the wire, for the compiler to hold the type of this name to. */
+/** Saves a value from the protocol, so that the compiler can check it against the type with this name. */
 export function sample(type, value) {
   claim(`T.${type}`, value);
   return value;
 }
 
-/** Keeps a value for the compiler to hold a type to that may name those of the package as `T`. */
+/** Saves a value, so that the compiler can check it against a type expression. `T` has the types of the package. */
 export function claim(type, value) {
   samples.push(`export const s${samples.length}: ${type} = ${JSON.stringify(value)};`);
 }
@@ -38,7 +38,7 @@ after(() => {
   writeFileSync(join(folder, `${process.pid}.ts`), `import type * as T from '${types}';\n${samples.join('\n')}\n`);
 });
 
-/** The processes of this test that live and have these words in their command; those of the test runner do not count. */
+/** Returns the running processes of this test whose command contains these words, except those of the test runner. */
 export function living(words = '') {
   const mark = `MARK_OF_THE_TEST=${process.env.MARK_OF_THE_TEST}`;
   const found = [];
@@ -50,17 +50,17 @@ export function living(words = '') {
       const ours = environ.includes(mark) && !command.includes(' --test ') && !state.startsWith('Z');
       if (ours && command.includes(words)) found.push({ pid: Number(pid), command });
     } catch {
-      // It has ended in the meantime.
+      // The process has exited in the meantime.
     }
   }
   return found;
 }
 
-/** Waits until this holds. */
-export async function until(what, holds) {
+/** Waits until a condition holds. */
+export async function until(description, holds) {
   const end = Date.now() + 60_000;
   while (!holds()) {
-    assert.ok(Date.now() < end, `${what}; alive: ${JSON.stringify(living())}`);
+    assert.ok(Date.now() < end, `timed out: ${description}; running: ${JSON.stringify(living())}`);
     await sleep(20);
   }
 }

@@ -1,4 +1,4 @@
-// Four functions under the names that programs of an agent-CLI SDK know. They share one agentline that needs no closing.
+// Four functions with the names of agent-cli-sdk. They share one agentline, which does not have to be closed.
 
 import type { Agentline } from './client.js';
 import type { ModelInfo, RunEvent, StartedEvent } from './events.js';
@@ -6,87 +6,87 @@ import type { ClaudeMessage, UnifiedMessage } from './messages.js';
 import type { Outcome } from './outcome.js';
 import type { Keys, PermissionMode } from './options.js';
 
-/** Which agentline is used. */
+/** Selects the agentline to use. */
 export interface SharedOptions {
-  /** One of your own; without it one for the whole process is started when it is first needed. */
+  /** Your own client. The default is one client for the whole process, which the first call starts. */
   client?: Agentline;
-  /** Its program. */
+  /** The program `agentline`. */
   bin?: string;
 }
 
 export interface ExecuteOptions extends SharedOptions {
   prompt: string;
-  /** The agent; `gemini` when nothing is said. */
+  /** The agent. The default is `gemini`. */
   tool?: string;
-  /** The current directory when nothing is said. */
+  /** The default is the current directory. */
   workingDir?: string;
-  /** `default` when nothing is said. */
+  /** The default is `default`. */
   permissionMode?: PermissionMode;
   model?: string;
-  /** The id that the session shall have; with `resume: true` the session to go on with. */
+  /** The id of the new session; with `resume: true`, the session to continue. */
   sessionId?: string;
-  /** `true` goes on with `sessionId`, or with the latest session of the folder; a text is an id. */
+  /** `true` continues `sessionId`, or the latest session of the directory. A string is a session id. */
   resume?: boolean | string;
-  /** Milliseconds; ten minutes when nothing is said. */
+  /** Milliseconds. The default is ten minutes. */
   timeout?: number;
-  /** `onStderr` also hears every warning. */
+  /** Whether `onStderr` also receives every warning. */
   verbose?: boolean;
-  /** The answer is to hold a JSON value, which becomes `data`. */
+  /** Whether the answer must contain a JSON value, which becomes `data`. */
   json?: boolean;
-  /** Use a warm agent where that is possible; that is the default. */
+  /** Whether to use a warm agent where possible. The default is `true`. */
   warm?: boolean;
   signal?: AbortSignal;
-  /** Any other key of a run. */
+  /** Other settings of the run. */
   options?: Keys;
-  /** Called once, when the agent is up. */
+  /** Called when the agent has started. */
   onStart?: (started: StartedEvent) => void;
-  /** Called with everything that happens. */
+  /** Called with each event. */
   onStdout?: (event: RunEvent) => void;
-  /** Called with what the agent wrote on standard error: what was understood at once, the end of it all at the end. */
+  /** Called with the agent's stderr: recognized messages immediately, and the last part of stderr at the end. */
   onStderr?: (text: string) => void;
-  /** Called once where it failed. */
+  /** Called once if the run failed. */
   onError?: (message: string) => void;
-  /** Called once at the end, after everything else. */
+  /** Called once at the end, after all other callbacks. */
   onClose?: (exitCode: number | null) => void;
 }
 
 export interface ExecuteResult<T = unknown> {
-  /** The agent finished and answered. */
+  /** Whether the agent answered. */
   success: boolean;
-  /** The agent's own, where it ended; 0 where it worked and lives on for the next call; else null. */
+  /** The exit code of the agent. 0 if the run succeeded and the agent stays warm; null if there is no exit code. */
   exitCode: number | null;
   sessionId: string | null;
   /** Milliseconds. */
   duration: number;
-  /** What came of the prompt. */
+  /** The messages of the run. */
   messages: ClaudeMessage[];
-  /** The JSON value of the answer, where one was asked for. */
+  /** The JSON value of the answer, if one was requested. */
   data: T | null;
   error: string | null;
-  /** The model's service refused for quota or load. */
+  /** Whether the model's service rejected the run for quota or load. */
   quotaExceeded: boolean;
-  /** All that the run came to; null where nothing was started. */
+  /** The outcome of the run; null if no run was started. */
   outcome: Outcome<T> | null;
 }
 
-/** Runs one prompt to its end. Whatever happens is told in the result: only a callback that throws rejects it. */
+/** Runs one prompt. The result reports every failure; the promise rejects only if a callback throws. */
 export function execute<T = unknown>(options: ExecuteOptions): Promise<ExecuteResult<T>>;
 
 export interface LoadMessagesOptions extends SharedOptions {
-  /** The agent; `gemini` when nothing is said. */
+  /** The agent. The default is `gemini`. */
   tool?: string;
-  /** The current directory when nothing is said. */
+  /** The default is the current directory. */
   projectPath?: string;
-  /** The latest of the project when nothing is said. */
+  /** The default is the latest session of the project. */
   sessionId?: string;
-  /** Whether a missing session is an error, which is the default, or an empty list. */
+  /** Whether a missing session throws (the default) or returns an empty list. */
   missing?: 'throw' | 'empty';
 }
 
-/** The messages of a saved session in the view `unified`. */
+/** Returns the messages of a saved session in the view `unified`. */
 export function loadMessages(options?: LoadMessagesOptions): Promise<UnifiedMessage[]>;
 
-/** Where an agent's program is: what its variable names, else what PATH has, else the usual places. Starts no agent. */
+/** Returns the path of an agent's program: from its variable, from PATH, or from the usual directories. Starts no agent. */
 export function detectCli(tool?: string, options?: { bin?: string }): string | null;
 
 export interface ToolCapabilities {
@@ -95,13 +95,13 @@ export interface ToolCapabilities {
   models: ModelInfo[];
   supportsWebSearch: boolean;
   supportsThinking: boolean;
-  /** Where its program is; null when it is nowhere. */
+  /** The path of the agent's program; null if it is not installed. */
   cliPath: string | null;
-  /** Whose word the models are: the agent's own, or our table's. */
+  /** Where the models come from: the agent itself, or agentline's table. */
   source: 'agent' | 'table';
 }
 
-/** What one agent can do; an agent that is here is started and asked for its models. */
+/** Returns the capabilities of one agent. An installed agent is started to list its models. */
 export function getCapabilities(options: SharedOptions & { tool: string }): Promise<ToolCapabilities>;
-/** What each agent can do, by its id. */
+/** Returns the capabilities of all agents, by id. */
 export function getCapabilities(options?: SharedOptions): Promise<Record<string, ToolCapabilities>>;

@@ -1,58 +1,58 @@
-// One long-lived agentline and what can be asked of it.
+// The client of an agentline process.
 
 import type { ModelInfo, RunEvent } from './events.js';
 import type { ClaudeMessage, UnifiedMessage } from './messages.js';
 import type { CostSource, Outcome, Surface, Tokens } from './outcome.js';
 import type { ConnectOptions, ConversationOptions, Keys, PoolSettings, PromptOptions, RunOptions } from './options.js';
 
-/** A run that goes on: its events one by one, and its outcome. Leaving the loop early stops the run. */
+/** A run in progress: its events, and its outcome. Leaving the loop early stops the run. */
 export interface RunStream<T = unknown> extends AsyncIterable<RunEvent> {
-  /** All that the run came to. It may be awaited without reading the events. */
+  /** The outcome of the run. It can be awaited without reading the events. */
   readonly outcome: Promise<Outcome<T>>;
-  /** Stops the run with everything that it started; the outcome still comes. */
+  /** Stops the run and every process that it started. `outcome` then resolves with the verdict `cancelled`. */
   cancel(): void;
   [Symbol.asyncIterator](): AsyncIterator<RunEvent, void, undefined>;
 }
 
-/** A conversation with one agent that remembers. */
+/** A conversation: several prompts in one session of an agent. */
 export interface Conversation extends AsyncDisposable {
-  /** The agent's own id, with which it can be resumed. */
+  /** The agent's id of the session, for `resume`. */
   readonly sessionId: string;
   run<T = unknown>(prompt: string, options?: PromptOptions): Promise<Outcome<T>>;
   stream<T = unknown>(prompt: string, options?: PromptOptions): RunStream<T>;
-  /** Ends the conversation and its agent. */
+  /** Ends the conversation and stops its agent. */
   close(): Promise<void>;
 }
 
-/** What was used, and what it cost. */
+/** Token usage and cost. */
 export interface LedgerRow extends Tokens {
   requests: number;
-  /** US dollars; null where the price of a part is not known. */
+  /** US dollars; null if the price of a part is not known. */
   cost_usd: number | null;
-  /** US dollars for those parts of which the price is known. */
+  /** US dollars for the parts with a known price. */
   known_cost_usd: number;
   cost_source?: CostSource;
   cost_estimated?: boolean;
 }
 
-/** Where a session is kept. */
+/** Where a session is stored. */
 export type SessionPlace = string | { database: string; session: string };
 
-/** Whose a session is and when it was. */
+/** The metadata of a session. */
 export interface SessionInfo {
   agent: string;
   id: string;
   project: string | null;
-  /** The agent's title, else in a list the first prompt, shortened. */
+  /** The agent's title. Without one, lists have the beginning of the first prompt. */
   title: string | null;
   /** Milliseconds since 1970. */
   started: number | null;
   updated: number | null;
   agent_version: string | null;
   model: string | null;
-  /** The session that started it, for one of a sub-agent. */
+  /** The session that started this session of a sub-agent. */
   parent: string | null;
-  /** US dollars; null where a price is not known. */
+  /** US dollars; null if a price is not known. */
   cost_usd: number | null;
 }
 
@@ -66,7 +66,7 @@ export interface SessionSummary extends SessionInfo, LedgerRow {
   places: SessionPlace[];
   /** Bytes. */
   size: number;
-  /** How many places of it could not be read. */
+  /** The number of records that could not be read. */
   damage: number;
 }
 
@@ -76,14 +76,14 @@ export interface Damage {
   message: string;
 }
 
-/** A saved session and what was said in it. */
+/** A saved session with its messages. */
 export interface LoadedSession<M = UnifiedMessage> {
   session: SessionInfo;
   messages: M[];
   damage: Damage[];
 }
 
-/** A line with a hit. */
+/** A matching line. */
 export interface SearchHit {
   entry: number;
   entry_id: string;
@@ -93,22 +93,22 @@ export interface SearchHit {
   tool: string | null;
   line: number;
   text: string;
-  /** Where in the text, in bytes. */
+  /** The matches in the text, as byte offsets. */
   spans: { start: number; end: number }[];
   before: string[];
   after: string[];
 }
 
-/** A session in which something was found. */
+/** A session that matches a search. */
 export interface SearchResult extends SessionInfo {
   place: SessionPlace;
   hits: SearchHit[];
 }
 
-/** Which saved sessions are meant. */
+/** Selects saved sessions. */
 export interface SessionsQuery {
   agent?: string;
-  /** About this folder. */
+  /** The directory that the session is about. */
   project?: string;
   /** A date, or milliseconds since 1970. */
   since?: Date | number;
@@ -116,30 +116,30 @@ export interface SessionsQuery {
   limit?: number;
 }
 
-/** What is searched for. */
+/** A search in saved sessions. */
 export interface SearchQuery extends SessionsQuery {
-  /** All of these. */
+  /** A session must contain all of these. */
   words: string[];
   regex?: boolean;
   caseSensitive?: boolean;
   contextLines?: number;
 }
 
-/** Which session is loaded, and how it is told. */
+/** Selects the session to load and the format of its messages. */
 export interface LoadQuery {
-  /** Its id, a beginning of it, `latest`, or the path of a file; without it the latest of the project. */
+  /** The id, a prefix of it, `latest`, or the path of a file. The default is the latest session of the project. */
   session?: string;
   agent?: string;
-  /** The folder that `latest` is about; without it the current directory of agentline. */
+  /** The project for `latest`. The default is the current directory of agentline. */
   project?: string;
   view?: 'unified' | 'claude';
-  /** `turn` for the true order of blocks in the unified view. */
+  /** `turn` keeps the original order of blocks in the unified view. */
   order?: 'grouped' | 'turn';
-  /** With what the agent put there itself for the model to read. */
+  /** Whether to include the context that the agent added for the model. */
   context?: boolean;
 }
 
-/** What agents saved. Nothing writes there. */
+/** The sessions that agents saved. agentline only reads them. */
 export interface Sessions {
   /** Newest first. */
   list(query?: SessionsQuery): Promise<SessionSummary[]>;
@@ -148,7 +148,7 @@ export interface Sessions {
   search(query: SearchQuery): Promise<SearchResult[]>;
 }
 
-/** An agent that is kept. */
+/** An agent process in the pool. */
 export interface ProcessStatus {
   agent: string;
   version: string | null;
@@ -161,7 +161,7 @@ export interface ProcessStatus {
   memory: number | null;
 }
 
-/** How the pool and the runs stand. */
+/** The state of the pool and of the runs. */
 export interface PoolStatus {
   pool: {
     processes: ProcessStatus[];
@@ -174,16 +174,16 @@ export interface PoolStatus {
   runs: { active: number; waiting: number; allowed: number };
 }
 
-/** The agents that are kept warm. */
+/** The pool of warm agents. */
 export interface Pool {
   status(): Promise<PoolStatus>;
-  /** For runs that begin later. */
+  /** Changes the settings for runs that start later. */
   configure(settings: PoolSettings): Promise<void>;
-  /** Makes ready for runs like this one; gives how many are. */
+  /** Starts agents for runs with these settings in advance. Resolves with the number of ready agents. */
   prewarm(options?: Keys & { runs?: number }): Promise<number>;
 }
 
-/** What an agent can do over one surface. */
+/** The features of an agent on one surface. */
 export interface Abilities {
   works: boolean;
   streams_text: boolean;
@@ -202,7 +202,7 @@ export interface Abilities {
   warm: boolean;
 }
 
-/** An agent that runs may name. */
+/** A supported agent. */
 export interface AgentInfo {
   card: {
     id: string;
@@ -220,13 +220,13 @@ export interface AgentInfo {
     provider: string;
     home_page: string;
     install_script: boolean;
-    /** Files of instructions that it reads by itself. */
+    /** The instruction files that the agent reads by itself. */
     instructions: string[];
   };
   surfaces: Partial<Record<Surface, Abilities>>;
 }
 
-/** What an agent can do. */
+/** The capabilities of an agent. */
 export interface AgentCapabilities {
   agent: string;
   supports_slash_commands: boolean;
@@ -234,40 +234,40 @@ export interface AgentCapabilities {
   models: ModelInfo[];
   supports_web_search: boolean;
   supports_thinking: boolean;
-  /** Whose word the models are: the agent's own, or our table's. */
+  /** Where the models come from: the agent itself, or agentline's table. */
   source: 'agent' | 'table';
 }
 
-/** One long-lived agentline with warm agents behind it. */
+/** A client of an agentline process with its pool of warm agents. */
 export interface Agentline extends AsyncDisposable {
   /** The program and its version. */
   readonly server: { name: string; version: string };
-  /** The agents that a run may name. */
+  /** The ids of the supported agents. */
   readonly agentIds: readonly string[];
-  /** Whether it is gone; everything rejects then. */
+  /** Whether the process has been closed or has exited. All calls reject then. */
   readonly closed: boolean;
-  /** Runs one prompt to its outcome, whatever the verdict is. */
+  /** Runs one prompt. Resolves with the outcome, whatever the verdict is. */
   run<T = unknown>(options: RunOptions<T>): Promise<Outcome<T>>;
-  /** The same, event by event. */
+  /** Runs one prompt and streams its events. */
   stream<T = unknown>(options: RunOptions<T>): RunStream<T>;
   /** Opens a conversation. */
   session(options?: ConversationOptions): Promise<Conversation>;
   readonly sessions: Sessions;
   readonly pool: Pool;
-  /** What each agent can do over each surface. */
+  /** Returns the supported agents with the features of each surface. */
   agents(): Promise<AgentInfo[]>;
-  /** Where the program of an agent is; null when it is nowhere. */
+  /** Returns the path of an agent's program; null if it is not installed. */
   detect(agent?: string): Promise<string | null>;
-  /** What an agent can do, by its own word where it tells: it is started for that. */
+  /** Returns the capabilities of an agent. An installed agent is started to report them itself. */
   capabilities(agent?: string): Promise<AgentCapabilities>;
-  /** Any method of docs/host-protocol.md. */
+  /** Calls any method of docs/host-protocol.md. */
   request<R = unknown>(method: string, params?: object): Promise<R>;
-  /** Stops what still goes on, and waits until nothing of it is left. */
+  /** Stops all runs and the process, and waits until every process has ended. */
   close(): Promise<void>;
 }
 
-/** Starts agentline. It ends with this process; an idle one keeps no process alive. */
+/** Starts agentline. It ends with this process. An idle agentline does not keep this process alive. */
 export function connect(options?: ConnectOptions): Promise<Agentline>;
 
-/** The program that `connect` would start; null when it is nowhere. */
+/** Returns the program that `connect` would start; null if it is not found. */
 export function findBinary(options?: Pick<ConnectOptions, 'bin' | 'env'>): string | null;

@@ -1,19 +1,19 @@
-// What is thrown. Every error of ours is an `AgentlineError` and has the same fields.
+// The errors of this package. Every error is an `AgentlineError` and has the same fields.
 
 import type { Outcome, Phase, Verdict } from './outcome.js';
 
-/** What is wrong with what was asked for. */
+/** One problem with a request. */
 export interface Problem {
   key: string;
   message: string;
   value?: string;
   /** What to write instead. */
   hint: string | null;
-  /** Where it stands. */
+  /** Where the value was set. */
   source: string | null;
 }
 
-/** What an error tells besides its message. */
+/** The additional fields of an error. */
 export interface ErrorDetails {
   hint?: string | null;
   outcome?: Outcome | null;
@@ -21,10 +21,10 @@ export interface ErrorDetails {
   cause?: unknown;
 }
 
-/** Any error of ours. */
+/** The base class of all errors of this package. */
 export class AgentlineError extends Error {
   constructor(message: string, details?: ErrorDetails);
-  /** The verdict of the run, where there was one. */
+  /** The verdict of the run, if there was a run. */
   readonly verdict: Verdict | null;
   /** What to do next. */
   readonly hint: string | null;
@@ -33,23 +33,23 @@ export class AgentlineError extends Error {
   readonly problems: readonly Problem[];
 }
 
-/** What was asked for is wrong; nothing was started. `problems` has every key. */
+/** The request is invalid and nothing was started. `problems` lists every problem. */
 export class UsageError extends AgentlineError {}
 
-/** A run did not come to what was wanted; `outcome` has all of it. */
+/** A run did not succeed. `outcome` is its complete outcome. */
 export class RunError extends AgentlineError {}
 
-/** A run was aborted by its signal. `cause` is the reason, `outcome` what it had come to; null where nothing was started. */
+/** A run was aborted by its signal. `cause` is the reason. `outcome` has the results so far; null if nothing was started. */
 export class AbortError extends AgentlineError {}
 
-/** There is no such saved session. */
+/** The saved session does not exist. */
 export class NoSessionError extends AgentlineError {}
 
-/** The program `agentline` is nowhere. */
+/** The program `agentline` was not found. */
 export class BinaryNotFoundError extends AgentlineError {}
 
-/** agentline is gone: closed, killed, or it never came up. Nothing of its runs is left. */
+/** agentline was closed or killed, or it did not start. All its runs have ended. */
 export class HostGoneError extends AgentlineError {}
 
-/** The same outcome, or `RunError` unless its verdict is `done` or, where they are fine, `done_with_denials`. */
+/** Returns the outcome if its verdict is `done` or, unless `denials` is false, `done_with_denials`. Throws `RunError` otherwise. */
 export function expectDone<T>(outcome: Outcome<T>, options?: { denials?: boolean }): Outcome<T>;

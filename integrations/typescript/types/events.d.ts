@@ -1,20 +1,20 @@
-// What happens in a run, as `agentline run --output events` prints it. The outcome is no event here: it is what `run` gives.
+// The events of a run, as `agentline run --output events` prints them. The outcome is not an event here: `run` returns it.
 
 import type { Change, ChangeSource, Surface, ToolStatus, Usage } from './outcome.js';
 
-/** Where an event came from. */
+/** The source of an event. */
 export type EventOrigin = 'stdout' | 'stderr' | 'session-file' | 'disk' | 'agentline';
 
-/** The place of an event in its run. */
+/** The position of an event in its run. */
 export interface EventPlace {
-  /** Counts the events of a run, from 1. */
+  /** The number of the event in its run, from 1. */
   seq: number;
-  /** Milliseconds since the run began. */
+  /** Milliseconds since the start of the run. */
   at_ms: number;
   from: EventOrigin;
-  /** Which line of that stream, from 1. */
+  /** The line of that source, from 1. */
   line?: number;
-  /** How many events of the same kind were joined into this one because they were read slowly. */
+  /** How many events of the same type were merged into this one because the reader was slow. */
   joined?: number;
 }
 
@@ -24,7 +24,7 @@ export interface ModelInfo {
   name: string;
 }
 
-/** The agent is up; the first event of each attempt. */
+/** The agent has started. This is the first event of each attempt. */
 export interface StartedEvent extends EventPlace {
   type: 'started';
   run_id: string;
@@ -38,19 +38,19 @@ export interface StartedEvent extends EventPlace {
   models?: ModelInfo[];
 }
 
-/** A piece of the answer. */
+/** A part of the answer. */
 export interface TextEvent extends EventPlace {
   type: 'text';
   text: string;
 }
 
-/** A piece of reasoning. */
+/** A part of the model's reasoning. */
 export interface ThinkingEvent extends EventPlace {
   type: 'thinking';
   text: string;
 }
 
-/** The model wants a tool. It may still be refused. */
+/** The model requested a tool call, which may still be denied. */
 export interface ToolUseEvent extends EventPlace {
   type: 'tool_use';
   id: string;
@@ -61,18 +61,18 @@ export interface ToolUseEvent extends EventPlace {
   raw_input: unknown;
 }
 
-/** A call of a tool ended; each `tool_use` has exactly one. */
+/** A tool call ended. Each `tool_use` has exactly one result. */
 export interface ToolResultEvent extends EventPlace {
   type: 'tool_result';
   tool_use_id: string;
   status: ToolStatus;
   content: string | null;
   is_error: boolean;
-  /** Why it was refused. */
+  /** Why the call was denied. */
   reason?: string;
 }
 
-/** A file changed, as the disk shows it; these come when the run is over. */
+/** A file on disk changed. These events arrive at the end of the run. */
 export interface FileChangeEvent extends EventPlace {
   type: 'file_change';
   path: string;
@@ -82,7 +82,7 @@ export interface FileChangeEvent extends EventPlace {
   verified: boolean;
 }
 
-/** A question of permission and what was decided. */
+/** A permission request and its decision. */
 export interface PermissionEvent extends EventPlace {
   type: 'permission';
   tool_use_id: string;
@@ -94,13 +94,13 @@ export interface PermissionEvent extends EventPlace {
   rule?: string;
 }
 
-/** A piece of the answer that is not text, such as an image, as the agent gave it. */
+/** A part of the answer that is not text, such as an image, unchanged from the agent. */
 export interface ContentEvent extends EventPlace {
   type: 'content';
   block: unknown;
 }
 
-/** The agent's plan, whole each time. */
+/** The agent's plan. Each event has the complete plan. */
 export interface PlanEvent extends EventPlace {
   type: 'plan';
   entries: unknown;
@@ -112,7 +112,7 @@ export interface CommandsEvent extends EventPlace {
   commands: unknown;
 }
 
-/** The session is in this mode now. */
+/** The new mode of the session. */
 export interface ModeEvent extends EventPlace {
   type: 'mode';
   mode: string;
@@ -124,38 +124,38 @@ export interface ConfigOptionEvent extends EventPlace {
   options: unknown;
 }
 
-/** The agent said something about the session, such as its title. */
+/** The agent reported information about the session, such as its title. */
 export interface SessionInfoEvent extends EventPlace {
   type: 'session_info';
   info: unknown;
 }
 
-/** The counts so far. */
+/** The token counts so far. */
 export interface UsageEvent extends EventPlace, Usage {
   type: 'usage';
 }
 
-/** Something that the caller should know. */
+/** A warning for the caller. */
 export interface WarningEvent extends EventPlace {
   type: 'warning';
   code: string;
   message: string;
 }
 
-/** A line that could not be read; the run went on. */
+/** A line of the agent's output that could not be parsed. The run continues. */
 export interface UnreadableEvent extends EventPlace {
   type: 'unreadable';
   sample: string;
   length: number;
 }
 
-/** Something the agent said that has no place in this list, as it came. */
+/** A message of the agent that has no event type of its own, unchanged. */
 export interface AgentEvent extends EventPlace {
   type: 'agent';
   raw: unknown;
 }
 
-/** One thing that happened in a run. */
+/** An event of a run. */
 export type RunEvent =
   | StartedEvent
   | TextEvent
@@ -175,12 +175,12 @@ export type RunEvent =
   | UnreadableEvent
   | AgentEvent;
 
-/** The word under `type`. */
+/** The value of `type`. */
 export type EventType = RunEvent['type'];
 
-/** A run was refused for load or quota and will be tried again. */
+/** A run was rejected for load or quota and will be retried. */
 export interface RunRetry {
-  /** Which attempt comes next, from 2. */
+  /** The number of the next attempt, from 2. */
   attempt: number;
   wait_ms: number;
   reason: string;

@@ -1,12 +1,12 @@
-// Messages in Claude's format, whichever agent spoke: the view `unified` of what was saved, and the view `claude` of runs.
+// Messages of all agents in Claude's format: the view `unified` of saved sessions, and the view `claude` of runs.
 
-/** Where an image or a document is. */
+/** The source of an image or a document. */
 export type MediaSource = { type: 'base64'; media_type: string; data: string } | { type: 'url'; url: string };
 
 export interface ThinkingBlock {
   type: 'thinking';
   thinking: string;
-  /** Empty where the maker gave none. */
+  /** Empty if the provider sent none. */
   signature: string;
 }
 
@@ -31,13 +31,13 @@ export interface ToolUseBlock {
   /** The canonical name: `Write`, `Edit`, `Bash`, `mcp__server__tool`. */
   name: string;
   input: Record<string, unknown>;
-  /** The agent's own name, where that is another. */
+  /** The agent's own name of the tool, if it differs. */
   native_name?: string;
-  /** The arguments as the agent gave them, where they were changed. */
+  /** The agent's original arguments, if they were converted. */
   raw_input?: unknown;
 }
 
-/** The change of a file, where the agent kept it. */
+/** The change of a file, if the agent saved it. */
 export interface BlockDiff {
   path: string;
   old?: string;
@@ -50,12 +50,12 @@ export interface ToolResultBlock {
   tool_use_id: string;
   content: string | ContentBlock[];
   is_error: boolean;
-  /** Where the call was stopped or refused. */
+  /** Present if the call was cancelled or denied. */
   status?: 'cancelled' | 'denied';
   diff?: BlockDiff;
 }
 
-/** One finished piece of a message. */
+/** One complete block of a message. */
 export type ContentBlock =
   | ThinkingBlock
   | TextBlock
@@ -64,27 +64,27 @@ export type ContentBlock =
   | ToolUseBlock
   | ToolResultBlock;
 
-/** What stands under `_original` when a message was made from a stream: lines of its tape. */
+/** The value of `_original` for a message that was built from a stream: lines of its tape. */
 export interface OriginalLines {
   from: string;
   first_line: number;
   last_line: number;
 }
 
-/** What every message has. */
+/** The fields of every message. */
 export interface MessageBase {
   id?: string;
   /** Milliseconds since 1970. */
   timestamp?: number;
-  /** The agent that spoke: `gemini`, `claude`, `codex`, `opencode`, or one of your own. */
+  /** The agent: `gemini`, `claude`, `codex`, `opencode`, or an agent that you configured. */
   tool: string;
-  /** Work of a sub-agent that is told in the same session. */
+  /** Set for the work of a sub-agent in the same session. */
   isSidechain?: true;
-  /** The agent's own record, or several in a list, or `OriginalLines`. */
+  /** The agent's own record, a list of records, or `OriginalLines`. */
   _original?: unknown;
 }
 
-/** Tokens of a message; cached ones are part of the input, thoughts stand apart. What is not known is absent. */
+/** The tokens of a message. Input includes cached tokens; output excludes reasoning. Unknown values are absent. */
 export interface UnifiedUsage {
   input_tokens?: number;
   output_tokens?: number;
@@ -97,7 +97,7 @@ export interface UnifiedUsage {
 
 interface UnifiedBase extends MessageBase {
   model?: string;
-  /** Thinking, calls with their results, text; the raw string where there are no blocks. */
+  /** Thinking, tool calls with their results, then text; a string if there are no blocks. */
   content: string | ContentBlock[];
   stop_reason?: string;
   usage?: UnifiedUsage;
@@ -112,15 +112,15 @@ export interface UnifiedUserMessage extends UnifiedBase {
   role: 'user';
 }
 
-/** A notice, warning or error of the agent itself. */
+/** An informational message, warning or error of the agent. */
 export interface UnifiedSystemMessage extends UnifiedBase {
   role: 'system';
 }
 
-/** One record of an agent, with each tool beside its result. */
+/** One record of an agent. Each tool call is next to its result. */
 export type UnifiedMessage = UnifiedAssistantMessage | UnifiedUserMessage | UnifiedSystemMessage;
 
-/** Tokens as Claude counts them; what is not known is 0. */
+/** Tokens as Claude counts them. Unknown values are 0. */
 export interface ClaudeUsage {
   input_tokens: number;
   cache_creation_input_tokens: number;
@@ -136,17 +136,17 @@ export interface ClaudeUsage {
   fallback_credit: null;
 }
 
-/** Text of the model, with the field that Claude's types want. */
+/** Text of the model, with the fields that Claude's types require. */
 export interface ClaudeTextBlock extends TextBlock {
   citations: null;
 }
 
-/** A message of the model as Claude's API has it. */
+/** A message of the model in the format of Claude's API. */
 export interface ClaudeAssistantMessage extends MessageBase {
   id: string;
   type: 'message';
   role: 'assistant';
-  /** `unknown` where nobody said it. */
+  /** `unknown` if the agent did not report it. */
   model: string;
   content: (Exclude<ContentBlock, TextBlock> | ClaudeTextBlock)[];
   stop_reason: string | null;
@@ -163,7 +163,7 @@ export interface ClaudeUserMessage extends UnifiedBase {
   role: 'user';
 }
 
-/** A notice, warning or error of the agent itself. */
+/** An informational message, warning or error of the agent. */
 export interface ClaudeSystemMessage extends UnifiedBase {
   role: 'system';
 }

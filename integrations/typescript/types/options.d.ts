@@ -1,11 +1,11 @@
-// What a run may be asked for. Names are those of docs/configuration.md in camel case.
+// The options of runs, conversations and the client. Settings have the names of docs/configuration.md in camel case.
 
 import type { EventType, RunEvent, RunRetry } from './events.js';
 
-/** Seconds, or a time such as `"10m"`. */
+/** A number of seconds, or a duration such as `"10m"`. */
 export type Time = number | string;
 
-/** What the agent may do without asking. */
+/** What the agent may do without a permission request. */
 export type PermissionMode =
   | 'default'
   | 'accept-edits'
@@ -21,16 +21,16 @@ export type PermissionMode =
   | 'deny'
   | 'prompt';
 
-/** A file that goes with the prompt: a path, bytes (or base64), or text. */
+/** A file that is sent with the prompt: a path, bytes or base64, or text. */
 export type Attachment = string | { name: string; data: string | Uint8Array } | { name: string; text: string };
 
-/** An MCP server: by its address, by its command, or either in one text. */
+/** An MCP server: its URL, its command, or either as one string. */
 export type McpServer =
   | string
   | { url: string; headers?: Record<string, string> }
   | { command: string; args?: string[]; env?: Record<string, string> };
 
-/** The keys of the contract. All are optional; docs/configuration.md tells what each means. */
+/** The settings of a run. docs/configuration.md describes them. */
 export interface Keys {
   agent?: string;
   surface?: 'auto' | 'json' | 'stream-json' | 'acp';
@@ -40,9 +40,9 @@ export interface Keys {
   attachments?: Attachment[];
   systemPrompt?: string;
   systemMode?: 'append' | 'replace';
-  /** Your name for this prompt, echoed in events, errors and outcome. */
+  /** A name for this prompt, which events, errors and the outcome repeat. */
   name?: string;
-  /** The workspace; without it the current directory. */
+  /** The workspace. The default is the current directory. */
   workingDir?: string;
   includeDirectories?: string[];
   permissionMode?: PermissionMode;
@@ -54,15 +54,15 @@ export interface Keys {
   sandboxProfile?: string;
   mcpServers?: Record<string, McpServer>;
   mcpSettingsPath?: string;
-  /** A JSON Schema, or the path of one: the answer must be a value of it. */
+  /** A JSON Schema, or the path of one. The answer must be a value that matches it. */
   outputSchema?: object | string;
   repairTurns?: number;
   extractJson?: boolean;
   until?: string;
   maxRounds?: number;
-  /** A session to go on with: its id, or `latest`. */
+  /** The session to continue: its id, or `latest`. */
   resume?: string;
-  /** The id that a new session shall have. */
+  /** The id of the new session. */
   sessionId?: string;
   timeout?: Time;
   timeoutMs?: number;
@@ -72,7 +72,7 @@ export interface Keys {
   toolTimeoutMs?: number;
   startupTimeout?: Time;
   startupTimeoutMs?: number;
-  /** The moment at which the run must be over: a date, RFC 3339, or seconds since 1970. */
+  /** The time by which the run must finish: a date, RFC 3339, or seconds since 1970. */
   deadline?: Date | string | number;
   retryPatience?: Time;
   retryPatienceMs?: number;
@@ -90,7 +90,7 @@ export interface Keys {
   googleCloudProject?: string;
   useVertexAi?: boolean;
   record?: string;
-  /** A run that was made before is told again from the cache. */
+  /** Whether to reuse the result of an identical earlier run. */
   cache?: boolean | { dir?: string; max_age_s?: number; impure?: boolean; max_mb?: number };
   cacheImpure?: boolean;
   cacheMaxAge?: Time;
@@ -109,11 +109,11 @@ export interface Keys {
   allowFileReads?: boolean;
   allowFileWrites?: boolean;
   authenticate?: string;
-  /** Keys as the wire has them, for those that stand in no list here. */
+  /** Settings that this type does not list, with their names in the protocol. */
   config?: Record<string, unknown>;
 }
 
-/** What is to be judged. */
+/** A tool call that needs a decision. */
 export interface PermissionAsk {
   tool_use_id: string;
   /** The canonical name: `Write`, `Bash`, … */
@@ -122,22 +122,22 @@ export interface PermissionAsk {
   title: string;
   kind: 'write' | 'edit' | 'shell' | 'read' | 'search' | 'web' | 'agent' | 'mcp' | 'other';
   input: unknown;
-  /** The command of a shell. */
+  /** The shell command, if the tool is a shell. */
   command: string | null;
   paths: string[];
   diffs: { path: string; old: string | null; new: string }[];
-  /** The MCP server that it belongs to. */
+  /** The MCP server that the tool belongs to. */
   server: string | null;
 }
 
-/** What was decided: `true` and `allow` permit, all else refuses. */
+/** A decision: `true` and `allow` permit the call, everything else denies it. */
 export type PermissionDecision = boolean | 'allow' | 'deny' | { decision: 'allow' | 'deny'; reason?: string };
 
-/** What a callback is told besides its question. */
+/** The context of a callback. */
 export interface CallContext {
-  /** The name of the run on the wire. */
+  /** The name of the run in the protocol. */
   run: string;
-  /** Aborted when nobody wants the answer any more. */
+  /** Aborted when the result is no longer needed. */
   signal: AbortSignal;
 }
 
@@ -145,106 +145,106 @@ export interface CallContext {
 export interface ToolDefinition<Input = any> {
   /** Letters, digits, `-` and `_`. */
   name: string;
-  /** What it does, for the model. */
+  /** What the tool does, for the model. */
   description: string;
-  /** A JSON Schema of type `object` for its input; without it anything goes. */
+  /** A JSON Schema of type `object` for the input. Without it, any input is accepted. */
   inputSchema?: object;
-  /** How long it may take; a minute when nothing is said. */
+  /** The timeout of a call. The default is one minute. */
   timeoutMs?: number;
-  /** Text is told to the agent as it stands, all else as JSON. What is thrown is told as a failure of the tool. */
+  /** The agent receives a string unchanged and any other value as JSON. An exception is a failure of the tool. */
   handler: (input: Input, context: CallContext & { call: number }) => unknown;
 }
 
-/** An answer of the agent that is to be checked. */
+/** An answer of the agent, for `check`. */
 export interface CheckQuestion<T = unknown> {
   text: string;
-  /** The value, where a schema was given; it fits. */
+  /** The value if there is a schema. It matches the schema. */
   output: T | null;
-  /** Where the agent worked. */
+  /** The workspace of the run. */
   working_dir: string;
 }
 
-/** Whether the task is complete; a text says what is missing and is read by the agent. */
+/** Whether the task is complete. A string says what is missing, and the agent receives it. */
 export type CheckAnswer = boolean | string | { done: boolean; message?: string };
 
-/** Who is asked and told while runs go on. */
+/** The callbacks of a run. */
 export interface Callbacks<T = unknown> {
-  /** Is asked about what no rule decides. What is thrown refuses. */
+  /** Decides tool calls that no rule decides. An exception denies the call. */
   onPermission?: (ask: PermissionAsk, context: CallContext) => PermissionDecision | Promise<PermissionDecision>;
   /** Functions that the agent may call. */
   tools?: ToolDefinition[];
-  /** What the agent is told that the server of those functions is called. */
+  /** The name of the MCP server that offers these functions. */
   toolServer?: string;
-  /** Is asked after each answer whether the task is complete; see `maxRounds`. */
+  /** Decides after each answer whether the task is complete; see `maxRounds`. An exception stops the run and rejects it. */
   check?: (answer: CheckQuestion<T>, context: CallContext) => CheckAnswer | Promise<CheckAnswer>;
-  /** How long a callback may take before it has refused; two minutes when nothing is said. */
+  /** The timeout of `onPermission`, which then denies, and of `check`, which then fails the run. The default is two minutes. */
   answerTimeoutMs?: number;
 }
 
-/** What one prompt of a run or a conversation may say. */
+/** The options of one prompt of a run or a conversation. */
 export interface PromptOptions {
-  /** Aborted before the start nothing is started; later the run ends with all that it started. */
+  /** Cancels the run and ends every process that it started. If it is already aborted, nothing starts. */
   signal?: AbortSignal;
-  /** Is told what happens. What it throws stops the run and rejects it. */
+  /** Receives the events. An exception stops the run and rejects it. */
   onEvent?: (event: RunEvent) => void;
-  /** Which events are wanted; all where somebody listens. */
+  /** Which events to send. The default is all of them if there is a listener. */
   events?: boolean | EventType[];
-  /** The outcome holds the messages of the run. */
+  /** Whether the outcome contains the messages of the run. */
   messages?: boolean;
-  /** Reject with `RunError` unless the verdict is `done` or `done_with_denials`. */
+  /** Whether to reject with `RunError` unless the verdict is `done` or `done_with_denials`. */
   throwOnFailure?: boolean;
 }
 
-/** One prompt. */
+/** The options of a run. */
 export interface RunOptions<T = unknown> extends Keys, Callbacks<T>, PromptOptions {
   prompt?: string;
-  /** Use a warm agent where that is possible; that is the default. */
+  /** Whether to use a warm agent where possible. The default is `true`. */
   warm?: boolean;
-  /** How often it is tried again when the service refused for load or quota. */
+  /** How often a run is retried that the service rejected for load or quota. */
   maxRetries?: number;
   onRetry?: (retry: RunRetry) => void;
 }
 
-/** A conversation. */
+/** The options of a conversation. */
 export interface ConversationOptions extends Keys, Callbacks {
   signal?: AbortSignal;
 }
 
 /** How agents are kept warm. */
 export interface PoolSettings {
-  /** How many agents are alive at once, at most. */
+  /** The maximum number of agent processes. */
   maxProcesses?: number;
-  /** How many sessions are on one process at once, where runs can share one. */
+  /** The maximum number of concurrent sessions in one process, if runs can share it. */
   lanes?: number;
-  /** How many runs may wait for a place, at most. */
+  /** The maximum number of runs that wait for a slot. */
   maxQueue?: number;
-  /** A process is replaced when it has had this many sessions … */
+  /** A process is replaced after this many sessions … */
   maxSessions?: number;
-  /** … or takes more memory than this … */
+  /** … or if it uses more memory than this … */
   maxMemoryMb?: number;
-  /** … or is older than this, in seconds. */
+  /** … or if it is older than this, in seconds. */
   maxAgeS?: number;
-  /** A process that nobody used for this long is let go, in seconds. */
+  /** A process that has been idle for this long is stopped, in seconds. */
   idleS?: number;
 }
 
-/** How agentline itself is started. */
+/** How agentline is started. */
 export interface ConnectOptions {
-  /** The program `agentline`; without it what `AGENTLINE_BIN` names, else what PATH has. */
+  /** The program `agentline`. The default is `AGENTLINE_BIN`, then PATH. */
   bin?: string;
-  /** Its current directory. */
+  /** The working directory of agentline. */
   cwd?: string;
-  /** Its environment instead of this process's. */
+  /** The complete environment of agentline. The default is the environment of this process. */
   env?: Record<string, string | undefined>;
-  /** Keys that hold for every run unless it says otherwise. */
+  /** Settings for every run. The options of a run override them. */
   defaults?: Keys;
   pool?: PoolSettings;
-  /** How many runs go on at once, at most; without it as many as the pool has places. */
+  /** The maximum number of concurrent runs. The default is the capacity of the pool. */
   maxConcurrent?: number;
-  /** How often a run that was refused for load or quota is tried again. */
+  /** How often a run is retried that was rejected for load or quota. */
   maxRetries?: number;
-  /** Who you are. */
+  /** The name and version of your program. */
   client?: { name: string; version: string };
-  /** How long it may take to answer first; 30 seconds when nothing is said. */
+  /** The timeout for the first response. The default is 30 seconds. */
   connectTimeoutMs?: number;
 }

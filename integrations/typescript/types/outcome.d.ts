@@ -1,8 +1,8 @@
-// All that a run came to, as `agentline run --output json` prints it. Fields are added over time, none is renamed or removed.
+// The outcome of a run, as `agentline run --output json` prints it. New versions add fields, but never rename or remove any.
 
 import type { ClaudeMessage } from './messages.js';
 
-/** Whether it worked. */
+/** The result of a run in one word. */
 export type Verdict =
   | 'done'
   | 'done_with_denials'
@@ -17,7 +17,7 @@ export type Verdict =
   | 'untrusted'
   | 'cancelled';
 
-/** What went wrong, in one stable word. */
+/** The kind of an error. The values are stable. */
 export type ErrorKind =
   | 'no_result'
   | 'crashed'
@@ -53,10 +53,10 @@ export type ErrorKind =
   | 'cancelled'
   | 'invalid_output';
 
-/** In which part of a run something went wrong. */
+/** The phase of a run in which an error occurred. */
 export type Phase = 'request' | 'response' | 'tool' | 'budget';
 
-/** The way to talk to an agent. */
+/** The protocol that is used with an agent. */
 export type Surface = 'json' | 'stream-json' | 'acp';
 
 /** What happened to a file. */
@@ -65,16 +65,16 @@ export type Change = 'created' | 'modified' | 'deleted';
 /** Who changed a file. */
 export type ChangeSource = 'tool' | 'shell' | 'unknown';
 
-/** How a call of a tool ended. */
+/** How a tool call ended. */
 export type ToolStatus = 'ok' | 'error' | 'cancelled' | 'denied';
 
-/** Where a number is known from. */
+/** The source of a token count. */
 export type TokenSource = 'stream' | 'session-file' | 'derived';
 
-/** Whose word a cost is: the dated price table's, the agent's own, or parts of both. */
+/** The source of a cost: agentline's dated price table, the agent itself, or both in parts. */
 export type CostSource = 'prices' | 'agent' | 'mixed';
 
-/** Tokens. `input_tokens` has the cached ones in it, `output_tokens` has no thoughts in it; null is not known. */
+/** Token counts. `input_tokens` includes cached tokens; `output_tokens` excludes thoughts. Null means unknown. */
 export interface Tokens {
   input_tokens: number | null;
   output_tokens: number | null;
@@ -99,43 +99,43 @@ export interface Usage extends Tokens {
   requests: number | null;
   by_model: Record<string, Tokens>;
   sources: TokenSource[];
-  /** Where each number is known from. */
+  /** The source of each count. */
   origins?: Record<string, TokenSource>;
   turns?: TurnUsage[];
 }
 
-/** What went wrong, for programs (`kind`, `phase`) and for people (`message`, `hint`). */
+/** Why a run failed: `kind` and `phase` for programs, `message` and `hint` for people. */
 export interface RunFailure {
   kind: ErrorKind;
   phase: Phase;
   message: string;
   /** What to do next. */
   hint: string | null;
-  /** The end of the agent's standard error. */
+  /** The last part of the agent's stderr. */
   stderr_tail: string;
-  /** Whether trying again can help. */
+  /** Whether a retry can succeed. */
   retryable: boolean;
-  /** How long the service asked to be left in peace. */
+  /** The time that the service asked to wait before a retry. */
   retry_after_ms?: number;
 }
 
-/** A file that really changed. */
+/** A file that changed. */
 export interface FileChange {
-  /** Relative to the workspace when inside it. */
+  /** Relative to the workspace if it is inside it. */
   path: string;
   change: Change;
   source: ChangeSource;
   /** The canonical name of the tool. */
   tool: string | null;
   tool_use_id: string | null;
-  /** Whether the disk agrees. */
+  /** Whether the change was found on disk. */
   verified: boolean;
   /** Lines. */
   added: number | null;
   removed: number | null;
 }
 
-/** A tool that was refused or not offered. */
+/** A tool call that was denied, or a tool that was not offered. */
 export interface Denial {
   tool: string;
   native_tool: string;
@@ -144,25 +144,25 @@ export interface Denial {
   rule: string | null;
 }
 
-/** What the caller should know. */
+/** A warning for the caller. */
 export interface Notice {
-  /** A stable word. */
+  /** A stable identifier. */
   code: string;
   message: string;
 }
 
-/** Whether a run was made now or told again from the cache. */
+/** How the cache was used for a run. */
 export interface CacheMark {
   hit: boolean;
-  /** Null where a run could have none. */
+  /** Null if the run cannot be cached. */
   key: string | null;
-  /** Seconds since 1970; null where it is not kept. */
+  /** Seconds since 1970; null if the run was not stored. */
   stored_at: number | null;
-  /** Why it was neither found nor kept. */
+  /** Why the run was neither found nor stored. */
   reason?: string;
 }
 
-/** All that a run came to. */
+/** The outcome of a run. */
 export interface Outcome<T = unknown> {
   schema: 'agentline.outcome/1';
   run_id: string;
@@ -170,7 +170,7 @@ export interface Outcome<T = unknown> {
   agent_version: string | null;
   surface: Surface | null;
   model: string | null;
-  /** The agent's own session, with which it can be resumed. */
+  /** The agent's session id, for `resume`. */
   session_id: string | null;
   /** The workspace. */
   cwd: string;
@@ -180,12 +180,12 @@ export interface Outcome<T = unknown> {
   error: RunFailure | null;
   /** The text of the last turn that has any. */
   text: string;
-  /** The structured value, where one was asked for. */
+  /** The structured value, if one was requested. */
   output: T | null;
   files: FileChange[];
   denied: Denial[];
   usage: Usage;
-  /** US dollars; null where a price is not known. */
+  /** US dollars; null if a price is not known. */
   cost_usd: number | null;
   cost_source?: CostSource;
   /** Turns of the model. */
@@ -196,15 +196,15 @@ export interface Outcome<T = unknown> {
   first_event_ms: number | null;
   warnings: Notice[];
   unreadable_lines: number;
-  /** Null where a signal ended the agent, or where it is kept warm for the next run. */
+  /** Null if a signal ended the agent, or if the agent stays warm for the next run. */
   agent_exit_code: number | null;
   stderr_tail: string;
-  /** Where the tape was written. */
+  /** The path of the tape. */
   tape: string | null;
-  /** What the cache had to do with it, where it was asked for. */
+  /** How the cache was used, if it was enabled. */
   cache?: CacheMark;
-  /** How often it was tried, where more than once. */
+  /** The number of attempts, if there was more than one. */
   attempts?: number;
-  /** What came of the prompt, in the view `claude`, where `messages` was asked for. */
+  /** The messages of the run in the view `claude`, if `messages` was set. */
   messages?: ClaudeMessage[];
 }

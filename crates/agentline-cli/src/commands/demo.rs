@@ -147,7 +147,7 @@ fn play_live(
     Ok(code)
 }
 
-/// Keeps a stage for another program until standard input ends.
+/// Serves the environment of the demo to another program until standard input closes.
 fn serve(
     ui: &mut Ui,
     agent: &dyn Agent,

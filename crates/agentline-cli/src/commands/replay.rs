@@ -63,7 +63,7 @@ pub(crate) struct ReplayArgs {
 pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, CommandError> {
     match (&args.stand_in, &args.write_program) {
         (Some(agent), Some(program)) => stand_in::write_program(ui, agent, &args.tape, program),
-        (Some(agent), None) => stand_in::perform(ui, &args.tape, agent, args.real_time),
+        (Some(agent), None) => stand_in::print_output(ui, &args.tape, agent, args.real_time),
         (None, _) => {
             let pace = if args.real_time { Pace::Recorded } else { Pace::AtOnce };
             play_file(

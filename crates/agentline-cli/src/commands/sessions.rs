@@ -11,14 +11,12 @@ use crate::{
     error::CommandError,
     exit,
     setup::{Setup, prices_flag},
-    time::TimeFormat,
+    time::TimeParser,
     ui::Ui,
 };
-use agentline::{
-    Error, PriceTable,
-    sessions::{FoundSession, SessionFilter, SessionStore},
-};
+use agentline::PriceTable;
 use agentline_core::SavedSession;
+use agentline_sessions::{FoundSession, SessionError, SessionFilter, SessionStore, render::TimeFormat};
 use clap::{Args, Subcommand};
 use std::{
     io::Write,
@@ -70,7 +68,7 @@ enum SessionsCommand {
     },
 }
 
-/// Which session is meant.
+/// Selects one session.
 #[derive(Debug, Args)]
 pub(super) struct SessionArg {
     /// Session id, a prefix of it, `latest`, or the path of a session file
@@ -81,7 +79,7 @@ pub(super) struct SessionArg {
     agent: Option<String>,
 }
 
-/// Which sessions are meant.
+/// Selects sessions.
 #[derive(Debug, Args)]
 pub(super) struct SessionFilterArgs {
     /// Only sessions of this agent (repeatable)
@@ -103,6 +101,7 @@ pub(super) struct SessionsContext {
     store: SessionStore,
     prices: PriceTable,
     clock: TimeFormat,
+    times: TimeParser,
     home: PathBuf,
     cwd: PathBuf,
 }
@@ -111,11 +110,12 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, prices_flag(args.prices.as_deref()))?;
     let config = setup.config()?;
     let (agentline, _) = setup.equip(&config);
-    let clock = TimeFormat::local();
+    let times = TimeParser::local();
     let sessions_context = SessionsContext {
-        store: agentline.sessions().east_of_utc(clock.east_of_utc()),
+        store: agentline.sessions().east_of_utc(times.east_of_utc()),
         prices: config.prices,
-        clock,
+        clock: TimeFormat::local(),
+        times,
         home: agentline.host_env().home.clone(),
         cwd: agentline.host_env().cwd.clone(),
     };
@@ -136,7 +136,7 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
 }
 
 impl SessionsContext {
-    fn find(&self, which: &SessionArg) -> Result<FoundSession, Error> {
+    fn find(&self, which: &SessionArg) -> Result<FoundSession, SessionError> {
         let filter = which.agent.iter().fold(SessionFilter::new(), SessionFilter::agent);
         self.store.find_of(&which.session, &self.cwd, &filter)
     }
@@ -146,7 +146,7 @@ impl SessionsContext {
         &self,
         found: &FoundSession,
         subagents: bool,
-    ) -> Result<(SavedSession, Vec<SavedSession>), Error> {
+    ) -> Result<(SavedSession, Vec<SavedSession>), SessionError> {
         let session = self.store.open(found)?;
         let children = if subagents { self.store.children(found)? } else { Vec::new() };
         let children = children.iter().map(|child| self.store.open(child));
@@ -154,7 +154,7 @@ impl SessionsContext {
     }
 
     /// Warns about session stores that cannot be read, so that missing sessions are explained.
-    fn warn_of_unreadable(&self, ui: &mut Ui, filter: &SessionFilter) -> Result<(), Error> {
+    fn warn_of_unreadable(&self, ui: &mut Ui, filter: &SessionFilter) -> Result<(), SessionError> {
         for place in self.store.unreadable(filter)? {
             ui.warn(&place);
         }
@@ -167,10 +167,10 @@ impl SessionsContext {
             filter = filter.project(self.cwd.join(project));
         }
         if let Some(since) = &among.since {
-            filter = filter.since(self.clock.since("--since", since)?);
+            filter = filter.since(self.times.since("--since", since)?);
         }
         if let Some(until) = &among.until {
-            filter = filter.until(self.clock.until("--until", until)?);
+            filter = filter.until(self.times.until("--until", until)?);
         }
         Ok(filter)
     }

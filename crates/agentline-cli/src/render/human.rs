@@ -1,11 +1,11 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
 
 use super::{RenderOptions, RunRenderer};
-use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FileRow, Outcome, Record, ToolStatus, Verdict};
 use agentline_core::FileChangeKind;
+use agentline_core::terminal_text::{duration, plain};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -46,7 +46,7 @@ impl RunRenderer for HumanRenderer {
                 let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
                 if ui.shows_progress() {
                     ui.flush()?;
-                    let took = phrases::seconds(record.at_ms.saturating_sub(since));
+                    let took = duration(record.at_ms.saturating_sub(since));
                     tool_line(ui, &call, *status, reason.as_deref(), &took);
                     ui.busy("waiting for the model");
                 }
@@ -159,7 +159,7 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     };
     let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut parts = vec![
-        format!("{} in {}", ui.paint(paint, outcome.verdict.name()), phrases::seconds(outcome.duration_ms)),
+        format!("{} in {}", ui.paint(paint, outcome.verdict.name()), duration(outcome.duration_ms)),
         count(outcome.turns, "turn"),
         count(outcome.tool_calls, "tool call"),
     ];

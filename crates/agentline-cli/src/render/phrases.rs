@@ -1,8 +1,8 @@
 //! Texts about a run for people: tool calls, activity, failures.
 
-use crate::plain_text::plain;
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
+use agentline_core::terminal_text::{plain, shorten};
 use serde_json::Value;
 
 /// The maximum length of a tool's target in a line.
@@ -33,7 +33,7 @@ pub(crate) fn call(tool: &ToolUse) -> String {
     });
     let name = if tool.name.is_empty() { &tool.native_name } else { &tool.name };
     match target {
-        Some(target) => format!("{} {}", plain(name), shorten(&target)),
+        Some(target) => format!("{} {}", plain(name), first_line(&target)),
         None => plain(name).into_owned(),
     }
 }
@@ -77,34 +77,18 @@ fn shown_tool(denial: &agentline_core::Denial) -> String {
     let name = if denial.tool.is_empty() { &denial.native_tool } else { &denial.tool };
     match denial.reason.as_str() {
         "" => plain(name).into_owned(),
-        reason => format!("{} ({})", plain(name), plain(&shorten(reason))),
+        reason => format!("{} ({})", plain(name), plain(&first_line(reason))),
     }
 }
 
-/// Formats a duration.
-pub(crate) fn seconds(ms: u64) -> String {
-    match ms {
-        0..1000 => format!("{ms} ms"),
-        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
-    }
-}
-
-fn shorten(text: &str) -> String {
+/// Returns the first line of a text, shortened, with `…` if there are more.
+fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = plain(line);
     if text.lines().nth(1).is_none() {
-        return cut(&line, LONGEST);
+        return shorten(&line, LONGEST);
     }
     line.chars().take(LONGEST - 1).chain(['…']).collect()
-}
-
-/// Shortens a line to a number of characters, with `…` for the missing part.
-pub(crate) fn cut(line: &str, longest: usize) -> String {
-    match line.char_indices().nth(longest) {
-        None => line.to_owned(),
-        Some(_) => line.chars().take(longest.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 #[cfg(test)]
@@ -122,18 +106,5 @@ mod tests {
         assert_eq!(call(&tool), "Bash a[2Jb");
         tool.path = Some("a\u{202e}txt.exe\u{2069}".into());
         assert_eq!(call(&tool), "Bash atxt.exe");
-    }
-
-    #[test]
-    fn long_lines_are_shortened_by_characters() {
-        assert_eq!((cut("äöü", 3), cut("äöüx", 3)), ("äöü".into(), "äö…".into()));
-    }
-
-    #[test]
-    fn durations_are_formatted_briefly() {
-        assert_eq!(
-            (seconds(12), seconds(3120), seconds(61_000)),
-            ("12 ms".into(), "3.1 s".into(), "1 min 1 s".into())
-        );
     }
 }

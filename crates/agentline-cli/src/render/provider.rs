@@ -1,10 +1,10 @@
 //! `--output provider`: the result of a workflow provider.
 
 use super::RunRenderer;
-use crate::plain_text::plain;
 use crate::render::phrases;
 use crate::ui::Ui;
 use agentline::{Event, Record, provider::ResultCollector};
+use agentline_core::terminal_text::plain;
 use std::io::{self, Write};
 
 /// Writes `{"response", "files"}`.

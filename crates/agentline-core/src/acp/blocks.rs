@@ -108,7 +108,7 @@ pub(crate) struct PromptCapabilities {
 }
 
 /// Returns a message about the first attachment that the agent does not accept.
-pub(crate) fn not_taken(spec: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
+pub(crate) fn unsupported_attachment(spec: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
     spec.attachments.iter().find_map(|file| {
         let (taken, what) = match kind(file) {
             "image" => (takes.image, "images"),

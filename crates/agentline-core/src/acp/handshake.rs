@@ -77,7 +77,7 @@ impl Acp {
             return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), sink);
         }
         let version = result.info.version.map(Str::own);
-        self.profile.meet(&result.info.name, version.as_deref().and_then(Version::parse));
+        self.profile.set_agent_version(&result.info.name, version.as_deref().and_then(Version::parse));
         self.capabilities = Some(AgentCapabilities {
             version,
             loads: result.can.load.0,

@@ -1,4 +1,4 @@
-//! The steps from an order to the first prompt: open the session, set the mode and the model, and wait until the agent
+//! The steps from a submitted run to the first prompt: open the session, set the mode and the model, and wait until the agent
 //! has listed the hosted tools.
 
 use super::{
@@ -26,7 +26,7 @@ impl Acp {
         }
         let spec = &turn.spec;
         let can = self.capabilities.clone().unwrap_or_default();
-        if let Some(what) = blocks::not_taken(spec, can.takes) {
+        if let Some(what) = blocks::unsupported_attachment(spec, can.takes) {
             return self.fail(run, Some(Failure::new(FailureKind::Input, what)), sink);
         }
         let servers = match servers(&spec.servers, can.http_servers) {
@@ -41,10 +41,10 @@ impl Acp {
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 self.call(run, Call::Open, "session/new", &params, sink);
             }
-            SessionTarget::Open(id) => self.go_on_in(run, &id, sink),
+            SessionTarget::Open(id) => self.continue_session(run, &id, sink),
             // Loading a session that is already open would replay its history to the run in it.
             SessionTarget::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
-                self.go_on_in(run, &id, sink)
+                self.continue_session(run, &id, sink)
             }
             SessionTarget::Load(id) if can.loads => {
                 let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
@@ -63,12 +63,12 @@ impl Acp {
     }
 
     /// Continues in a session that is open on this connection.
-    fn go_on_in(&mut self, run: RunId, id: &str, sink: &mut Sink) {
+    fn continue_session(&mut self, run: RunId, id: &str, sink: &mut Sink) {
         let Some(session) = self.sessions.get(id).filter(|session| session.open) else {
             let text = format!("the session {id} is not open on this connection");
             return self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), sink);
         };
-        if self.is_taken(id, run) {
+        if self.is_in_use(id, run) {
             // A second prompt in the same session would cancel the first.
             let text = format!("another run is active in the session {id}");
             return self.fail(run, Some(Failure::new(FailureKind::Input, text)), sink);
@@ -84,7 +84,7 @@ impl Acp {
     }
 
     /// Returns whether another run is active in a session.
-    fn is_taken(&self, id: &str, run: RunId) -> bool {
+    fn is_in_use(&self, id: &str, run: RunId) -> bool {
         let other = self.sessions.get(id).and_then(|session| session.run).filter(|other| *other != run);
         other.and_then(|other| self.turns.get(&other)).is_some_and(|turn| turn.step != Step::Answered)
     }
@@ -128,7 +128,7 @@ impl Acp {
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);
         };
         let servers = turn.spec.servers.clone();
-        if loaded.is_none() && self.is_taken(&id, run) {
+        if loaded.is_none() && self.is_in_use(&id, run) {
             // Updates of the two sessions could not be told apart.
             let text = format!("the agent returned the id of an active session for a new session: {id}");
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);

@@ -63,7 +63,7 @@ pub(crate) struct UnreportedCall {
 /// The deviations of one agent.
 pub(crate) trait AcpProfile: Send {
     /// Takes the name and version that the agent reports. The version may not have been known before.
-    fn meet(&mut self, name: &str, version: Option<Version>) {
+    fn set_agent_version(&mut self, name: &str, version: Option<Version>) {
         let _ = (name, version);
     }
 

@@ -159,7 +159,7 @@ impl Acp {
     }
 
     /// Answers all open requests of a run that is being cancelled.
-    pub(super) fn drop_questions(&mut self, run: RunId, sink: &mut Sink) {
+    pub(super) fn answer_open_requests(&mut self, run: RunId, sink: &mut Sink) {
         let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
         for ask in open {
             if let Some(question) = self.questions.remove(&ask) {

@@ -115,8 +115,8 @@ pub(super) fn unenforceable(
     problems
 }
 
-/// Returns the `deny` and `ask` rules that a prompt has, its session does not have, and that cannot be enforced there.
-/// `holds` returns whether a rule can be enforced.
+/// Returns a problem for each `deny` or `ask` rule of a prompt that is not a rule of its session and cannot be enforced
+/// in an open session. `holds` returns whether a rule can be enforced there.
 pub(super) fn unenforced_in_session(
     opened: &RunRequest,
     prompt: &RunRequest,

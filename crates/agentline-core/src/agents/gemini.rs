@@ -184,7 +184,7 @@ impl Agent for Gemini {
     }
 
     fn abandoned(&self, spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
-        store::unsaid(spot, fs)
+        store::empty_sessions(spot, fs)
     }
 
     fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {

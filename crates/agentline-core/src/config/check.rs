@@ -27,7 +27,7 @@ impl Findings {
         None
     }
 
-    /// Warns about an unknown key and suggests the key that was probably meant.
+    /// Warns about an unknown key and suggests the most similar known key.
     pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
         let source = one_line(source);
         let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();

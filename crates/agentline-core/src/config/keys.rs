@@ -40,7 +40,7 @@ pub struct ConfigKey {
     pub untrusted: UntrustedUse,
     /// Whether problems hide its values.
     pub(super) is_secret: bool,
-    /// The depth down to which entries of the table are settings of their own, which layers merge.
+    /// How deep layers merge the entries of a table. Below this depth, a later layer replaces the whole entry.
     pub(super) depth: usize,
     kind: &'static str,
     pub(super) set: fn(&mut Config, &GivenValue<'_>, &mut Findings) -> Option<()>,
@@ -295,7 +295,9 @@ impl KeyPath for PriceTable {
     }
 }
 
-/// The form of a row: `name (aliases) Some("flag"), module::reader "example" => field { exceptions } "doc";`.
+/// Defines the table of settings. A row has the form
+/// `name (aliases) Some("flag"), module::reader "example" => field { overrides } "doc";`, where `overrides` replaces
+/// fields of `PLAIN`.
 macro_rules! keys {
     ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
         => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {

@@ -73,7 +73,7 @@ impl Connection {
             }
             _ => self.interrupt_text(id, out),
         }
-        // The facts from the order may contain a secret too.
+        // The facts from the run's specification may contain a secret too.
         self.emit(id, event, current, out);
     }
 

@@ -65,7 +65,7 @@ impl Connection {
     }
 
     fn withdraw_all(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
-        for ask in self.runs.get_mut(&id).map(RunState::no_more_asks).unwrap_or_default() {
+        for ask in self.runs.get_mut(&id).map(RunState::take_open_requests).unwrap_or_default() {
             self.requests.remove(&ask);
             out.push(ConnectionOutput::Withdraw(ask));
         }
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// Handles a closed stdout: the agent can report nothing more, so the process is closed.
-    pub(super) fn mute(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn stdout_closed(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         for run in self.runs.values_mut() {
             run.hint(Failure::new(FailureKind::Crashed, "the agent closed its output without exiting"));
         }
@@ -245,7 +245,7 @@ impl Connection {
                 run.reject(gone, current.at);
             }
             HostResponse::Again(prompt) => {
-                run.go_on(current.at);
+                run.resume(current.at);
                 self.dialogue.reprompt(id, prompt, &mut self.sink);
             }
             HostResponse::Accept { value } => run.accept(value.as_deref(), current.at),

@@ -18,7 +18,7 @@ pub enum NativeDecision {
     Unknown,
 }
 
-/// A possible tool use, for which an agent reports its stance.
+/// A possible tool use, for which an agent reports its own decision.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolUseContext<'a> {

@@ -1,6 +1,6 @@
 //! Finds many words in one pass, with an Aho-Corasick automaton.
 //!
-//! The depth of a state tells where a word may have started that is not complete yet.
+//! The depth of a state gives the position at which a word that is not complete yet may have started.
 
 use std::collections::VecDeque;
 

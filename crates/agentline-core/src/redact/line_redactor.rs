@@ -101,7 +101,7 @@ impl LineRedactor {
             let piece = &text[string.place.clone()];
             if self.begun.iter().any(|begun| begun.field == string.opened_in) {
                 let folded = self.redactor.patterns().fold_beginning(piece);
-                self.go_on(&folded, number, &string, &mut done, &mut more);
+                self.continue_matches(&folded, number, &string, &mut done, &mut more);
             }
             more.extend(self.beginnings(piece, number, &string));
         }
@@ -128,7 +128,7 @@ impl LineRedactor {
     }
 
     /// Continues partial matches of earlier lines in this string.
-    fn go_on(
+    fn continue_matches(
         &self,
         folded: &Folded,
         number: usize,

@@ -80,7 +80,7 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn own_some(&self, text: &mut Option<String>) {
+    pub(crate) fn redact_some(&self, text: &mut Option<String>) {
         if let Some(text) = text {
             self.own(text);
         }
@@ -106,35 +106,35 @@ impl Redactor {
         match event {
             Event::Text { text } | Event::Thinking { text } => self.own(text),
             Event::Started(started) => {
-                self.own_some(&mut started.model);
-                self.own_some(&mut started.session_id);
-                self.own_some(&mut started.name);
-                self.own_some(&mut started.agent_version);
+                self.redact_some(&mut started.model);
+                self.redact_some(&mut started.session_id);
+                self.redact_some(&mut started.name);
+                self.redact_some(&mut started.agent_version);
                 self.own(&mut started.cwd);
             }
             Event::ToolUse(tool) => {
                 self.own(&mut tool.id);
                 self.raw_some(&mut tool.input);
                 self.raw_some(&mut tool.raw_input);
-                self.own_some(&mut tool.path);
+                self.redact_some(&mut tool.path);
                 self.own(&mut tool.native_name);
                 self.own(&mut tool.name);
             }
             Event::ToolResult { tool_use_id, content, reason, .. } => {
                 self.own(tool_use_id);
-                self.own_some(content);
-                self.own_some(reason);
+                self.redact_some(content);
+                self.redact_some(reason);
             }
             Event::FileChange { path, tool_use_id, .. } => {
                 self.own(path);
-                self.own_some(tool_use_id);
+                self.redact_some(tool_use_id);
             }
             Event::Permission { tool_use_id, tool, request, reason, rule, by, .. } => {
                 self.own(tool_use_id);
                 self.own(tool);
                 self.raw_some(request);
-                self.own_some(reason);
-                self.own_some(rule);
+                self.redact_some(reason);
+                self.redact_some(rule);
                 self.own(by);
             }
             Event::Mode { mode } => self.own(mode),
@@ -163,30 +163,30 @@ impl Redactor {
     pub fn outcome(&self, outcome: &mut Outcome) {
         self.own(&mut outcome.text);
         self.own(&mut outcome.stderr_tail);
-        self.own_some(&mut outcome.model);
-        self.own_some(&mut outcome.session_id);
-        self.own_some(&mut outcome.name);
-        self.own_some(&mut outcome.agent_version);
-        self.own_some(&mut outcome.stop_reason);
+        self.redact_some(&mut outcome.model);
+        self.redact_some(&mut outcome.session_id);
+        self.redact_some(&mut outcome.name);
+        self.redact_some(&mut outcome.agent_version);
+        self.redact_some(&mut outcome.stop_reason);
         self.own(&mut outcome.cwd);
         self.usage(&mut outcome.usage);
         self.raw_some(&mut outcome.output);
         if let Some(error) = &mut outcome.error {
             self.own_cut(&mut error.message);
             self.own(&mut error.stderr_tail);
-            self.own_some(&mut error.hint);
+            self.redact_some(&mut error.hint);
         }
         for file in &mut outcome.files {
             self.own(&mut file.path);
-            self.own_some(&mut file.tool);
-            self.own_some(&mut file.tool_use_id);
+            self.redact_some(&mut file.tool);
+            self.redact_some(&mut file.tool_use_id);
         }
         for denial in &mut outcome.denied {
             self.own(&mut denial.reason);
             self.own(&mut denial.tool);
             self.own(&mut denial.native_tool);
             self.own(&mut denial.tool_use_id);
-            self.own_some(&mut denial.rule);
+            self.redact_some(&mut denial.rule);
         }
         for warning in &mut outcome.warnings {
             self.own_cut(&mut warning.message);

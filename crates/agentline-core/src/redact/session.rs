@@ -59,7 +59,7 @@ impl Redactor {
     pub fn session_info(&self, info: &mut SessionInfo) {
         [&mut info.title, &mut info.project, &mut info.model, &mut info.agent_version]
             .into_iter()
-            .for_each(|text| self.own_some(text));
+            .for_each(|text| self.redact_some(text));
     }
 
     /// Redacts the agent's own records if a secret extends over several of them.
@@ -80,13 +80,13 @@ impl Redactor {
 
     /// Redacts everything in an entry except its records.
     fn entry_alone(&self, entry: &mut Entry) {
-        [&mut entry.model, &mut entry.stop_reason].into_iter().for_each(|text| self.own_some(text));
+        [&mut entry.model, &mut entry.stop_reason].into_iter().for_each(|text| self.redact_some(text));
         for part in &mut entry.parts {
             match part {
                 EntryPart::Text { text } => self.own(text),
                 EntryPart::Thinking { text, signature } => {
                     self.own(text);
-                    self.own_some(signature);
+                    self.redact_some(signature);
                 }
                 EntryPart::Media(media) => self.media(media),
                 EntryPart::Tool(tool) => self.saved_tool(tool),
@@ -97,7 +97,7 @@ impl Redactor {
     fn saved_tool(&self, tool: &mut SavedTool) {
         let call = &mut tool.call;
         [&mut call.id, &mut call.name, &mut call.native_name].into_iter().for_each(|text| self.own(text));
-        self.own_some(&mut call.path);
+        self.redact_some(&mut call.path);
         self.raw_some(&mut call.input);
         self.raw_some(&mut call.raw_input);
         if let Some(result) = &mut tool.result {
@@ -110,13 +110,13 @@ impl Redactor {
             self.own(&mut diff.path);
             [&mut diff.old, &mut diff.new, &mut diff.unified]
                 .into_iter()
-                .for_each(|text| self.own_some(text));
+                .for_each(|text| self.redact_some(text));
         }
     }
 
     fn media(&self, media: &mut Media) {
-        self.own_some(&mut media.data);
-        self.own_some(&mut media.uri);
+        self.redact_some(&mut media.data);
+        self.redact_some(&mut media.uri);
     }
 }
 

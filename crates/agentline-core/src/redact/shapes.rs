@@ -197,7 +197,7 @@ impl ShapeScanner {
     }
 
     /// Returns the number of significant bytes of a key that may have started: those after its prefix.
-    pub(super) fn telling(&self) -> usize {
+    pub(super) fn significant_bytes(&self) -> usize {
         let open = self.open.as_ref().and_then(|open| open.shape.map(|shape| (open, shape)));
         open.map_or(0, |(open, shape)| match shape.body {
             Body::Pem => open.count as usize,

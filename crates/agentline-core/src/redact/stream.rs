@@ -50,7 +50,7 @@ impl StreamRedactor {
         if self.held.len() > MOST_HELD {
             return self.interrupt(patterns);
         }
-        let open = self.scanner.telling_from(patterns, TELLING_PART).unwrap_or(usize::MAX);
+        let open = self.scanner.start_of_partial_secret(patterns, TELLING_PART).unwrap_or(usize::MAX);
         self.give(open)
     }
 
@@ -58,7 +58,7 @@ impl StreamRedactor {
     /// split.
     pub(crate) fn divide(&mut self, patterns: &Patterns) -> Option<(usize, Vec<String>)> {
         self.adopt(patterns);
-        let open = self.scanner.telling_from(patterns, TELLING_PART)?;
+        let open = self.scanner.start_of_partial_secret(patterns, TELLING_PART)?;
         let open = self.scanner.found_across(open).map_or(open, |start| start.min(open)).max(self.base);
         let open = self.base + whole_characters(&self.held, open - self.base..self.held.len()).start;
         let at = self.ends.partition_point(|end| *end <= open);
@@ -75,8 +75,9 @@ impl StreamRedactor {
         let end = self.base + self.held.len();
         self.scanner.interrupt(end);
         self.learn(end);
-        let telling = self.scanner.telling_from(patterns, TELLING_PART).filter(|from| *from < end);
-        self.hide_from(telling)
+        let significant_bytes =
+            self.scanner.start_of_partial_secret(patterns, TELLING_PART).filter(|from| *from < end);
+        self.hide_from(significant_bytes)
     }
 
     /// Shows the held text at the end of the answer, except for a large part of a secret.
@@ -85,10 +86,11 @@ impl StreamRedactor {
     pub(crate) fn finish(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
         let end = self.base + self.held.len();
-        let telling = self.scanner.telling_from(patterns, SHORTEST_SECRET).filter(|from| *from < end);
+        let significant_bytes =
+            self.scanner.start_of_partial_secret(patterns, SHORTEST_SECRET).filter(|from| *from < end);
         self.scanner.finish(patterns);
         self.learn(end);
-        self.hide_from(telling)
+        self.hide_from(significant_bytes)
     }
 
     /// Returns the keys that were found by their format in several pieces since the last call.

@@ -1,6 +1,4 @@
-//! Tests the fake agents and the scripted model from outside.
+//! Tests the scripted models from outside.
 
-mod fake_acp;
-mod fake_agent;
 mod scripted_model;
 mod scripted_wires;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    agentline_mock::fake_agent::main().into()
+    agentline_fakes::fake_agent::main().into()
 }

@@ -10,7 +10,7 @@ mod shared_process;
 mod stage;
 mod table;
 
-use agentline_mock::fake_acp::FAULTS;
+use agentline_fakes::fake_acp::FAULTS;
 use expect::Row;
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::Semaphore;

@@ -8,7 +8,7 @@ mod stage;
 mod table;
 
 use agentline::Surface;
-use agentline_mock::fake_agent::{EXIT_CODES, FAULTS};
+use agentline_fakes::fake_agent::{EXIT_CODES, FAULTS};
 use expect::{Row, both, ends};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};

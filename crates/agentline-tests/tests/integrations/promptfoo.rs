@@ -293,7 +293,8 @@ fn aborted_or_killed_evaluation_leaves_nothing_running() {
     nothing_left(&stage);
 }
 
-/// A provider is not told whether the cache is on. The signs by which it detects that must hold in the real promptfoo.
+/// promptfoo does not report to a provider whether its cache is on. The provider's way to detect it must work with the
+/// real promptfoo.
 #[test]
 fn cache_options_are_respected() {
     needs_real_gemini!();

@@ -300,7 +300,7 @@ fn failed_tool_calls_not_tracked() {
         r#"{"type":"tool_result","tool_id":"1","status":"error","error":{"type":"unknown","message":"no"}}"#;
     let desk = ProviderSetup::events(&[INIT, &uses("write_file", "1", "a.txt"), failed, ANSWER, DONE]);
     assert_eq!(files(&desk.ok()), [""; 0]);
-    // The call failed, but the file exists: its source is unknown, and the caller is told.
+    // The call failed, but the file exists: its source is unknown, and a warning says so.
     let result = ProviderSetup::fault("failed_but_wrote", json!({})).ok();
     assert_eq!(files(&result), [""; 0]);
     assert_eq!(

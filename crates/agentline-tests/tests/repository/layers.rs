@@ -23,6 +23,24 @@ const OUTSIDE_WORLD: &[&str] = &[
     "libc",
     "futures",
 ];
+/// The crates of this workspace that each crate may depend on, from the lowest to the highest. Tests may use all.
+const CRATES: &[(&str, &[&str])] = &[
+    ("agentline-core", &[]),
+    ("agentline-fs", &["agentline-core"]),
+    ("agentline-sessions", &["agentline-core", "agentline-fs"]),
+    ("agentline", &["agentline-core", "agentline-fs", "agentline-sessions"]),
+    ("agentline-mock", &[]),
+    ("agentline-fakes", &[]),
+    ("agentline-cli", &["agentline", "agentline-mock", "agentline-sessions"]),
+    (
+        "agentline-tests",
+        &["agentline", "agentline-cli", "agentline-core", "agentline-fakes", "agentline-mock"],
+    ),
+];
+/// What saved sessions and file helpers must not use: they start no process and need no runtime.
+const RUNNER: &[&str] = &["tokio", "std::process", "std::net", "futures"];
+/// The one file of them that waits in a runtime, behind a feature.
+const WAITS: &str = "agentline-sessions/src/watch.rs";
 /// Words that belong to one agent and may only be used in its directory.
 const AGENT_WORDS: &[&str] = &[
     "write_file",
@@ -86,8 +104,8 @@ const UNSAFE: &[&str] = &[
     "agentline/src/process/namespace.rs",
     "agentline/src/process/unix.rs",
     "agentline/src/process/windows.rs",
-    "agentline-mock/src/os.rs",
-    "agentline-mock/tests/mock/fake_agent.rs",
+    "agentline-fakes/src/os.rs",
+    "agentline-fakes/tests/fake_agents/fake_agent.rs",
     "agentline-tests/benches/agentline/promptfoo/tree.rs",
     "agentline-tests/benches/agentline/transport.rs",
     "agentline-tests/src/os.rs",
@@ -173,6 +191,29 @@ fn core_has_few_dependencies(file: &Source) -> Vec<String> {
         .collect()
 }
 
+fn crates_depend_on_lower_crates_only(file: &Source) -> Vec<String> {
+    let Some(name) = file.path.strip_suffix("/Cargo.toml").filter(|name| name.starts_with("agentline"))
+    else {
+        return Vec::new();
+    };
+    let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("{}: the crate is not in the table", file.path)];
+    };
+    dependencies(&file.text)
+        .filter(|used| used.starts_with("agentline") && !allowed.contains(used))
+        .map(|used| format!("{}: `{used}` is not among {allowed:?}", file.path))
+        .collect()
+}
+
+fn saved_sessions_need_no_runner(file: &Source) -> Vec<String> {
+    let is_below =
+        ["agentline-sessions/src/", "agentline-fs/src/"].iter().any(|at| file.path.starts_with(at));
+    if !is_below || !file.ships() || file.path == WAITS {
+        return Vec::new();
+    }
+    file.find(RUNNER).collect()
+}
+
 /// Returns the names in the `dependencies` tables, including those of one target, but not those of tests.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
@@ -187,9 +228,11 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
 }
 
 fn agent_facts_stay_in_their_directory(file: &Source) -> Vec<String> {
-    let at_home =
-        file.path.starts_with("agentline-core/src/agents/") || file.path.starts_with("agentline-mock/");
-    if at_home || ABOUT_ONE_AGENT.contains(&&*file.path) || !file.ships() {
+    let at_home = ["agentline-core/src/agents/", "agentline-mock/", "agentline-fakes/"];
+    if at_home.iter().any(|folder| file.path.starts_with(folder))
+        || ABOUT_ONE_AGENT.contains(&&*file.path)
+        || !file.ships()
+    {
         return Vec::new();
     }
     file.find(AGENT_WORDS).collect()
@@ -334,6 +377,27 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
+        "crates depend on lower crates only",
+        crates_depend_on_lower_crates_only,
+        ("agentline-sessions/Cargo.toml", "[dependencies]\nagentline.workspace = true\n"),
+        (
+            "agentline-sessions/Cargo.toml",
+            "[dependencies]\nagentline-core.workspace = true\n[dev-dependencies]\nagentline-mock = '1'\n",
+        ),
+    ),
+    (
+        "what ships does not contain the fake agents",
+        crates_depend_on_lower_crates_only,
+        ("agentline-cli/Cargo.toml", "[dependencies]\nagentline-fakes.workspace = true\n"),
+        ("agentline-cli/Cargo.toml", "[dependencies]\nagentline-mock.workspace = true\n"),
+    ),
+    (
+        "saved sessions need no runner",
+        saved_sessions_need_no_runner,
+        ("agentline-sessions/src/a.rs", "//! A.\nuse tokio::time;\n"),
+        ("agentline-sessions/src/watch.rs", "//! A.\nuse tokio::time;\n"),
+    ),
+    (
         "facts about an agent stay in its directory",
         agent_facts_stay_in_their_directory,
         ("agentline/src/run.rs", "//! A.\nlet tool = \"write_file\";\n"),
@@ -425,7 +489,7 @@ fn every_rule_rejects_its_bad_sample() {
 fn repository_follows_every_rule() {
     let files = repository();
     assert!(files.len() > 100, "only {} files were found", files.len());
-    for must in AGENT_NEUTRAL.iter().chain(UNSAFE) {
+    for must in AGENT_NEUTRAL.iter().chain(UNSAFE).chain([&WAITS]) {
         assert!(files.iter().any(|f| f.path == *must), "{must} is named by a rule but does not exist");
     }
     let broken: Vec<String> = RULES

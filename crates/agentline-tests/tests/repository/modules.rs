@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "problem",
                 "raw_json",
                 "saved_diff",
+                "terminal_text",
                 "tool",
                 "usage",
                 "wire",
@@ -44,9 +45,30 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-fs",
+        &[
+            &["digest", "private_file", "regular_file", "stamp", "user_dirs"],
+            &["disk_fs"],
+            &["fingerprint"],
+            &["caching_fs"],
+        ],
+    ),
+    (
+        "agentline-sessions",
+        &[
+            &["error", "facts", "filter", "location", "render", "stamp", "temporary_store"],
+            &["candidate", "index", "lines", "sqlite", "store"],
+            &["database", "project"],
+            &["load", "scan"],
+            &["gather"],
+            &["list"],
+            &["find", "search", "usage", "watch"],
+        ],
+    ),
+    (
         "agentline",
         &[
-            &["error", "fs", "text"],
+            &["error", "fs", "text", "trace"],
             &["detect", "process", "workspace"],
             &["agentline", "install", "tools"],
             &["doctor", "resolve", "schema", "sessions", "settings"],
@@ -59,7 +81,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-cli",
         &[
-            &["exit", "output", "plain_text", "prompt", "time"],
+            &["exit", "output", "prompt", "time"],
             &["error"],
             &["setup", "ui"],
             &["permission_prompt", "render"],

@@ -1,21 +1,21 @@
-//! A stage for the examples: the real Gemini CLI, a scripted model on loopback, a home and a workspace of their own. Your
-//! own program needs none of this: it begins with `Agentline::from_env()`.
+//! The environment of the examples: the real Gemini CLI, a scripted model on loopback, a private home and workspace. Your
+//! own program needs none of this: it starts with `Agentline::from_env()`.
 
 use agentline::{Agentline, agents, detect::HostEnv, install};
 use agentline_mock::gemini::{GeminiModel, SETTINGS, Script};
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 
-/// Everything that an example needs; removed with it.
+/// The environment of an example. It is removed on drop.
 pub(crate) struct Stage {
-    /// The library, for the user of this stage.
+    /// The library, configured for this environment.
     pub(crate) agentline: Agentline,
-    /// Where the agent works.
+    /// The workspace of the agent.
     pub(crate) workspace: PathBuf,
     _dir: tempfile::TempDir,
     _model: GeminiModel,
 }
 
-/// Sets the stage: installs the agent if need be, and starts a model that plays this script.
+/// Installs the agent if necessary, and starts a model that plays this script.
 pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;

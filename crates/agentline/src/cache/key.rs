@@ -7,10 +7,7 @@
 use crate::{
     agentline::Inner,
     error::Error,
-    fs::{
-        digest::{Digester, hex},
-        regular_file::read_regular,
-    },
+    fs::{digest::hex, digester::Digester, regular_file::read_regular},
     resolve::{NO_DIRECTORY, NO_SESSION, ResolvedRun},
     run::{Launched, options::RunOptions},
     workspace::snapshot::prints::FilePrints,

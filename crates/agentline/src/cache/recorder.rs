@@ -54,7 +54,7 @@ impl Recorder {
     pub(crate) fn keep(&self, run: Run) -> Run {
         let recorder = self.clone();
         let mark = CacheStatus::not_kept(self.want.key(), "it could not start");
-        run.past(mark, move |from, to, wakeup| {
+        run.intercept(mark, move |from, to, wakeup| {
             tokio::spawn(recorder.listen(from, to, wakeup));
         })
     }
@@ -98,7 +98,7 @@ impl RecordedRun {
     /// Stores a finished run if possible, and records the result in its outcome. Blocks.
     fn keep(&self, inner: &Inner, recorded: RecordedEvents, mut outcome: Outcome) -> Outcome {
         let kept = match &self.cache_key {
-            Ok(cache_key) => self.try_to_keep(inner, cache_key, recorded, &outcome),
+            Ok(cache_key) => self.try_store(inner, cache_key, recorded, &outcome),
             Err(reason) => Err(reason.clone()),
         };
         outcome.cache = Some(match kept {
@@ -109,7 +109,7 @@ impl RecordedRun {
         outcome
     }
 
-    fn try_to_keep(
+    fn try_store(
         &self,
         inner: &Inner,
         cache_key: &CacheKey,

@@ -6,10 +6,7 @@ use super::{
 };
 use crate::{
     agentline::Inner,
-    fs::{
-        digest::{Digester, hex},
-        regular_file::read_regular,
-    },
+    fs::{digest::hex, digester::Digester, regular_file::read_regular},
     workspace::snapshot::{ActiveWorkspace, prints::FilePrints},
 };
 use std::{

@@ -10,39 +10,26 @@
 //! let request = RunRequest::new("Say hello").permission_mode(PermissionMode::AcceptEdits);
 //! let result = agent_cli::execute(&agentline, Execute::new(request).on_stdout(|record| println!("{record:?}"))).await;
 //! assert!(result.success && !result.messages.is_empty());
+//! # #[cfg(feature = "sessions")] {
 //! let all = agent_cli::load_messages(&agentline, "gemini", None, result.session_id.as_deref())?;
-//! # let _ = all; Ok(()) }
+//! # let _ = all; }
+//! # Ok(()) }
 //! ```
 
 mod capabilities;
 mod execute;
+#[cfg(feature = "sessions")]
+mod load;
 
 pub use crate::compat::agent_cli::capabilities::{CapabilitySource, CliCapabilities, capabilities};
 pub use crate::compat::agent_cli::execute::{Execute, Executed, execute};
 
-use crate::{Agentline, Error, sessions::SessionFilter};
-use agentline_core::{Agent, BlockOrder, Message, Problems, unified_view};
-use std::path::{Path, PathBuf};
+#[cfg(feature = "sessions")]
+pub use crate::compat::agent_cli::load::{LoadError, load_messages, load_messages_or_none};
 
-/// An error from loading the messages of a session.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The agent has no saved session for this project, or none with this id.
-    #[error("No {agent} session found for project: {}", .project.display())]
-    NoSession {
-        /// The display name of the agent.
-        agent: String,
-        /// The project directory.
-        project: PathBuf,
-    },
-    /// The session is damaged and no entry of it is readable.
-    #[error("cannot read the session: {0}")]
-    Damaged(String),
-    /// The agent is unknown, or the session could not be searched or read.
-    #[error(transparent)]
-    Other(#[from] Error),
-}
+use crate::{Agentline, Error};
+use agentline_core::{Agent, Problems};
+use std::path::PathBuf;
 
 /// Returns the path of an agent's program, or `None` if it is not installed.
 ///
@@ -53,57 +40,6 @@ pub enum LoadError {
 pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
     let agent = agentline.registry().find(agent).ok()?;
     agentline.detect(agent).program.map(|program| program.path)
-}
-
-/// Loads the messages of a saved session in the `unified` view.
-///
-/// Without a session id, loads the latest session of the project. Without a project, uses the current directory.
-/// Blocks.
-///
-/// # Errors
-/// Fails if there is no such session (see [`load_messages_or_none`]) or if no entry of it is readable. A session that
-/// is damaged in part yields its readable messages.
-pub fn load_messages(
-    agentline: &Agentline,
-    agent: &str,
-    project: Option<&Path>,
-    session_id: Option<&str>,
-) -> Result<Vec<Message<'static>>, LoadError> {
-    let known = known(agentline, agent)?;
-    let info = known.info();
-    let cwd = &agentline.host_env().cwd;
-    let project = project.map_or_else(|| cwd.clone(), |project| cwd.join(project));
-    let store = agentline.sessions();
-    let filter = SessionFilter::new().agent(info.id);
-    let found =
-        store.find_of(session_id.unwrap_or("latest"), &project, &filter).map_err(|error| match error {
-            Error::NoSession(_) => {
-                let agent = info.title.strip_suffix(" CLI").unwrap_or(info.title).to_owned();
-                LoadError::NoSession { agent, project: project.clone() }
-            }
-            other => LoadError::Other(other),
-        })?;
-    let session = store.load(&found)?;
-    if let (true, Some(damage)) = (session.entries.is_empty(), session.damage.first()) {
-        return Err(LoadError::Damaged(damage.message.clone()));
-    }
-    Ok(unified_view(&session, BlockOrder::Grouped, false).map(Message::into_owned).collect())
-}
-
-/// Loads messages like [`load_messages`], but returns an empty list if there is no such session.
-///
-/// # Errors
-/// Fails if the agent is unknown or the session cannot be read at all.
-pub fn load_messages_or_none(
-    agentline: &Agentline,
-    agent: &str,
-    project: Option<&Path>,
-    session_id: Option<&str>,
-) -> Result<Vec<Message<'static>>, LoadError> {
-    match load_messages(agentline, agent, project, session_id) {
-        Err(LoadError::NoSession { .. }) => Ok(Vec::new()),
-        loaded => loaded,
-    }
 }
 
 fn known(agentline: &Agentline, agent: &str) -> Result<&'static dyn Agent, Error> {

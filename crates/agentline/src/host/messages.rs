@@ -140,8 +140,8 @@ pub struct RunParams {
     pub ask_permission: bool,
     /// Whether to send `check` to the host after each answer, to ask if the task is complete.
     pub check: bool,
-    /// How long the host may take to answer a request of this run, in milliseconds. After that, the request counts as
-    /// refused.
+    /// How long the host may take to answer `permission/ask`, which is then denied, or `check`, which then fails the run.
+    /// In milliseconds. Default: two minutes.
     pub answer_timeout_ms: Option<u64>,
     /// Whether to use a warm agent if possible. Default: true.
     pub warm: Option<bool>,

@@ -51,8 +51,11 @@ const METHODS: &[&str] = &[
     "agents",
     "detect",
     "capabilities",
+    #[cfg(feature = "sessions")]
     "sessions/list",
+    #[cfg(feature = "sessions")]
     "sessions/load",
+    #[cfg(feature = "sessions")]
     "sessions/search",
     "pool/status",
     "pool/configure",
@@ -376,8 +379,11 @@ impl Host {
             "agents" => Ok(self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
             "capabilities" => write(&self.unless_over(self.capabilities(read(params)?)).await??),
+            #[cfg(feature = "sessions")]
             "sessions/list" => self.list(read(params)?).await,
+            #[cfg(feature = "sessions")]
             "sessions/load" => self.load(read(params)?).await,
+            #[cfg(feature = "sessions")]
             "sessions/search" => self.search(read(params)?).await,
             "pool/status" => {
                 let (active, waiting, allowed) = self.admission.standing();

@@ -4,7 +4,7 @@ use crate::pool::launch_cache::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
     detect::cache::DetectCache,
-    fs::digest::Digester,
+    fs::digester::Digester,
     resolve::{ResolvedRun, StartFailure, attachments::read_attachments},
     run::options::RunOptions,
 };

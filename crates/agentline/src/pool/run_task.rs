@@ -373,7 +373,7 @@ fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
     Outcome::not_begun(&pool_request.resolved.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
 }
 
-/// Returns whether an event rules out a retry.
+/// Returns whether an event must reach the caller as soon as it arrives. After such an event the run cannot be retried.
 fn rules_out_retry(event: &Event) -> bool {
     !matches!(
         event,

@@ -21,7 +21,8 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) struct PoolState {
     pub(super) options: PoolOptions,
     state: Mutex<State>,
-    /// Notified when a pending start has failed, or has succeeded after the pool was closed.
+    /// Notified when a pending start has ended without a new process in the pool: it failed, or the pool was closed
+    /// meanwhile.
     started: Notify,
 }
 
@@ -313,11 +314,11 @@ fn slot_request(pool_request: &PoolRequest, user: SlotUser) -> SlotRequest {
     SlotRequest { key: pool_request.template.key, session, shares: pool_request.template.shares }
 }
 
-/// What is dropped after the lock is released.
+/// A value that must be dropped after the lock is released.
 enum Removed {
-    #[expect(dead_code, reason = "it is dropped, and that gives it back")]
+    #[expect(dead_code, reason = "held only so that dropping it returns the slot")]
     Grant(Allocation),
-    #[expect(dead_code, reason = "it is dropped, and that lets the process go")]
+    #[expect(dead_code, reason = "held only so that dropping it releases the process")]
     Live(Arc<ProcessHandle>),
 }
 

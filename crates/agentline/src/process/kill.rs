@@ -61,7 +61,7 @@ impl Hunt {
     }
 
     /// Ends the exclusion, because the spared process is gone.
-    pub(super) fn spares_nobody(&mut self) {
+    pub(super) fn clear_exclusion(&mut self) {
         self.spared = None;
     }
 

@@ -72,7 +72,7 @@ pub(super) fn run() -> io::Result<()> {
     // The init was started earlier and does not inherit the locks.
     let _held: Vec<_> = plan.remove_on_host_death.iter().map(|path| private_dir::hold(path)).collect();
     watch.until_the_end();
-    watch.clear_up();
+    watch.kill_remaining();
     if watch.host_gone {
         plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
     }
@@ -121,7 +121,8 @@ impl Watch {
             let [told, signalled, reported] = self.wait(None);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
-            let end = (told && self.follow_orders()) || (signalled && self.asked_to_leave()) || lost;
+            let end =
+                (told && self.handle_host_messages()) || (signalled && self.received_termination()) || lost;
             if end || self.exit.is_some() {
                 return;
             }
@@ -148,12 +149,12 @@ impl Watch {
     }
 
     /// Carries out the orders of the host and returns whether the run must end.
-    fn follow_orders(&mut self) -> bool {
+    fn handle_host_messages(&mut self) -> bool {
         let mut orders = [0; 64];
         let count = self.host.read(&mut orders).unwrap_or(0);
         self.host_gone = count == 0;
         let mut end = self.host_gone;
-        for order in orders[..count].iter().filter_map(|order| Signal::from_order(*order)) {
+        for order in orders[..count].iter().filter_map(|order| Signal::from_code(*order)) {
             match order {
                 _ if self.exit.is_some() => {}
                 Signal::Interrupt => unix::signal_group(self.root, libc::SIGINT),
@@ -165,7 +166,7 @@ impl Watch {
     }
 
     /// Returns whether the supervisor itself received a termination signal, from a shutdown or from a user with `kill`.
-    fn asked_to_leave(&mut self) -> bool {
+    fn received_termination(&mut self) -> bool {
         let mut numbers = [0; 64];
         let mut leave = false;
         while let Ok(count @ 1..) = self.signals.read(&mut numbers) {
@@ -177,9 +178,9 @@ impl Watch {
     }
 
     /// Kills the remaining processes, first by descent, then by mark.
-    fn clear_up(&mut self) {
+    fn kill_remaining(&mut self) {
         let patience = Instant::now() + PATIENCE;
-        self.hear_init_out();
+        self.drain_init_messages();
         if !os::ORPHANS_COME_TO_US {
             unix::kill_group(self.root);
         }
@@ -227,7 +228,7 @@ impl Watch {
     }
 
     /// Handles all messages that the init has already sent.
-    fn hear_init_out(&mut self) {
+    fn drain_init_messages(&mut self) {
         while unix::wait_readable([self.init.descriptor()], Some(Duration::ZERO)) == [true] {
             if self.listen_to_init() {
                 return;
@@ -239,7 +240,7 @@ impl Watch {
     fn reap(&mut self) -> bool {
         loop {
             match unix::reap() {
-                Reaped::Child(pid, _) if pid == self.init.pid => self.hunt.spares_nobody(),
+                Reaped::Child(pid, _) if pid == self.init.pid => self.hunt.clear_exclusion(),
                 Reaped::Child(pid, exit) if pid == self.root && self.exit.is_none() => {
                     // The agent became a child of the supervisor because the init was killed.
                     self.exit = Some(exit);
@@ -259,7 +260,7 @@ impl Watch {
             self.listen_to_init();
         }
         if signalled {
-            self.asked_to_leave();
+            self.received_termination();
         } else if !self.host_gone {
             self.host_gone = self.host_closed();
         }

@@ -57,7 +57,7 @@ impl Sweeper {
     }
 
     /// Returns the processes that exist now and did not exist at the time of the snapshot.
-    fn strays(&self, before: &ProcessSnapshot) -> Vec<i32> {
+    fn new_processes(&self, before: &ProcessSnapshot) -> Vec<i32> {
         let present = self.present().into_iter();
         match (before, &self.births) {
             (ProcessSnapshot::Of(known), _) => present.filter(|pid| !known.contains(pid)).collect(),
@@ -76,16 +76,16 @@ impl Sweeper {
         let until = Instant::now() + PATIENCE;
         let mut killed = BTreeSet::new();
         loop {
-            let strays = self.strays(before);
+            let new_processes = self.new_processes(before);
             // All strays are stopped first, so that none of them can start another process meanwhile.
-            strays.iter().for_each(|pid| unix::stop(*pid));
-            for pid in &strays {
+            new_processes.iter().for_each(|pid| unix::stop(*pid));
+            for pid in &new_processes {
                 // A process that is gone or owned by another user cannot be killed; killing it is tried again when the
                 // agent ends.
                 let _ = unix::kill(*pid);
                 killed.insert(*pid);
             }
-            if strays.is_empty() || Instant::now() >= until {
+            if new_processes.is_empty() || Instant::now() >= until {
                 return u32::try_from(killed.len()).unwrap_or(u32::MAX);
             }
             std::thread::sleep(PAUSE);
@@ -121,25 +121,25 @@ mod tests {
         let sweeper = Sweeper::new([std::process::id()], None);
         assert!(sweeper.births.is_some(), "the system tells of births");
         let slow = Sweeper { births: None, ..sweeper.clone() };
-        let (mut mine, mut strays) = (Vec::new(), Vec::new());
+        let (mut mine, mut new_processes) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             mine.push(child());
             // Births within one clock tick are told apart as well.
             let before = [sweeper.processes(), slow.processes()];
-            strays.push(child());
+            new_processes.push(child());
             for (sweeper, before) in [&sweeper, &slow].into_iter().zip(&before) {
                 assert!(!sweeper.is_clean(before));
                 // Other tests have children too.
-                let found = sweeper.strays(before);
-                assert!(found.contains(&number(strays.last().unwrap())), "{before:?}: {found:?}");
+                let found = sweeper.new_processes(before);
+                assert!(found.contains(&number(new_processes.last().unwrap())), "{before:?}: {found:?}");
                 assert!(!mine.iter().any(|child| found.contains(&number(child))), "{before:?}: {found:?}");
             }
         }
         std::thread::sleep(Duration::from_millis(30));
         let before = sweeper.processes();
-        let found = sweeper.strays(&before);
-        assert!(!mine.iter().chain(&strays).any(|child| found.contains(&number(child))), "{found:?}");
-        for mut child in mine.into_iter().chain(strays) {
+        let found = sweeper.new_processes(&before);
+        assert!(!mine.iter().chain(&new_processes).any(|child| found.contains(&number(child))), "{found:?}");
+        for mut child in mine.into_iter().chain(new_processes) {
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -43,7 +43,7 @@ impl ProcessTemp {
     }
 
     /// Removes command directories that the agent left because it was killed.
-    pub(crate) fn clear_away(&self) {
+    pub(crate) fn remove_leftovers(&self) {
         remove_command_dirs(&self.dirs[0], self.prefixes, self.started);
     }
 }

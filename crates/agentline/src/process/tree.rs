@@ -160,7 +160,7 @@ impl SupervisedTree {
         let failed = |source| SpawnError::Supervisor { program: program.into(), source };
         let (ours, theirs) = UnixStream::pair()?;
         let mut supervisor = spawn_supervisor(program, theirs).map_err(failed)?;
-        match introduce(&ours, plan, streams) {
+        match handshake(&ours, plan, streams) {
             Ok(SupervisorReport::Started(started)) => {
                 ours.set_nonblocking(true)?;
                 let socket = unix::readable_by_runtime(ours)?;
@@ -298,7 +298,7 @@ fn reap_supervisor(supervisor: &mut std::process::Child) {
 }
 
 /// Sends the plan and the agent's descriptors, and waits for the first report.
-fn introduce(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<SupervisorReport> {
+fn handshake(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<SupervisorReport> {
     socket.set_read_timeout(Some(START))?;
     socket.set_write_timeout(Some(START))?;
     let length = (plan.len() as u64).to_le_bytes();

@@ -84,7 +84,7 @@ impl Signal {
         }
     }
 
-    pub(super) const fn from_order(order: u8) -> Option<Self> {
+    pub(super) const fn from_code(order: u8) -> Option<Self> {
         match order {
             b'i' => Some(Self::Interrupt),
             b't' => Some(Self::Terminate),

@@ -156,7 +156,7 @@ impl Stamp {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::{fs::private_dir::set_mode, resolve::materialize::carry_out};
+    use crate::{fs::private_dir::set_mode, resolve::materialize::create_files};
     use agentline_core::NewFile;
 
     struct Stage {
@@ -176,7 +176,7 @@ mod tests {
                 NewFile::new(at("home/settings.json"), "settings").guarded(),
                 NewFile::copy(at("home/projects.json"), "projects"),
             ];
-            carry_out(&launch).expect("the stage can be set");
+            create_files(&launch).expect("the stage can be set");
             let integrity = Integrity::of(&launch).expect("the stage can be set");
             // File-system timestamps have a resolution of a few milliseconds; an agent takes longer to start.
             std::thread::sleep(std::time::Duration::from_millis(50));

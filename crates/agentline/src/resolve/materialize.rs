@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Creates all files, links and directories of a launch.
-pub(crate) fn carry_out(launch: &Launch) -> Result<(), Error> {
+pub(crate) fn create_files(launch: &Launch) -> Result<(), Error> {
     for folder in &launch.folders {
         private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn read_only_folders(launch: &Launch) -> impl Iterator<Item = &PathBu
 }
 
 /// Copies files back to the user that the agent has written in place of links.
-pub(crate) fn bring_back(files: &[(PathBuf, PathBuf)]) {
+pub(crate) fn copy_back_files(files: &[(PathBuf, PathBuf)]) {
     for (ours, theirs) in files {
         if fs::symlink_metadata(ours).is_ok_and(|found| found.is_file()) {
             // The rename makes the copy atomic. On failure, the user's file stays unchanged.
@@ -88,7 +88,7 @@ mod tests {
         fs::write(at("new"), "new").unwrap();
         fs::rename(at("new"), at("replaced")).unwrap();
         let pair = |name: &str| (at(name), at(&format!("user-{name}")));
-        bring_back(&[pair("linked"), pair("replaced"), pair("missing")]);
+        copy_back_files(&[pair("linked"), pair("replaced"), pair("missing")]);
         let read = |name: &str| fs::read_to_string(at(&format!("user-{name}"))).unwrap();
         assert_eq!((read("linked").as_str(), read("replaced").as_str()), ("old", "new"));
         assert!(!at("user-missing").exists());

@@ -14,7 +14,7 @@ pub(crate) struct AbandonedSession {
 
 impl AbandonedSession {
     /// Removes the files of the session that have no content.
-    pub(crate) fn clear_away(&self) {
+    pub(crate) fn remove_leftovers(&self) {
         let folder = self.agent.session_folder(&self.home, &self.cwd, &DiskFs);
         let spot = folder.map(|folder| self.agent.session_file_pattern(folder, &self.session));
         for file in spot.map(|spot| self.agent.abandoned(&spot, &DiskFs)).unwrap_or_default() {

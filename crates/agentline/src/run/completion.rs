@@ -127,7 +127,10 @@ impl CompletionCheck {
                         polled.map_or_else(|panic| Poll::Ready(Err(panic)), |poll| poll.map(Ok))
                     });
                     caught.await.unwrap_or_else(|panic| {
-                        Err(Failure::new(FailureKind::Tool, format!("the check panicked: {}", said(&*panic))))
+                        Err(Failure::new(
+                            FailureKind::Tool,
+                            format!("the check panicked: {}", panic_message(&*panic)),
+                        ))
                     })
                 }
                 How::Command(command) => command.run(input.workspace).await,
@@ -225,7 +228,7 @@ impl Tail {
 }
 
 /// Returns the message of a panic.
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,

@@ -6,7 +6,8 @@ use crate::{
     run::{
         abandoned_session::AbandonedSession,
         active_run::{
-            ActiveRun, CompletionTiming, ProcessGone, Submission, clear_away, gone_by, lost_answer, refuse,
+            ActiveRun, CompletionTiming, ProcessGone, Submission, gone_by, lost_answer, refuse,
+            remove_leftovers,
         },
         channel::Wakeup,
         conversion::{into_core, line, stream},
@@ -208,7 +209,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
             }
         }
         driver.act();
-        driver.tell_state();
+        driver.publish_state();
     }
     driver.state.send_modify(|state| state.closed = true);
     driver.watch.turned(Some(Instant::now() + CLEARING));
@@ -221,15 +222,15 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     // End the process tree before the cleanup and before the outcomes are reported.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
-    materialize::bring_back(&copy_back);
+    materialize::copy_back_files(&copy_back);
     for (active_run, _) in &held {
-        clear_away(active_run);
+        remove_leftovers(active_run);
     }
-    abandoned.iter().for_each(AbandonedSession::clear_away);
-    temp.clear_away();
+    abandoned.iter().for_each(AbandonedSession::remove_leftovers);
+    temp.remove_leftovers();
     drop(private);
     for (mut active_run, mut outcome) in held {
-        close_sides(&mut active_run).await;
+        close_tool_server(&mut active_run).await;
         if !taped {
             outcome
                 .warnings
@@ -240,7 +241,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
 }
 
 /// Stops the servers of the run.
-async fn close_sides(active_run: &mut ActiveRun) {
+async fn close_tool_server(active_run: &mut ActiveRun) {
     active_run.keep.clear();
     if let Some(tool_server) = active_run.exclusive_tool_server.take() {
         tool_server.close().await;
@@ -273,6 +274,7 @@ impl Driver {
                             active_run.started = true;
                             self.integrity.settle();
                         }
+                        active_run.span.event(&record.event);
                         active_run.pending.push(record);
                     }
                 }
@@ -351,7 +353,7 @@ impl Driver {
         }
     }
 
-    fn tell_state(&self) {
+    fn publish_state(&self) {
         let (active_runs, served, closed) =
             (self.active_runs.len(), self.last_run, !self.connection.vacant());
         let opening = self.active_runs.values().filter(|active_run| !active_run.started).count();
@@ -388,7 +390,7 @@ impl Driver {
         }
     }
 
-    fn hand_out(&mut self) {
+    fn deliver_outputs(&mut self) {
         for active_run in self.active_runs.values_mut() {
             if !active_run.pending.is_empty() && !active_run.channel.is_full() {
                 active_run.channel.send(std::mem::take(&mut active_run.pending));
@@ -455,7 +457,7 @@ impl Driver {
                 self.do_one(output);
             }
         }
-        self.hand_out();
+        self.deliver_outputs();
     }
 
     fn do_one(&mut self, output: ConnectionOutput) {
@@ -554,6 +556,7 @@ impl Driver {
     fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
         let Some(mut active_run) = self.active_runs.remove(&run) else { return };
         self.temp.explain_full(&mut outcome);
+        active_run.span.ended(&outcome);
         self.state.send_modify(|state| state.spent.add(&outcome));
         // The last events are sent even if the consumer has no room.
         if !active_run.pending.is_empty() {
@@ -567,12 +570,12 @@ impl Driver {
             CompletionTiming::WhenGone => self.held.push((active_run, outcome)),
             CompletionTiming::AtOnce => {
                 active_run.keep.clear();
-                clear_away(&active_run);
+                remove_leftovers(&active_run);
                 if active_run.exclusive_tool_server.is_none() {
                     return active_run.channel.finish(*outcome);
                 }
                 tokio::spawn(async move {
-                    close_sides(&mut active_run).await;
+                    close_tool_server(&mut active_run).await;
                     active_run.channel.finish(*outcome);
                 });
             }

@@ -112,9 +112,10 @@ impl ProcessHandle {
         let redactor = Redactor::new(&start.launch.secrets);
         let launched = Launched::of(&start.launch, &redactor);
         let agent_home = AgentHome::new(start.launch.agent_home.clone());
-        let live = inner.go_live(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
+        let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
+        crate::trace::spawned(mark, pid, live.process.is_supervised());
         let integrity = Arc::clone(&live.integrity);
         Ok(Self {
             board,

@@ -2,16 +2,12 @@
 //!
 //! The stream lacks thinking, the tokens of single messages and the changes of files; the session has them.
 
-use crate::{Agentline, run::Run, sessions::SessionFilter};
-use agentline_core::{
-    Block, Entry, Message, Millis, Notice, Outcome, Redactor, Role, SavedSession, Transcript, claude_messages,
-};
-use std::{
-    borrow::Cow,
-    collections::BTreeSet,
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+#[cfg(feature = "sessions")]
+mod saved;
+
+use crate::{Agentline, run::Run};
+use agentline_core::{Message, Millis, Notice, Outcome, Redactor, Transcript};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The source of the messages of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +34,9 @@ pub struct RunMessages {
 /// Completes the messages of one run.
 #[derive(Clone, Debug)]
 pub struct Completer {
+    #[cfg(feature = "sessions")]
     agentline: Agentline,
+    #[cfg(feature = "sessions")]
     prompt: String,
     redactor: Option<Redactor>,
     began: Millis,
@@ -50,7 +48,16 @@ impl Completer {
     pub fn new(agentline: &Agentline, prompt: &str) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX);
-        Self { agentline: agentline.clone(), prompt: prompt.trim().to_owned(), redactor: None, began }
+        #[cfg(not(feature = "sessions"))]
+        let _ = (agentline, prompt);
+        Self {
+            #[cfg(feature = "sessions")]
+            agentline: agentline.clone(),
+            #[cfg(feature = "sessions")]
+            prompt: prompt.trim().to_owned(),
+            redactor: None,
+            began,
+        }
     }
 
     /// Returns a transcript to collect the events of the run.
@@ -85,55 +92,9 @@ impl Completer {
         }
     }
 
-    /// Returns the messages that the agent saved for this run.
-    fn saved(&self, transcript: &Transcript, outcome: &Outcome) -> Result<Vec<Message<'static>>, String> {
-        let redactor = self.redactor.as_ref().ok_or("only another process knows the secrets to redact")?;
-        let id = outcome.session_id.as_deref().ok_or("the agent reported no session")?;
-        let store = self.agentline.sessions().unredacted().no_index();
-        let found = store
-            .find_of(id, Path::new(&outcome.cwd), &SessionFilter::new().agent(&*outcome.agent))
-            .map_err(|_| format!("the agent saved no session `{id}`"))?;
-        let mut session = store.load(&found).map_err(|error| error.to_string())?;
-        let of_run = self.of_run(&session);
-        redactor.session(&mut session);
-        let told = of_run.into_iter().map(|at| &session.entries[at]);
-        let messages = told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
-        let mut messages: Vec<Message<'static>> = messages.collect();
-        if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
-            return Err(format!("the session does not contain the call `{call}`"));
-        }
-        if messages.iter().all(|message| message.role != Role::Assistant) {
-            return Err("the session does not contain the answer".into());
-        }
-        // The stop reason comes from the end of the run, because few agents store it.
-        if let Some(last) = messages.last_mut().filter(|last| last.role == Role::Assistant) {
-            last.stop_reason =
-                last.stop_reason.take().or_else(|| outcome.stop_reason.clone().map(Cow::Owned));
-        }
-        messages.iter_mut().for_each(|message| redactor.message(message));
-        Ok(messages)
+    /// Returns why the messages cannot be read from the agent's session.
+    #[cfg(not(feature = "sessions"))]
+    fn saved(&self, _: &Transcript, _: &Outcome) -> Result<Vec<Message<'static>>, String> {
+        Err("this build of agentline does not read saved sessions".into())
     }
-
-    /// Returns the entries after the prompt of this run, without later prompts. An agent may change the times of
-    /// earlier entries when it resumes a session, so times are used only if the prompt is not found.
-    fn of_run(&self, session: &SavedSession) -> Vec<usize> {
-        let is_ours = |entry: &Entry| entry.is_prompt() && entry.text().contains(&self.prompt);
-        let prompt = session.entries.iter().rposition(is_ours);
-        let is_told = |at: usize, entry: &Entry| {
-            let in_time = prompt.map_or(entry.timestamp >= Some(self.began), |prompt| at >= prompt);
-            in_time && !entry.context && entry.role != Role::User
-        };
-        let entries = session.entries.iter().enumerate();
-        entries.filter(|(at, entry)| is_told(*at, entry)).map(|(at, _)| at).collect()
-    }
-}
-
-/// Returns the ids of the tool calls in the messages.
-fn calls(messages: &[Message<'static>]) -> BTreeSet<String> {
-    let blocks = messages.iter().flat_map(Message::blocks);
-    let ids = blocks.filter_map(|block| match block {
-        Block::ToolUse { id, .. } => Some(id.to_string()),
-        _ => None,
-    });
-    ids.collect()
 }

@@ -74,6 +74,7 @@ impl PreparedRun {
         keep.extend(tool_server.map(|tool_server| Box::new(tool_server.calls()) as _));
         let active_run = ActiveRun {
             channel,
+            span: crate::trace::TurnSpan::new(&self.spec.info),
             notices: self.notices,
             follower: self.follower,
             before: self.before,
@@ -186,7 +187,7 @@ impl Inner {
         tool_server: Option<ToolServer>,
     ) -> Result<Box<PreparedRun>, StartFailure> {
         let mut resolved = self.ask(request)?;
-        // A value is submitted with the tool that the session was opened with, otherwise as text.
+        // If the session was opened with the tool that submits a value, the agent uses it. Otherwise it answers with text.
         let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
         let options = self.with_schema(&mut resolved, options)?;
         let launch = self.launch(&resolved, &agent_home.path, NO_SESSION)?;
@@ -201,7 +202,7 @@ impl Inner {
         let mut launch = self.launch(resolved, private.path(), &uuid::Uuid::new_v4().to_string())?;
         launch.secrets.extend(secrets);
         let tape = self.tape(resolved, &launch)?;
-        materialize::carry_out(&launch)?;
+        materialize::create_files(&launch)?;
         let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
         let max_line = resolved.plan.request.max_line_bytes;
         Ok(PreparedProcess {
@@ -223,7 +224,8 @@ impl Inner {
         let host_env = resolved.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*host_env);
         if start.launch.files.iter().any(names_it) {
-            // The agent's rules name the workspace and are checked against the directory that it was started in.
+            // The agent's rules contain the path of the workspace, and the agent compares them with its own working
+            // directory. So it must be started in the workspace.
             return Ok(start);
         }
         // An agent cannot start programs once its own working directory is removed. It also stores data for every
@@ -300,7 +302,7 @@ impl Inner {
     }
 
     /// Starts the process.
-    pub(crate) fn go_live(
+    pub(crate) fn spawn_process(
         &self,
         start: PreparedProcess,
         mark: &str,

@@ -1,4 +1,4 @@
-//! The services of a run: the tools it serves, the handler of the agent's requests, and the checks of its answers.
+//! The services of a run: the tools served to the agent, the handler of its requests, and the checks of its answers.
 
 use crate::{
     agentline::Inner,
@@ -44,7 +44,7 @@ pub(crate) struct RunServices {
 pub(crate) enum ServedTools {
     /// Tools that are served from now on.
     Now(Option<RunningTools>),
-    /// The tools that the session was opened with, and whether they include the one that submits the structured value.
+    /// The tools that the session was opened with. `hands_in` says whether one of them submits the structured value.
     Already { tool_server: Option<ToolServer>, hands_in: bool },
 }
 
@@ -191,7 +191,7 @@ impl Inner {
         host.unwrap_or_default().serve(offer).map(Some)
     }
 
-    /// Builds the services of a run and completes its order. Blocks.
+    /// Builds the services of a run and completes its specification. Blocks.
     pub(crate) fn services(
         &self,
         resolved: &ResolvedRun,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Performs the call. Dropping the future aborts the tool.
-pub(super) async fn perform(tool: &Arc<Tool>, args: Value, call: ToolCall) -> ToolOutput {
+pub(super) async fn invoke(tool: &Arc<Tool>, args: Value, call: ToolCall) -> ToolOutput {
     if let CallDecision::Deny(reason) = permitted(tool, &args, &call).await {
         return ToolOutput::error(reason);
     }
@@ -31,7 +31,7 @@ async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> CallDecision {
     };
     AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
         // A panic in the policy denies the call.
-        CallDecision::deny(format!("the policy of the tool panicked: {}", said(&*panic)))
+        CallDecision::deny(format!("the policy of the tool panicked: {}", panic_message(&*panic)))
     })
 }
 
@@ -44,7 +44,7 @@ async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
     match timeout(tool.limit(), task).await {
         Ok(Ok(output)) => output,
         Ok(Err(end)) => match end.try_into_panic() {
-            Ok(panic) => ToolOutput::error(format!("the tool panicked: {}", said(&*panic))),
+            Ok(panic) => ToolOutput::error(format!("the tool panicked: {}", panic_message(&*panic))),
             Err(_) => ToolOutput::error("the tool was cancelled"),
         },
         Err(_) => {
@@ -67,7 +67,7 @@ async fn note(tool: &Tool, args: Value, call: &ToolCall, output: &ToolOutput) ->
 }
 
 /// Returns the message of a panic.
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,

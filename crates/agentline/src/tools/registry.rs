@@ -1,7 +1,7 @@
 //! The tools of one run, its calls in progress, and the side lines about them.
 
 use crate::tools::{
-    call::perform,
+    call::invoke,
     in_flight::InFlight,
     side_sender::{SideSender, cut_text, cut_value},
     tool::{Tool, ToolCall, ToolOutput},
@@ -67,7 +67,7 @@ impl ToolRegistry {
         let call = ToolCall { tool: name.to_owned(), number, stopped };
         let work = async {
             match tool {
-                Some(tool) => perform(tool, args, call).await,
+                Some(tool) => invoke(tool, args, call).await,
                 None => ToolOutput::error(format!("unknown tool `{name}`")),
             }
         };

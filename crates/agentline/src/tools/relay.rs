@@ -87,7 +87,7 @@ impl Relay {
                     async move {
                         let stop = relay.closed.child_token();
                         let carried = command::carry(spawn, way, frames, Arc::clone(&link), stop.clone());
-                        let ((), why) = tokio::join!(relay.introduce(&stop), carried);
+                        let ((), why) = tokio::join!(relay.initialize(&stop), carried);
                         if let Some(why) = why {
                             link.died(&why);
                         }
@@ -101,7 +101,7 @@ impl Relay {
                     let task = tokio::spawn({
                         let relay = Arc::clone(&relay);
                         async move {
-                            relay.introduce(&relay.closed.child_token()).await;
+                            relay.initialize(&relay.closed.child_token()).await;
                             relay.closed.cancelled().await;
                             way.close().await;
                         }
@@ -121,7 +121,7 @@ impl Relay {
     }
 
     /// Initializes the server. A server that does not answer in time is marked as dead and stopped.
-    async fn introduce(&self, stop: &CancellationToken) {
+    async fn initialize(&self, stop: &CancellationToken) {
         let params = message::raw(&json!({
             "protocolVersion": PROTOCOL,
             "capabilities": {},
@@ -179,7 +179,7 @@ impl Relay {
             match self.link.health().await {
                 Ok(introduction) if method == "initialize" => RelayReply::Result((*introduction).to_owned()),
                 Ok(_) => self.forwarded(method, params).await,
-                Err(why) => for_the_dead(&self.link.name, &why, method, params),
+                Err(why) => unavailable_reply(&self.link.name, &why, method, params),
             }
         };
         tokio::select! {
@@ -203,7 +203,7 @@ impl Relay {
             Err(_) => format!("no response to `{method}` within {} s", self.patience.as_secs_f32()),
         };
         self.link.complain(&why);
-        for_the_dead(&self.link.name, &why, method, params)
+        unavailable_reply(&self.link.name, &why, method, params)
     }
 
     /// Handles a notification of the agent.
@@ -268,7 +268,7 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, context
 
 /// Returns the reply on behalf of a server that does not work. It has no tools, rather than an error that could make
 /// the agent fail as a whole.
-fn for_the_dead(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
+fn unavailable_reply(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
     let text = format!("MCP server `{name}` failed: {why}");
     match method {
         "initialize" => {

@@ -272,7 +272,7 @@ fn replace(folder: &Folder, name: &OsStr, fill: impl Fn(&mut File) -> io::Result
     let draft = OsStr::new(&draft);
     let mut file = folder.create(draft)?;
     let filled = fill(&mut file)
-        .and_then(|()| old.map_or(Ok(()), |old| os::make_alike(&file, &old)))
+        .and_then(|()| old.map_or(Ok(()), |old| os::copy_permissions(&file, &old)))
         .and_then(|()| file.sync_data())
         .and_then(|()| folder.rename(draft, name));
     if filled.is_err() {

@@ -308,6 +308,6 @@ impl Snapshot {
 
     /// Returns the location on disk of a recorded path.
     fn on_disk(&self, path: &[u8]) -> PathBuf {
-        self.root.join(crate::fs::stamp::path_from_bytes(path))
+        self.root.join(crate::fs::path_bytes::path_from_bytes(path))
     }
 }

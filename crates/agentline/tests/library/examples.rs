@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::Command};
 
 /// The name of each example and a text that it must print.
 const EXAMPLES: &[(&str, &str)] = &[
+    ("minimal", "done: "),
     ("one_prompt", "done: Done."),
     ("live_events", "cancelled: "),
     ("workflow_provider", "\"response\": "),
@@ -12,6 +13,52 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("acp_custom_env", "done: Done."),
     ("acp_structured", "done: 9 of 10: Small and clear. [\"no test\"]"),
 ];
+
+#[test]
+fn example_without_features_drives_an_agent() {
+    let output = Command::new(built("minimal")).output().expect("a built example");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.starts_with(b"done: "), "{output:?}");
+}
+
+/// Kills the program of an example while its agent hangs, and waits until nothing of it is left.
+#[cfg(target_os = "linux")]
+#[test]
+fn killed_example_leaves_no_process() {
+    use std::{
+        fs,
+        process::Stdio,
+        time::{Duration, Instant},
+    };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = dir.path().join("minimal");
+    fs::copy(built("minimal"), &program).expect("a copy of the example");
+    let running = || {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let is_ours = |pid: &fs::DirEntry| {
+            let target = fs::read_link(pid.path().join("exe"));
+            target.is_ok_and(|target| target.starts_with(dir.path()))
+        };
+        pids.filter(is_ours).count()
+    };
+    let wait = |count: &dyn Fn(usize) -> bool| {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !count(running()) {
+            assert!(Instant::now() < until, "{} processes are running", running());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut host = Command::new(&program)
+        .env("FAKE_AGENT_FAULT", "hang_with_tool")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the example");
+    // The host, its supervisor, the init and the agent.
+    wait(&|running| running >= 4);
+    host.kill().expect("a running host");
+    host.wait().expect("a dead host");
+    wait(&|running| running == 0);
+}
 
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test");

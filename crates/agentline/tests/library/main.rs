@@ -2,7 +2,6 @@
 
 mod active_runs;
 mod examples;
-mod opencode_database;
 mod settings;
 mod snapshot;
 mod tools;

@@ -1,5 +1,5 @@
-// Serves the scripted model of `agentline demo` and evaluates promptfooconfig.yaml with it: `node run.mjs`, or `npm run demo`.
-// PROMPTFOO names promptfoo's main.js; without it npx fetches the version that we test with.
+// Serves the scripted model of `agentline demo` and evaluates promptfooconfig.yaml with it. Run `node run.mjs` or `npm run demo`.
+// PROMPTFOO is the path of promptfoo's main.js. Without it, npx downloads the version that the tests use.
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
@@ -14,9 +14,9 @@ const first = await new Promise((resolve) => {
 });
 if (!first) process.exit(1);
 
-const told = JSON.parse(first);
-const { HOME, ...demo } = told.env;
-const env = { ...process.env, ...demo, AGENTLINE_MODEL: told.model, AGENTLINE_DEMO_HOME: HOME, PROMPTFOO_DISABLE_TELEMETRY: '1', PROMPTFOO_DISABLE_UPDATE: '1' };
+const served = JSON.parse(first);
+const { HOME, ...demo } = served.env;
+const env = { ...process.env, ...demo, AGENTLINE_MODEL: served.model, AGENTLINE_DEMO_HOME: HOME, PROMPTFOO_DISABLE_TELEMETRY: '1', PROMPTFOO_DISABLE_UPDATE: '1' };
 const [program, ...args] = process.env.PROMPTFOO ? [process.execPath, process.env.PROMPTFOO] : ['npx', '--yes', 'promptfoo@0.123.1'];
 const config = path.join(here, 'promptfooconfig.yaml');
 const evaluation = spawn(program, [...args, 'eval', '--no-cache', '-c', config, ...process.argv.slice(2)], { env, stdio: 'inherit' });

@@ -1,4 +1,4 @@
-// What is written in JavaScript is what the types say of it.
+// Checks that the JavaScript exports have the declared types.
 
 import * as program from '../../src/index.js';
 import type * as types from '../../types/index.js';

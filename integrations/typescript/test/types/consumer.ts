@@ -1,4 +1,4 @@
-// A program that uses everything that the package exports; it is compiled and never run.
+// A program that uses every export of the package. It is compiled but never run.
 
 import {
   AbortError,
@@ -76,12 +76,12 @@ export async function everything(signal: AbortSignal): Promise<number> {
   stream.cancel();
   score += (await stream.outcome).duration_ms;
 
-  const talking: T.ConversationOptions = { agent: 'claude', tools: [add], signal };
-  await using talk: T.Conversation = await agentline.session(talking);
-  const said: T.PromptOptions = { signal, messages: true, onEvent: () => {} };
-  score += (await talk.run<Review>('Hello', said)).output?.score ?? 0;
-  for await (const event of talk.stream('And?')) score += event.at_ms;
-  await talk.close();
+  const conversationOptions: T.ConversationOptions = { agent: 'claude', tools: [add], signal };
+  await using conversation: T.Conversation = await agentline.session(conversationOptions);
+  const promptOptions: T.PromptOptions = { signal, messages: true, onEvent: () => {} };
+  score += (await conversation.run<Review>('Hello', promptOptions)).output?.score ?? 0;
+  for await (const event of conversation.stream('And?')) score += event.at_ms;
+  await conversation.close();
 
   const query: T.SessionsQuery = { agent: 'gemini', since: new Date(0), limit: 3 };
   const listed: T.SessionSummary[] = await agentline.sessions.list(query);
@@ -103,7 +103,7 @@ export async function everything(signal: AbortSignal): Promise<number> {
   score += agentline.agentIds.length + agentline.server.version.length + (agentline.closed ? 1 : 0);
   await agentline.close();
 
-  const asked: T.ExecuteOptions = {
+  const executeOptions: T.ExecuteOptions = {
     prompt: 'Say hello',
     tool: 'gemini',
     workingDir: '.',
@@ -124,7 +124,7 @@ export async function everything(signal: AbortSignal): Promise<number> {
     onError: (message) => message.length,
     onClose: (exitCode) => exitCode ?? -1,
   };
-  const result: T.ExecuteResult<Review> = await execute<Review>(asked);
+  const result: T.ExecuteResult<Review> = await execute<Review>(executeOptions);
   const load: T.LoadMessagesOptions = { tool: 'gemini', projectPath: '.', missing: 'empty' };
   const messages: T.UnifiedMessage[] = await loadMessages(load);
   const path: string | null = detectCli('gemini');
@@ -134,7 +134,7 @@ export async function everything(signal: AbortSignal): Promise<number> {
   return score + (result.data?.score ?? 0) + result.messages.length;
 }
 
-/** Every event is told apart by its type. */
+/** The field `type` distinguishes all events. */
 function width(event: T.RunEvent): number {
   switch (event.type) {
     case 'started':
@@ -176,7 +176,7 @@ function width(event: T.RunEvent): number {
   }
 }
 
-/** A frontend that knows Claude's blocks shows the messages of any agent, in either view. */
+/** A frontend for Claude's content blocks can show the messages of any agent, in either view. */
 function blocks(message: T.UnifiedMessage | T.ClaudeMessage): string {
   if (typeof message.content === 'string') return message.content;
   const each = message.content.map((block: T.ContentBlock) => {
@@ -199,8 +199,8 @@ function blocks(message: T.UnifiedMessage | T.ClaudeMessage): string {
   return each.join('\n');
 }
 
-/** Every error is told apart by its class and has the same fields. */
-export function told(error: unknown): string {
+/** Errors differ by class and have the same fields. */
+export function describe(error: unknown): string {
   if (!(error instanceof AgentlineError)) return String(error);
   const { verdict, hint, phase, outcome, problems } = error;
   const classes = [AbortError, BinaryNotFoundError, HostGoneError, NoSessionError, RunError, UsageError];
@@ -210,7 +210,7 @@ export function told(error: unknown): string {
   return [kind, own, verdict satisfies T.Verdict | null, phase satisfies T.Phase | null].join(' ');
 }
 
-/** The smaller types, by the places where they stand. */
+/** The smaller types, by the fields that contain them. */
 export interface Places {
   error: NonNullable<T.Outcome['error']> & T.RunFailure & { kind: T.ErrorKind };
   cache: NonNullable<T.Outcome['cache']> & T.CacheMark;

@@ -17,7 +17,12 @@ use std::{
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// Prints the agent's output, line by line from the tape. Returns the agent's exit code.
-pub(super) fn perform(ui: &mut Ui, tape: &Path, agent: &str, real_time: bool) -> Result<u8, CommandError> {
+pub(super) fn print_output(
+    ui: &mut Ui,
+    tape: &Path,
+    agent: &str,
+    real_time: bool,
+) -> Result<u8, CommandError> {
     let mut lines = open(tape, agent)?;
     swallow_stdin();
     let pace = if real_time { Pace::Recorded } else { Pace::AtOnce };

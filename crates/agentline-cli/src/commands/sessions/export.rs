@@ -4,13 +4,9 @@ use super::{
     SessionArg, SessionsContext,
     show::{BlockOrderArg, SessionJson},
 };
-use crate::{
-    error::CommandError,
-    exit,
-    render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown, page},
-    ui::Ui,
-};
+use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
+use agentline_sessions::render::{self, SessionDetail, SessionTree, TextStyle};
 use clap::{Args, ValueEnum};
 use std::{
     ffi::OsStr,
@@ -45,7 +41,7 @@ pub(crate) struct ExportArgs {
     context: bool,
 }
 
-/// What a session is written as.
+/// The file format of an exported session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Self-contained HTML page
@@ -87,7 +83,7 @@ pub(super) fn run(
     let found = sessions_context.find(&args.which)?;
     let (session, children) = sessions_context.load(&found, true)?;
     let write = |out: &mut dyn Write| {
-        let wish = SessionDetail { context: args.context, thinking: true, subagents: true };
+        let detail = SessionDetail::default().context(args.context).thinking(true).subagents(true);
         let session_json = SessionJson {
             sessions_context,
             found: &found,
@@ -95,21 +91,14 @@ pub(super) fn run(
             children: &children,
             context: args.context,
         };
-        let story = || SessionTree::new(&session, &children, &sessions_context.prices);
+        let tree = || SessionTree::new(&session, &children, &sessions_context.prices);
         match format {
-            Format::Html => page(out, &story(), wish, &sessions_context.clock),
-            Format::Md => markdown(out, &story(), wish, &sessions_context.clock),
+            Format::Html => render::html(out, &tree(), detail, &sessions_context.clock),
+            Format::Md => render::markdown(out, &tree(), detail, &sessions_context.clock),
             Format::Json => session_json.unified(out, BlockOrderArg::Grouped),
             Format::Claude => session_json.claude(out),
             Format::Text => {
-                let style = TextStyle {
-                    colour: false,
-                    short: false,
-                    live: false,
-                    wish,
-                    clock: sessions_context.clock.clone(),
-                };
-                TextRenderer::new(style).story(out, &story())
+                render::text(out, &tree(), TextStyle::new(detail, sessions_context.clock.clone()))
             }
         }
     };

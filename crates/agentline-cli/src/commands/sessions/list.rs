@@ -5,13 +5,13 @@ use crate::{
     error::CommandError,
     exit,
     output::ReportFormat,
-    render::{
-        saved::{grouped, money},
-        table::{Column, Table},
-    },
+    render::table::{Column, Table},
     ui::Ui,
 };
-use agentline::sessions::Summary;
+use agentline_sessions::{
+    Summary,
+    render::{grouped, money},
+};
 use clap::Args;
 use serde::Serialize;
 

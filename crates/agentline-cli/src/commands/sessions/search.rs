@@ -1,7 +1,6 @@
 //! `agentline sessions search`: finds words in all sessions and shows the lines around them.
 
 use super::{SessionFilterArgs, SessionsContext};
-use crate::plain_text::plain;
 use crate::{
     error::CommandError,
     exit,
@@ -9,8 +8,8 @@ use crate::{
     render::table::fit,
     ui::{Paint, Ui},
 };
-use agentline::sessions::{Case, Hit, HitPlace, Query, SearchResult};
-use agentline_core::Role;
+use agentline_core::{Role, terminal_text::plain};
+use agentline_sessions::{Case, Hit, HitPlace, Query, SearchResult};
 use clap::Args;
 use std::io::{self, Write};
 

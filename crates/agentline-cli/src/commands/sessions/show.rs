@@ -2,19 +2,21 @@
 //! time.
 
 use super::{SessionArg, SessionsContext};
-use crate::{
-    error::CommandError,
-    exit,
-    render::saved::{SessionDetail, SessionTree, TextRenderer, TextStyle, markdown},
-    ui::Ui,
-};
-use agentline::{Message, sessions::FoundSession};
+use crate::{error::CommandError, exit, ui::Ui};
+use agentline::Message;
 use agentline_core::{
     BlockOrder, Entry, SavedSession, SessionInfo, claude_messages, session_usage, unified_message,
+};
+use agentline_sessions::{
+    FoundSession,
+    render::{self, SessionDetail, SessionTree, TextStyle},
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{self, Write};
+
+/// How to see the lines that are omitted from a long output.
+pub(super) const MORE_LINES: &str = "pass --full to see them";
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -70,7 +72,8 @@ pub(super) fn run(
 ) -> Result<u8, CommandError> {
     let found = sessions_context.find(&args.which)?;
     let (session, children) = sessions_context.load(&found, args.subagents)?;
-    let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: args.subagents };
+    let detail =
+        SessionDetail::default().context(args.context).thinking(args.thinking).subagents(args.subagents);
     let session_json = SessionJson {
         sessions_context,
         found: &found,
@@ -78,20 +81,16 @@ pub(super) fn run(
         children: &children,
         context: args.context,
     };
-    let story = || SessionTree::new(&session, &children, &sessions_context.prices);
+    let tree = || SessionTree::new(&session, &children, &sessions_context.prices);
     match args.output {
         Form::Json => session_json.unified(ui.out(), args.order)?,
         Form::Claude => session_json.claude(ui.out())?,
-        Form::Md => markdown(ui.out(), &story(), wish, &sessions_context.clock)?,
+        Form::Md => render::markdown(ui.out(), &tree(), detail, &sessions_context.clock)?,
         Form::Text => {
-            let style = TextStyle {
-                colour: ui.is_coloured(),
-                short: ui.width().is_some() && !args.full,
-                live: false,
-                wish,
-                clock: sessions_context.clock.clone(),
-            };
-            TextRenderer::new(style).story(ui.out(), &story())?;
+            let style = TextStyle::new(detail, sessions_context.clock.clone())
+                .coloured(ui.is_coloured())
+                .shortened((ui.width().is_some() && !args.full).then_some(MORE_LINES));
+            render::text(ui.out(), &tree(), style)?;
         }
     }
     Ok(exit::DONE)

@@ -5,13 +5,13 @@ use crate::{
     error::CommandError,
     exit,
     output::ReportFormat,
-    render::{
-        saved::{grouped, money},
-        table::{Column, Table, bar},
-    },
+    render::table::{Column, Table, bar},
     ui::Ui,
 };
-use agentline::sessions::{UsageBy, UsageRow};
+use agentline_sessions::{
+    UsageBy, UsageRow,
+    render::{grouped, money},
+};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 

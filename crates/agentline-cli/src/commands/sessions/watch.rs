@@ -1,14 +1,17 @@
 //! `agentline sessions watch`: follows a session while its agent works, in the format of `show`.
 
-use super::{SessionArg, SessionsContext};
+use super::{SessionArg, SessionsContext, show::MORE_LINES};
 use crate::{
     error::CommandError,
     exit,
-    render::saved::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
     ui::{Paint, Ui},
 };
-use agentline::{Problem, sessions::SessionChange};
+use agentline::Problem;
 use agentline_core::{BlockOrder, unified_message};
+use agentline_sessions::{
+    SessionChange,
+    render::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
+};
 use clap::Args;
 use std::{
     io::Write,
@@ -53,15 +56,12 @@ pub(super) fn run(
     })?;
     let found = sessions_context.find(&args.which)?;
     let mut watch = sessions_context.store.watch(&found)?;
-    let wish = SessionDetail { context: args.context, thinking: args.thinking, subagents: true };
+    let detail = SessionDetail::default().context(args.context).thinking(args.thinking).subagents(true);
     let short = ui.width().is_some() && !args.full;
-    let style = TextStyle {
-        colour: ui.is_coloured(),
-        short,
-        live: true,
-        wish,
-        clock: sessions_context.clock.clone(),
-    };
+    let style = TextStyle::new(detail, sessions_context.clock.clone())
+        .coloured(ui.is_coloured())
+        .shortened(short.then_some(MORE_LINES))
+        .live(true);
     let mut session_json =
         Telling { teller: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
     ui.print_status(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
@@ -75,10 +75,10 @@ pub(super) fn run(
         for change in changes {
             match args.output {
                 crate::output::ReportFormat::Json => {
-                    session_json.json(ui, change, is_first && args.new, wish)?
+                    session_json.json(ui, change, is_first && args.new, detail)?
                 }
                 crate::output::ReportFormat::Text => {
-                    session_json.text(ui, change, is_first && args.new, wish)?
+                    session_json.text(ui, change, is_first && args.new, detail)?
                 }
             }
         }
@@ -106,20 +106,20 @@ impl Telling {
         ui: &mut Ui,
         change: SessionChange,
         is_old: bool,
-        wish: SessionDetail,
+        detail: SessionDetail,
     ) -> Result<(), CommandError> {
         match change {
             SessionChange::Added { at, entry } | SessionChange::Grown { at, entry } => {
-                if entry.context && !wish.context {
+                if entry.context && !detail.context {
                     return Ok(());
                 }
                 if self.progress.len() <= at {
                     self.progress.resize_with(at + 1, EntryProgress::default);
                 }
                 if is_old {
-                    self.teller.news(&mut std::io::sink(), &entry, &mut self.progress[at])?;
+                    self.teller.update(&mut std::io::sink(), &entry, &mut self.progress[at])?;
                 } else {
-                    self.teller.news(ui.out(), &entry, &mut self.progress[at])?;
+                    self.teller.update(ui.out(), &entry, &mut self.progress[at])?;
                 }
             }
             SessionChange::Cut { at } => {
@@ -139,12 +139,12 @@ impl Telling {
         ui: &mut Ui,
         change: SessionChange,
         is_old: bool,
-        wish: SessionDetail,
+        detail: SessionDetail,
     ) -> Result<(), CommandError> {
         match change {
             SessionChange::Told(info) => self.info = *info,
             SessionChange::Added { entry, .. } | SessionChange::Grown { entry, .. }
-                if !is_old && (wish.context || !entry.context) =>
+                if !is_old && (detail.context || !entry.context) =>
             {
                 let message = unified_message(&self.info, &entry, BlockOrder::Grouped);
                 super::show::line(ui.out(), &message)?;

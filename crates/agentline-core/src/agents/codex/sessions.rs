@@ -193,7 +193,7 @@ impl CodexReader {
         match &*item.kind {
             "message" if &*item.role == "assistant" => {
                 let parts = pieces(&item);
-                self.said(&item.id, parts, at, record);
+                self.push_answer(&item.id, parts, at, record);
             }
             "message" => self.asked(&item, at, record),
             "reasoning" => {
@@ -201,7 +201,7 @@ impl CodexReader {
                 let text = thoughts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
                 // Encrypted reasoning has no readable text, but its record is kept.
                 let parts = (!text.is_empty()).then(|| EntryPart::thinking(text)).into_iter().collect();
-                self.said(&item.id, parts, at, record);
+                self.push_answer(&item.id, parts, at, record);
             }
             "function_call" => self.called(&item.id, calls::function(&item), at, record),
             "custom_tool_call" => self.called(&item.id, calls::plain(&item), at, record),
@@ -236,7 +236,13 @@ impl CodexReader {
     }
 
     /// Adds parts to the current answer, or begins a new one.
-    fn said(&mut self, id: &str, mut parts: Vec<EntryPart>, at: Option<Millis>, record: &RawJson) -> usize {
+    fn push_answer(
+        &mut self,
+        id: &str,
+        mut parts: Vec<EntryPart>,
+        at: Option<Millis>,
+        record: &RawJson,
+    ) -> usize {
         let open = self.open;
         if let Some((index, entry)) = open.and_then(|index| Some((index, self.entry_at(index)?))) {
             entry.parts.append(&mut parts);
@@ -256,7 +262,7 @@ impl CodexReader {
 
     fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
         let call = tool.call.id.clone();
-        let index = self.said(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
+        let index = self.push_answer(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
         let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
         let place = entry.parts.len() - 1;

@@ -124,7 +124,7 @@ const REFERENCE: &str = "resolve-prompt-";
 const STOPPED: &str = "Command cancelled by user.";
 
 impl AcpProfile for GeminiProfile {
-    fn meet(&mut self, _name: &str, version: Option<Version>) {
+    fn set_agent_version(&mut self, _name: &str, version: Option<Version>) {
         self.version = version.or(self.version);
     }
 
@@ -206,7 +206,7 @@ impl AcpProfile for GeminiProfile {
     }
 
     fn unreported(&self, text: &str) -> Vec<UnreportedCall> {
-        if self.has("silent_unknown_tool") { session_file::turned_away(text) } else { Vec::new() }
+        if self.has("silent_unknown_tool") { session_file::unknown_tool_calls(text) } else { Vec::new() }
     }
 
     fn forget(&mut self, run: RunId) {

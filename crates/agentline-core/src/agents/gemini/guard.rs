@@ -68,7 +68,7 @@ pub(super) fn fill(
         options = format!("{options} {others}");
     }
     launch.env.insert("NODE_OPTIONS".into(), options);
-    launch.must_ignore = brought_along(user, fs);
+    launch.must_ignore = ignored_files(user, fs);
 }
 
 /// Returns the option that makes Node.js load the script. It is quoted only if necessary, because the CLI adds its own
@@ -82,7 +82,7 @@ fn node_option(path: &Path) -> String {
 }
 
 /// Returns the workspace files that the CLI must not load.
-fn brought_along(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
+fn ignored_files(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
     let own = user.homes();
     let here =
         IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));

@@ -146,7 +146,7 @@ impl GeminiJson {
         let failure = doc.error.as_ref().map(|e| failure_of(e, doc.answered()));
         let failure = failure.or_else(|| doc.warnings.0.iter().find_map(soft));
         // The reason is known only when everything has been read.
-        self.unreported = failure.is_none() && !doc.asked_the_model() && !doc.answered();
+        self.unreported = failure.is_none() && !doc.used_model() && !doc.answered();
         let ok = failure.is_none() && !self.unreported;
         sink.end(run, if ok { TurnEnd::ok() } else { TurnEnd::failed(failure) });
     }
@@ -154,7 +154,7 @@ impl GeminiJson {
     /// Reports what the document contains in addition to the session file.
     fn tell(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let Some(doc) = document(text) else { return };
-        let (asked_the_model, answered) = (doc.asked_the_model(), doc.answered());
+        let (used_model, answered) = (doc.used_model(), doc.answered());
         self.start(run, doc.session.map(Str::own), sink);
         let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
@@ -178,15 +178,15 @@ impl GeminiJson {
             sink.event(run, Event::warning("agent", warning.own()));
         }
         let response = doc.response.map(Str::own).unwrap_or_default();
-        if answered && let Some(text) = untold(&response, &self.file.last_text) {
+        if answered && let Some(text) = unreported_part(&response, &self.file.last_text) {
             sink.event(run, Event::Text { text: text.to_owned() });
         }
         // Retried requests are not turns. After a failure, they cannot be told apart.
-        if !self.file.has_told() && doc.error.is_none() {
+        if !self.file.has_reported() && doc.error.is_none() {
             let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             sink.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));
         }
-        if asked_the_model && !self.file.was_read {
+        if used_model && !self.file.was_read {
             let message = "the session file could not be read: tools and earlier text are not reported, and `files` is based only on the disk";
             sink.event(run, Event::warning("no_session_file", message));
         }
@@ -198,7 +198,7 @@ impl GeminiJson {
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
             // An incomplete block is not the document.
-            self.give_back(sink);
+            self.replay_lines(sink);
         } else if self.block.is_empty() {
             if !self.rules.stderr(text, sink) {
                 failures::stderr_line(text, sink);
@@ -224,12 +224,12 @@ impl GeminiJson {
                 None => lines.iter().for_each(|line| failures::stderr_line(line, sink)),
             }
         } else if self.block.len() > LONGEST_BLOCK {
-            self.give_back(sink);
+            self.replay_lines(sink);
         }
     }
 
     /// Handles the collected lines as ordinary lines, because they are not the document.
-    fn give_back(&mut self, sink: &mut Sink) {
+    fn replay_lines(&mut self, sink: &mut Sink) {
         for line in std::mem::take(&mut self.block) {
             failures::stderr_line(&line, sink);
         }
@@ -246,7 +246,7 @@ fn unreadable(run: RunId, text: &str, sink: &mut Sink) {
 const MOST_LINES: usize = 100_000;
 
 /// Returns the part of an answer that the session file has not reported, which omits trailing whitespace.
-fn untold<'a>(response: &'a str, told: &str) -> Option<&'a str> {
+fn unreported_part<'a>(response: &'a str, told: &str) -> Option<&'a str> {
     let rest = match response.strip_prefix(told) {
         Some(rest) if rest.trim().is_empty() => rest,
         _ if response.trim() == told.trim() => "",
@@ -265,7 +265,7 @@ fn document(text: &str) -> Option<Doc<'_>> {
 }
 
 impl Doc<'_> {
-    fn asked_the_model(&self) -> bool {
+    fn used_model(&self) -> bool {
         !self.stats.models.0.is_empty() || !self.stats.is_object()
     }
 
@@ -338,7 +338,7 @@ impl Dialogue for GeminiJson {
                 sink.hint(Some(run), failure);
             }
         }
-        self.give_back(sink);
+        self.replay_lines(sink);
         self.give_up(run, sink);
         // The document on stderr counts if there is none on stdout, or if the exit code reports a failure.
         if let Some(err) = self.err.take().filter(|_| self.doc.is_none() || failed) {
@@ -347,7 +347,7 @@ impl Dialogue for GeminiJson {
             }
             self.doc.get_or_insert(err);
         }
-        // All of stderr has been read by now, including the proof.
+        // All of stderr has been read by now, including the confirmation of the rules.
         if self.answered {
             self.rules.turn(sink);
         }

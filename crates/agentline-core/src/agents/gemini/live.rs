@@ -6,7 +6,7 @@
 //! rules, include directories, extensions, trust, limits, a replaced system prompt and the sign-in.
 
 use super::{
-    policy::{decides_here, has_patterns},
+    policy::{has_patterns, needs_host_decisions},
     versions::{self, has},
 };
 use crate::{
@@ -93,7 +93,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
                 .hint(with_rules(request, "remove it, or use the surface `stream-json`")),
         );
     }
-    let ruled = !request.deny.is_empty() || decides_here(request);
+    let ruled = !request.deny.is_empty() || needs_host_decisions(request);
     if let Some(mode @ ("autoEdit" | "yolo")) = request.mode_id.as_deref().filter(|_| ruled) {
         problems.push(
             Problem::new(
@@ -187,7 +187,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
 pub(super) fn mode(request: &RunRequest) -> RequestedMode {
     let own = match request.permission_mode {
         // If rules need the host's decision, the host allows everything else by its answers.
-        PermissionMode::Bypass if !decides_here(request) => "yolo",
+        PermissionMode::Bypass if !needs_host_decisions(request) => "yolo",
         PermissionMode::Plan => "plan",
         _ => "default",
     };

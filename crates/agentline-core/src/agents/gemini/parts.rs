@@ -61,7 +61,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Returns the text, unless it is a thought.
-    pub(super) fn said(&self) -> Option<&str> {
+    pub(super) fn answer_text(&self) -> Option<&str> {
         self.text.as_deref().filter(|text| !self.thought.0 && !text.trim().is_empty())
     }
 

@@ -99,7 +99,7 @@ pub(super) fn has_patterns(request: &RunRequest) -> bool {
 }
 
 /// Returns whether agentline must decide on uses of some tools itself: there are rules with patterns or `ask` rules.
-pub(super) fn decides_here(request: &RunRequest) -> bool {
+pub(super) fn needs_host_decisions(request: &RunRequest) -> bool {
     !request.ask.is_empty() || has_patterns(request)
 }
 
@@ -176,7 +176,7 @@ pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<P
 /// Returns the entries of all rules. If the fixed priorities would not let the most specific rule win, each rule gets
 /// its own priority.
 fn in_order(mut ranked: Vec<(Specificity, Vec<Entry>)>) -> Vec<Entry> {
-    if is_upset(&ranked) {
+    if is_out_of_order(&ranked) {
         let mut order: Vec<Specificity> = ranked.iter().map(|(rank, _)| *rank).collect();
         order.sort_unstable();
         for (rank, entries) in &mut ranked {
@@ -213,7 +213,7 @@ impl Extremes {
     }
 
     /// Returns whether a weaker rule of `others` is more specific than a stronger rule of this one.
-    fn is_upset_by(&self, others: &Self) -> bool {
+    fn is_out_of_order_with(&self, others: &Self) -> bool {
         let below = |one: Option<Specificity>, other: Option<Specificity>| {
             one.zip(other).is_some_and(|(one, other)| one < other)
         };
@@ -224,7 +224,7 @@ impl Extremes {
 }
 
 /// Returns whether fixed priorities would let a less specific rule win, among rules that match the same use.
-fn is_upset(ranked: &[(Specificity, Vec<Entry>)]) -> bool {
+fn is_out_of_order(ranked: &[(Specificity, Vec<Entry>)]) -> bool {
     // By tool, by server, rules that match every tool, and all rules.
     let mut tools: BTreeMap<(Option<&str>, &str), Extremes> = BTreeMap::new();
     let mut servers: BTreeMap<&str, (Extremes, Extremes)> = BTreeMap::new();
@@ -244,8 +244,9 @@ fn is_upset(ranked: &[(Specificity, Vec<Entry>)]) -> bool {
             wide.add(rank);
         }
     }
-    let upset = |one: &Extremes, other: &Extremes| one.is_upset_by(other) || other.is_upset_by(one);
-    tools.values().any(|tool| tool.is_upset_by(tool))
+    let upset =
+        |one: &Extremes, other: &Extremes| one.is_out_of_order_with(other) || other.is_out_of_order_with(one);
+    tools.values().any(|tool| tool.is_out_of_order_with(tool))
         || servers.values().any(|(whole, every)| upset(whole, every))
         || upset(&wide, &all)
 }

@@ -17,7 +17,7 @@ pub(super) struct PolicyAckWatch {
 }
 
 impl PolicyAckWatch {
-    /// Starts a run with the rules of this order.
+    /// Starts a run with the rules of its specification.
     pub(super) fn begin(&mut self, spec: &TurnSpec) {
         self.wanted.clone_from(&spec.proof);
         self.must_ignore.clone_from(&spec.must_ignore);
@@ -54,7 +54,7 @@ impl PolicyAckWatch {
         }
     }
 
-    /// Checks that the rules were read, after a turn of the model. stderr is read first, so the proof must have
+    /// Checks that the rules were read, after a turn of the model. stderr is read first, so the confirmation must have
     /// arrived.
     pub(super) fn turn(&mut self, sink: &mut Sink) {
         self.ready(sink);

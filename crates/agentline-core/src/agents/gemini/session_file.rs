@@ -33,7 +33,7 @@ pub(super) enum SessionFileDetail {
 /// Reads the lines of one session.
 #[derive(Debug)]
 pub(super) struct SessionFileReader {
-    telling: SessionFileDetail,
+    significant_bytes: SessionFileDetail,
     told: BTreeSet<String>,
     /// Whether any line of the file was read.
     pub(super) was_read: bool,
@@ -42,12 +42,12 @@ pub(super) struct SessionFileReader {
 }
 
 impl SessionFileReader {
-    pub(super) fn new(telling: SessionFileDetail) -> Self {
-        Self { telling, told: BTreeSet::new(), was_read: false, last_text: String::new() }
+    pub(super) fn new(significant_bytes: SessionFileDetail) -> Self {
+        Self { significant_bytes, told: BTreeSet::new(), was_read: false, last_text: String::new() }
     }
 
     /// Returns whether any event was reported from the file.
-    pub(super) fn has_told(&self) -> bool {
+    pub(super) fn has_reported(&self) -> bool {
         !self.told.is_empty()
     }
 
@@ -75,7 +75,7 @@ impl SessionFileReader {
             sink.count(run, count);
         }
         let written = record.content.map(text_of).unwrap_or_default();
-        if self.telling == SessionFileDetail::Everything {
+        if self.significant_bytes == SessionFileDetail::Everything {
             self.tell(run, &record, &written, sink);
         }
         if !written.trim().is_empty() {
@@ -113,7 +113,7 @@ impl SessionFileReader {
 }
 
 /// Returns the calls in this record that failed because the tool does not exist. No other record contains them.
-pub(super) fn turned_away(text: &str) -> Vec<UnreportedCall> {
+pub(super) fn unknown_tool_calls(text: &str) -> Vec<UnreportedCall> {
     if !text.contains(NO_SUCH_TOOL) {
         return Vec::new();
     }

@@ -266,14 +266,14 @@ impl GeminiReader {
     /// Applies the session info of a header or `$set`, and the messages in it.
     fn learn(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
         let info = &mut self.info;
-        let said = |text: &Option<Str<'_>>| {
+        let answer_text = |text: &Option<Str<'_>>| {
             text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
         };
         let when = |text: &Option<Str<'_>>| text.as_deref().and_then(time::millis);
-        if let Some(id) = said(&seen.session_id) {
+        if let Some(id) = answer_text(&seen.session_id) {
             info.id = id;
         }
-        info.title = said(&seen.summary).or(info.title.take());
+        info.title = answer_text(&seen.summary).or(info.title.take());
         info.started = [info.started, when(&seen.started)].into_iter().flatten().min();
         info.updated = info.updated.max(when(&seen.updated));
         if let Some(folder) = seen.directories.as_ref().and_then(|all| all.0.first()) {

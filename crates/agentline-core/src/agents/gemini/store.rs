@@ -118,15 +118,15 @@ pub(super) fn twins(
     let files = fs.list(&spot.folder).unwrap_or_default();
     let files =
         files.into_iter().filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
-    let empty = |path: &PathBuf| fs.text(path).is_some_and(|text| says_nothing(&text));
+    let empty = |path: &PathBuf| fs.text(path).is_some_and(|text| has_no_messages(&text));
     files.filter(|path| !existed_before.contains(path)).filter(empty).collect()
 }
 
 /// Returns the files of a session that has no messages.
-pub(super) fn unsaid(spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
+pub(super) fn empty_sessions(spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
     let names = fs.list(&spot.folder).unwrap_or_default().into_iter();
     let files = names.filter(|name| name.ends_with(&spot.suffix)).map(|name| spot.folder.join(name));
-    files.filter(|path| fs.text(path).is_some_and(|text| says_nothing(&text))).collect()
+    files.filter(|path| fs.text(path).is_some_and(|text| has_no_messages(&text))).collect()
 }
 
 /// The maximum size of an empty duplicate. Larger files contain more than the initial context of the CLI.
@@ -157,7 +157,7 @@ fn session_id(name: &str) -> Option<&str> {
 fn duplicates_among(files: Vec<PathBuf>, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
     let empty_id = |path: &PathBuf| {
         let text = String::from_utf8(fs.small(path, LARGEST_DUPLICATE)?).ok()?;
-        says_nothing(&text).then(|| header(&text))?.map(|stored| stored.id)
+        has_no_messages(&text).then(|| header(&text))?.map(|stored| stored.id)
     };
     let (empty, full): (Vec<_>, Vec<_>) =
         files.into_iter().map(|path| (empty_id(&path), path)).partition(|(id, _)| id.is_some());
@@ -187,7 +187,7 @@ fn list(folder: &Path, fs: &dyn FileSystem) -> Vec<Stored> {
         let is_session =
             name.starts_with("session-") && (name.ends_with(".jsonl") || name.ends_with(".json"));
         let Some(text) = is_session.then(|| fs.text(&folder.join(&name))).flatten() else { continue };
-        if says_nothing(&text) {
+        if has_no_messages(&text) {
             continue;
         }
         if let Some(stored) = header(&text)
@@ -212,7 +212,7 @@ fn header(text: &str) -> Option<Stored> {
 
 /// Returns whether a session file contains only the initial context of the CLI. An unreadable file counts as one with
 /// messages.
-fn says_nothing(text: &str) -> bool {
+fn has_no_messages(text: &str) -> bool {
     if let Ok(whole) = serde_json::from_str::<Value>(text)
         && whole.get("messages").is_some()
     {

@@ -161,9 +161,9 @@ impl GeminiStream {
     }
 
     fn result(&mut self, run: RunId, wire: Wire<'_>, sink: &mut Sink) {
-        let mut asked_the_model = true;
+        let mut used_model = true;
         if let Some(stats) = &wire.stats {
-            asked_the_model = stats.total.0 != Some(0) || !stats.models.0.is_empty();
+            used_model = stats.total.0 != Some(0) || !stats.models.0.is_empty();
             for (model, stats) in &stats.models.0 {
                 sink.count(
                     run,
@@ -189,7 +189,7 @@ impl GeminiStream {
         let end = match (failure, &*wire.status) {
             (Some(failure), _) => TurnEnd::failed(Some(failure)),
             // The reason is known only when everything has been read.
-            (None, "success") if !asked_the_model && !self.said_text => {
+            (None, "success") if !used_model && !self.said_text => {
                 self.unreported = true;
                 TurnEnd::failed(None)
             }

@@ -163,7 +163,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Every word must be known but the values of tests that are known: any other may be an action, or the end of one.
+    /// Analyzes `find`. Every word must be known except the values of known tests, because any other word may be an
+    /// action or the end of one.
     fn find(&mut self, arguments: &[Word], input: &StdinSource) {
         let (mut at, mut is_clear) = (0, true);
         while let Some(word) = arguments.get(at) {
@@ -178,15 +179,15 @@ impl Walk<'_> {
                 }
                 at += 1;
             } else if text.starts_with('-') && !FIND_FLAGS.contains(&text) {
-                // How many of the next words are its values is not known.
+                // It is not known how many of the next words are its values.
                 is_clear = false;
             }
         }
     }
 
-    /// Follows the command of an action, and tells where it ends.
+    /// Analyzes the command of an action and returns where it ends.
     fn find_action(&mut self, arguments: &[Word], from: usize, input: &StdinSource) -> usize {
-        // `+` ends it only behind `{}`.
+        // `+` ends it only after `{}`.
         let ends = |end: &usize| match arguments[*end].known_text() {
             Some(";") => true,
             Some("+") => *end > from && arguments[*end - 1].text == "{}",

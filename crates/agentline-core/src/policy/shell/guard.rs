@@ -14,7 +14,7 @@ use std::{
 pub(super) const MAX_LENGTH: usize = 64 << 10;
 /// The maximum number of expansions in a command that may contain others.
 const MAX_EXPANSIONS: usize = 48;
-/// How many signs between commands a command may hold, and how many line ends outside of quotes.
+/// The maximum number of separators between commands, and of line ends outside quotes.
 const MAX_SEPARATORS: usize = 4096;
 /// The maximum nesting depth of compound commands.
 const MAX_DEPTH: usize = 20;
@@ -74,7 +74,8 @@ thread_local! {
     static IS_PARSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the parser found; `None` also where it panics. Such a panic is not reported: its message may quote the command.
+/// Returns the result of the parser, or `None` if it panics. The panic is not reported, because its message may quote
+/// the command.
 fn caught<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -23,7 +23,7 @@ const MAX_NESTING: u8 = 8;
 const MAX_PARSED: usize = 1 << 20;
 /// The maximum number of words that are compared with program names.
 const MAX_NAMED: usize = 4096;
-/// How many different programs a command may name by their paths.
+/// The maximum number of different programs that a command may name by a path.
 const MAX_PATHS: usize = 32;
 
 /// Words that are not programs. If one is in the position of a program, shells parse the text differently.
@@ -54,14 +54,14 @@ pub(super) struct StdinSource {
     written: Vec<Word>,
 }
 
-/// Finds the other paths of programs, once for each program of a command. That may take a walk through the workspace.
+/// Finds the other paths of programs, once for each program of a command, because a search may walk the workspace.
 struct ProgramPaths<'a> {
     resolve: &'a dyn Fn(&str) -> Vec<String>,
     found: RefCell<BTreeMap<String, Vec<String>>>,
 }
 
 impl ProgramPaths<'_> {
-    /// The other paths of a program; `None` where the command names too many programs by their paths.
+    /// Returns the other paths of a program, or `None` if the command names too many programs by a path.
     fn of(&self, program: &str) -> Option<Vec<String>> {
         let mut found = self.found.borrow_mut();
         if !found.contains_key(program) {

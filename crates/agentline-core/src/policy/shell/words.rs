@@ -268,7 +268,7 @@ fn is_indirect(body: &str) -> bool {
     !keys.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// Whether a word before a redirection names a variable for the stream: `{NAME}>file`, or `{NAME[index]}>file`.
+/// Returns whether a word before a redirection names a variable for the stream: `{NAME}>file` or `{NAME[index]}>file`.
 pub(super) fn may_name_stream(text: &str) -> bool {
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     inner.is_some_and(|inner| {
@@ -278,7 +278,7 @@ pub(super) fn may_name_stream(text: &str) -> bool {
     })
 }
 
-/// The last place at which a brace that opens before it makes several words of one.
+/// Returns the position of the last separator of a brace expansion, which makes several words of one.
 fn last_brace_separator(text: &str) -> Option<usize> {
     let inner = &text[..text.rfind('}')?];
     inner.rfind(',').max(inner.rfind(".."))

@@ -273,7 +273,7 @@ impl Wrapper {
         let mut options = true;
         loop {
             let Some((first, after)) = rest.split_first() else {
-                // Without a program, a wrapper starts nothing, or a shell of its own.
+                // Without a program, a wrapper starts nothing or a shell.
                 return Some(if self.runs_a_shell_by_itself() {
                     StartedProgram::Unknown
                 } else {
@@ -298,7 +298,7 @@ impl Wrapper {
             } else if operands > 0 {
                 let begins_otherwise =
                     !first.splits && !first.text.is_empty() && !first.text.starts_with('-');
-                // Else it may be an option, so that the program is the operand.
+                // Otherwise it may be an option, and then the operand is the program.
                 (first.known || begins_otherwise).then_some(())?;
                 (operands, rest) = (operands - 1, after);
                 // Further options belong to the started program, except for `flock FILE -c TEXT`.

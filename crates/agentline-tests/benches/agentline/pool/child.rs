@@ -164,7 +164,7 @@ impl Bench {
         Told { wall, cpu, words }
     }
 
-    /// Runs eight prompts on four lanes of one process, with a model that takes half a second.
+    /// Runs eight prompts, four at a time, on one process, with a model that takes half a second.
     async fn lanes(&self) -> Told {
         let mut options = PoolOptions::default();
         (options.max_processes, options.concurrent_sessions) = (1, 4);

@@ -6,7 +6,7 @@ use agentline::{
     Run, RunOptions, RunRequest, Verdict,
 };
 use agentline_core::{ChangeSource, FileChangeKind, Phase};
-use agentline_mock::fake_acp::fault;
+use agentline_fakes::fake_acp::fault;
 use std::{
     future::pending,
     sync::Arc,

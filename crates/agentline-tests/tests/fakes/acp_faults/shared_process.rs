@@ -4,7 +4,7 @@ use crate::acp_faults::stage::{Played, Stage};
 use agentline::{
     FailureKind, Permission, PermissionHandler, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
 };
-use agentline_mock::fake_acp::{AcpFault, FAULTS};
+use agentline_fakes::fake_acp::{AcpFault, FAULTS};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

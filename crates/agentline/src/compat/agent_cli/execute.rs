@@ -89,7 +89,7 @@ impl<'a> Execute<'a> {
         self
     }
 
-    fn hear(&mut self, record: &Record) {
+    fn record(&mut self, record: &Record) {
         match &record.event {
             Event::Outcome { .. } => {}
             Event::Warning { message, .. } if self.verbose || record.from == Origin::Stderr => {
@@ -151,7 +151,7 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
             return refused(&mut execute, "the run ended without an outcome");
         };
         transcript.take(&record);
-        execute.hear(&record);
+        execute.record(&record);
         if let Event::Outcome { outcome } = record.event {
             break outcome;
         }

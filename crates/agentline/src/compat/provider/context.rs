@@ -21,7 +21,7 @@ use std::{
 pub struct CallContext {
     /// The working directory, unless the configuration has a `working_dir`.
     pub project_root: Option<PathBuf>,
-    /// A file that the agent is told to read instead of receiving the prompt.
+    /// A file that the agent is instructed to read instead of receiving the prompt.
     pub prompt_file: Option<PathBuf>,
     /// The time limit for the agent's first output; overrides `startup_timeout`.
     pub connection_timeout: Option<Duration>,

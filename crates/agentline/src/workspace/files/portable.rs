@@ -90,7 +90,7 @@ impl Folder {
 }
 
 /// Copies the permissions of the old file to the new one.
-pub(super) fn make_alike(file: &File, old: &Metadata) -> io::Result<()> {
+pub(super) fn copy_permissions(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(old.permissions())
 }
 

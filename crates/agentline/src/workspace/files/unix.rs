@@ -112,7 +112,7 @@ impl Folder {
 }
 
 /// Copies the mode and, if permitted, the owner of the old file to the new one.
-pub(super) fn make_alike(file: &File, old: &Metadata) -> io::Result<()> {
+pub(super) fn copy_permissions(file: &File, old: &Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
         // An ordinary user may not change the owner; that is not an error.

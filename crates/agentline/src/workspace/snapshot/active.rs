@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::fs::path_bytes;
 use crate::fs::private_dir;
 use crate::fs::regular_file::open_regular;
-use crate::fs::stamp;
 
 /// The maximum length of a workspace path.
 const LONGEST_PATH: u64 = 64 << 10;
@@ -59,7 +59,7 @@ impl ActiveWorkspace {
             shown => shown,
         };
         let entered = shown.and_then(|lock| {
-            let met_at_start = meet_others(runtime_dir, &files, workspace)?;
+            let met_at_start = register_run(runtime_dir, &files, workspace)?;
             Ok((lock, met_at_start))
         });
         match entered {
@@ -95,7 +95,7 @@ impl ActiveWorkspace {
 
     fn show(files: &RunFiles, workspace: &Path) -> io::Result<File> {
         let mut path = Vec::new();
-        stamp::push_path_bytes(workspace.as_os_str(), &mut path);
+        path_bytes::push_path_bytes(workspace.as_os_str(), &mut path);
         // The file is locked and complete before it gets its final name, so no process sees a live run without either.
         let mut lock = private_dir::create_new(&files.early)?;
         lock.lock()?;
@@ -142,7 +142,7 @@ impl RunFiles {
         }
         let mut place = Vec::new();
         file.read_to_end(&mut place).ok()?;
-        Some(stamp::path_from_bytes(&place))
+        Some(path_bytes::path_from_bytes(&place))
     }
 
     fn is_entering(&self) -> bool {
@@ -153,7 +153,7 @@ impl RunFiles {
 
 /// Marks every live run whose workspace overlaps with this one, removes the files of dead runs, and returns whether
 /// there was a live one.
-fn meet_others(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
+fn register_run(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();

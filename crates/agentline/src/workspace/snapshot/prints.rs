@@ -1,8 +1,8 @@
 //! Fingerprints of all files of a workspace, to tell whether its content is the same and what a run changed.
 
-use crate::fs::digest::{Digester, digest};
+use crate::fs::{digest::digest, digester::Digester, path_bytes::path_from_bytes};
 use crate::{
-    fs::stamp::{FileKind, FileStamp, path_from_bytes},
+    fs::stamp::{FileKind, FileStamp},
     workspace::snapshot::{SnapshotOptions, content, walk},
 };
 use std::{

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::fs::stamp::{self, is_since};
+use crate::fs::{path_bytes, stamp::is_since};
 use crate::workspace::snapshot::{ChangeKind, Evidence};
 
 /// The location of a reported path after the links among its directories are resolved.
@@ -38,7 +38,7 @@ impl ReportedPath {
         match resolved.strip_prefix(root) {
             Ok(inside) => {
                 let mut bytes = Vec::new();
-                stamp::push_path_bytes(inside.as_os_str(), &mut bytes);
+                path_bytes::push_path_bytes(inside.as_os_str(), &mut bytes);
                 Self::Inside(bytes)
             }
             Err(_) => Self::Outside(resolved),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use crate::fs::stamp::{self, FileStamp};
+use crate::fs::{path_bytes, stamp::FileStamp};
 use crate::workspace::snapshot::rules::{IgnoreRules, RuleFiles};
 use crate::workspace::snapshot::{Entry, Snapshot, SnapshotOptions};
 
@@ -325,7 +325,7 @@ impl Recorder<'_> {
     fn entry(&mut self, path: &Path, stamp: FileStamp) -> Option<Entry> {
         let before = self.part.paths.len();
         if let Ok(inside) = path.strip_prefix(self.walk.root) {
-            stamp::push_path_bytes(inside.as_os_str(), &mut self.part.paths);
+            path_bytes::push_path_bytes(inside.as_os_str(), &mut self.part.paths);
         }
         let (offset, len) =
             (u32::try_from(before).ok()?, u32::try_from(self.part.paths.len() - before).ok()?);

@@ -34,29 +34,29 @@ impl<'a> Message<'a> {
 
     /// Returns the parts of a prompt: the displayed text if it differs from the text for the model, and all files.
     pub(super) fn prompt(&self) -> Vec<EntryPart> {
-        let shown = self.shown.0.iter().any(|piece| piece.said().is_some());
+        let shown = self.shown.0.iter().any(|piece| piece.answer_text().is_some());
         let spoken = if shown { &self.shown.0 } else { &self.content.0 };
-        let texts = spoken.iter().filter_map(Piece::said).map(EntryPart::text);
+        let texts = spoken.iter().filter_map(Piece::answer_text).map(EntryPart::text);
         let files = self.content.0.iter().filter_map(Piece::media).map(EntryPart::Media);
         if shown {
             return texts.chain(files).collect();
         }
         // Without displayed text, the order of the parts is kept.
         let part = |piece: &Piece<'_>| {
-            piece.said().map(EntryPart::text).or_else(|| piece.media().map(EntryPart::Media))
+            piece.answer_text().map(EntryPart::text).or_else(|| piece.media().map(EntryPart::Media))
         };
         self.content.0.iter().filter_map(part).collect()
     }
 
     /// Returns whether the agent inserted the message as context for the model.
     pub(super) fn is_context(&self) -> bool {
-        let mut texts = self.content.0.iter().filter_map(Piece::said);
+        let mut texts = self.content.0.iter().filter_map(Piece::answer_text);
         texts.next().is_some_and(store::is_own_text) && texts.next().is_none()
     }
 
     /// Returns whether the agent inserted the message in the model's name, as the reply to a summary.
     pub(super) fn takes_summary(&self) -> bool {
-        let mut texts = self.content.0.iter().filter_map(Piece::said);
+        let mut texts = self.content.0.iter().filter_map(Piece::answer_text);
         self.tokens.is_none() && texts.next() == Some(store::SUMMARY_TAKEN) && texts.next().is_none()
     }
 
@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
                 };
                 parts.push(EntryPart::Tool(Box::new(tool)));
             } else {
-                parts.extend(piece.said().map(EntryPart::text));
+                parts.extend(piece.answer_text().map(EntryPart::text));
                 parts.extend(piece.media().map(EntryPart::Media));
             }
         }

@@ -105,10 +105,10 @@ impl Back {
         })
     }
 
-    fn result(mut self, tool: &str, said: &str, displayed: Option<&str>) -> SavedResult {
+    fn result(mut self, tool: &str, answer_text: &str, displayed: Option<&str>) -> SavedResult {
         let (output, error) =
             (self.outputs.first().map(String::as_str), self.errors.first().map(String::as_str));
-        let (status, _) = call::ending(tool, said, displayed, output, error);
+        let (status, _) = call::ending(tool, answer_text, displayed, output, error);
         let mut texts = std::mem::take(&mut self.outputs);
         texts.append(&mut self.errors);
         if texts.is_empty() {

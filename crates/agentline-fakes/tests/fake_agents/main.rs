@@ -1,0 +1,4 @@
+//! Tests the fake agents from outside.
+
+mod fake_acp;
+mod fake_agent;

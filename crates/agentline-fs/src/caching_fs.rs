@@ -1,0 +1,290 @@
+//! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
+
+use crate::{
+    disk_fs::DiskFs,
+    fingerprint::{Fingerprint, Observation, ObservedContent},
+    stamp::FileStamp,
+};
+use agentline_core::FileSystem;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// Reads the disk for one decision. Each file and directory is read once, even if several parts of the decision need
+/// it; `runnable` and `small` are not cached.
+#[derive(Debug)]
+pub struct CachingFs {
+    began: SystemTime,
+    read: Kept<Option<Vec<u8>>>,
+    list: Kept<Option<Vec<String>>>,
+    exists: Kept<bool>,
+    canonical: Kept<Option<PathBuf>>,
+    guarded: Kept<bool>,
+    /// The stamps of files and directories right before they were read.
+    stamps: Kept<Option<FileStamp>>,
+    /// Paths for which more than the content matters.
+    exact: RefCell<HashSet<PathBuf>>,
+}
+
+type Kept<T> = RefCell<HashMap<PathBuf, T>>;
+
+impl Default for CachingFs {
+    fn default() -> Self {
+        Self {
+            began: SystemTime::now(),
+            read: Kept::default(),
+            list: Kept::default(),
+            exists: Kept::default(),
+            canonical: Kept::default(),
+            guarded: Kept::default(),
+            stamps: Kept::default(),
+            exact: RefCell::default(),
+        }
+    }
+}
+
+fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) -> T {
+    if let Some(known) = kept.borrow().get(path) {
+        return known.clone();
+    }
+    let found = look(path);
+    kept.borrow_mut().insert(path.to_owned(), found.clone());
+    found
+}
+
+impl CachingFs {
+    fn mark(&self, path: &Path) {
+        once(&self.stamps, path, FileStamp::of_path);
+    }
+
+    /// Records a file or directory of which any change matters.
+    pub fn note(&self, path: &Path) {
+        self.mark(path);
+        self.exact.borrow_mut().insert(path.to_owned());
+    }
+
+    /// Records whether a path exists; no other change matters.
+    pub fn note_presence(&self, path: &Path) {
+        self.exists(path);
+    }
+
+    /// Returns everything that was read, for checking later whether it is unchanged. Returns `None` if that cannot be
+    /// checked, because a file was written too recently for its timestamp to be reliable.
+    #[must_use]
+    pub fn seen(self) -> Option<Fingerprint> {
+        let mut sights: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
+        let mut add = |path, sight| sights.entry(path).or_default().push(sight);
+        let (mut read, mut listed) = (self.read.into_inner(), self.list.into_inner());
+        let exact = self.exact.into_inner();
+        for (path, stamp) in self.stamps.into_inner() {
+            let is_young = stamp.is_some_and(|stamp| stamp.is_racy(self.began));
+            let content = match (read.remove(&path).flatten(), listed.remove(&path).flatten()) {
+                _ if exact.contains(&path) => None,
+                (Some(bytes), None) => Some(ObservedContent::Bytes(bytes)),
+                (None, Some(names)) => Some(ObservedContent::Names(names)),
+                _ => None,
+            };
+            let sight = match (stamp, content) {
+                (None, _) => Observation::Absent,
+                (Some(stamp), Some(content)) => Observation::content(content, (!is_young).then_some(stamp)),
+                (Some(_), None) if is_young => return None,
+                (Some(stamp), None) => Observation::Like(stamp),
+            };
+            add(path, sight);
+        }
+        for (path, exists) in self.exists.into_inner() {
+            add(path, if exists { Observation::Present } else { Observation::Absent });
+        }
+        // A path that does not exist resolves to nothing and is not guarded.
+        let is_away = |path: &Path| path.symlink_metadata().is_err();
+        for (path, real) in self.canonical.into_inner() {
+            let sight =
+                if real.is_none() && is_away(&path) { Observation::Absent } else { Observation::Leads(real) };
+            add(path, sight);
+        }
+        for (path, guarded) in self.guarded.into_inner() {
+            let sight =
+                if !guarded && is_away(&path) { Observation::Absent } else { Observation::Guarded(guarded) };
+            add(path, sight);
+        }
+        Some(Fingerprint::of(sights))
+    }
+}
+
+impl FileSystem for CachingFs {
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        once(&self.read, path, |path| {
+            self.mark(path);
+            DiskFs.read(path)
+        })
+    }
+
+    fn list(&self, path: &Path) -> Option<Vec<String>> {
+        once(&self.list, path, |path| {
+            self.mark(path);
+            DiskFs.list(path)
+        })
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        once(&self.exists, path, |path| DiskFs.exists(path))
+    }
+
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        once(&self.canonical, path, |path| DiskFs.canonical(path))
+    }
+
+    fn runnable(&self, path: &Path) -> bool {
+        self.note(path);
+        DiskFs.runnable(path)
+    }
+
+    fn guarded(&self, path: &Path) -> bool {
+        once(&self.guarded, path, |path| DiskFs.guarded(path))
+    }
+
+    fn small(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
+        match self.read.borrow().get(path) {
+            Some(known) => known.clone().filter(|bytes| bytes.len() <= most),
+            None => {
+                self.note(path);
+                DiskFs.small(path, most)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, time::Duration};
+
+    #[test]
+    fn results_are_cached_including_missing_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, later) = (dir.path().join("here"), dir.path().join("later"));
+        fs::write(&here, "one").unwrap();
+        let look = CachingFs::default();
+        let seen = || {
+            let names = look.list(dir.path());
+            (look.text(&here), look.small(&here, 2), look.exists(&later), look.text(&later), names)
+        };
+        let first = seen();
+        assert_eq!(first, (Some("one".into()), None, false, None, Some(vec!["here".into()])));
+        fs::write(&here, "two").unwrap();
+        fs::write(&later, "new").unwrap();
+        assert_eq!(seen(), first);
+    }
+
+    /// Waits longer than timestamps remain ambiguous.
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn changes_of_inspected_files_are_detected() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let begin = || {
+            for name in ["folder", "other", "aside"] {
+                let _ = fs::remove_dir_all(at(name));
+                fs::create_dir(at(name)).unwrap();
+            }
+            fs::write(at("folder/file"), "one").unwrap();
+            fs::write(at("small"), "one").unwrap();
+            fs::write(at("aside/unseen"), "one").unwrap();
+            for name in ["link", "new", "nowhere", "dangling"] {
+                let _ = fs::remove_file(at(name));
+            }
+            symlink("folder", at("link")).unwrap();
+            symlink("aside/target", at("dangling")).unwrap();
+            settle();
+            let look = CachingFs::default();
+            look.read(&at("folder/file"));
+            look.list(&at("folder"));
+            look.small(&at("small"), 9);
+            look.exists(&at("other"));
+            look.exists(&at("new"));
+            look.read(&at("new/deep/file"));
+            look.canonical(&at("link"));
+            look.canonical(&at("nowhere"));
+            look.exists(&at("dangling/file"));
+            look.seen().unwrap()
+        };
+        let changes: [(&str, &dyn Fn()); 13] = [
+            ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
+            ("content of the same age and size", &|| {
+                let age = fs::metadata(at("folder/file")).unwrap().modified().unwrap();
+                fs::write(at("folder/file"), "two").unwrap();
+                fs::File::options().append(true).open(at("folder/file")).unwrap().set_modified(age).unwrap();
+            }),
+            ("small content", &|| fs::write(at("small"), "two").unwrap()),
+            ("a name that came", &|| fs::write(at("folder/more"), "").unwrap()),
+            ("a name that went", &|| fs::remove_file(at("folder/file")).unwrap()),
+            ("a folder that went", &|| fs::remove_dir(at("other")).unwrap()),
+            ("a file that came", &|| fs::write(at("new"), "").unwrap()),
+            ("a file in a new folder", &|| {
+                fs::create_dir_all(at("new/deep")).unwrap();
+                fs::write(at("new/deep/file"), "").unwrap();
+            }),
+            ("what a link leads to", &|| {
+                fs::create_dir(at("aside/target")).unwrap();
+                fs::write(at("aside/target/file"), "").unwrap();
+            }),
+            ("a name that leads somewhere", &|| fs::write(at("nowhere"), "").unwrap()),
+            ("a folder in which a file may come that nobody would notice", &|| {
+                fs::create_dir(at("new")).unwrap();
+            }),
+            ("a link that leads nowhere yet", &|| symlink("aside/unseen-yet", at("nowhere")).unwrap()),
+            ("a link", &|| {
+                fs::remove_file(at("link")).unwrap();
+                symlink("other", at("link")).unwrap();
+            }),
+        ];
+        for (what, change) in changes {
+            let _ = fs::remove_dir_all(at("new"));
+            let seen = begin();
+            // The first check records the state of the directories; the second one uses it. Then one of them changes.
+            assert!(seen.is_still_so() && seen.is_still_so());
+            fs::write(at("unasked"), "").unwrap();
+            assert!(seen.is_still_so() && seen.is_still_so());
+            fs::write(at("aside/unseen"), "two").unwrap();
+            assert!(seen.is_still_so(), "nobody looked at it");
+            change();
+            assert!(!seen.is_still_so(), "{what}");
+        }
+    }
+
+    #[test]
+    fn recent_files_are_trusted_only_if_their_content_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "one").unwrap();
+        let look = CachingFs::default();
+        look.note(&file);
+        assert!(look.seen().is_none());
+        let look = CachingFs::default();
+        look.read(&file);
+        let seen = look.seen().unwrap();
+        for _ in 0..3 {
+            // The result holds however soon the file is rewritten, and whatever else is written.
+            fs::write(&file, "one").unwrap();
+            fs::write(dir.path().join("other"), "").unwrap();
+            assert!(seen.is_still_so());
+            fs::write(&file, "two").unwrap();
+            assert!(!seen.is_still_so());
+        }
+        let look = CachingFs::default();
+        look.list(dir.path());
+        let seen = look.seen().unwrap();
+        fs::write(dir.path().join("more"), "").unwrap();
+        assert!(!seen.is_still_so());
+        fs::remove_file(dir.path().join("more")).unwrap();
+        assert!(seen.is_still_so(), "the same names are there again");
+    }
+}

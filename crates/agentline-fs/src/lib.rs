@@ -1,0 +1,14 @@
+//! Reads and writes files for agentline's crates: within limits, without blocking on a pipe or device, and with new
+//! files that only their owner may read.
+//!
+//! The crate has what both the runner (`agentline`) and the saved sessions (`agentline-sessions`) need. Its interface
+//! may change in any version.
+
+pub mod caching_fs;
+pub mod digest;
+pub mod disk_fs;
+pub mod fingerprint;
+pub mod private_file;
+pub mod regular_file;
+pub mod stamp;
+pub mod user_dirs;

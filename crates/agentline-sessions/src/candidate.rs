@@ -1,0 +1,64 @@
+//! A file or row that may contain a session, known by its name and metadata only.
+
+use crate::{
+    location::{SessionLocation, SessionPart},
+    stamp::SessionStamp,
+};
+use agentline_core::{Agent, ProjectRef, SessionFile, SessionFormat, SessionInfo};
+use std::time::SystemTime;
+
+/// A location whose name says that it contains a session or a part of one.
+#[derive(Clone)]
+pub(crate) struct SessionCandidate {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) place: SessionLocation,
+    /// The form in which it is stored, or `None` if it must be detected from the content.
+    pub(crate) form: Option<SessionFormat>,
+    /// The facts in its name.
+    pub(crate) name: SessionFile,
+    /// The project derived from its location.
+    pub(crate) project: Option<ProjectRef>,
+    pub(crate) stamp: SessionStamp,
+}
+
+impl SessionCandidate {
+    /// Returns the location and form.
+    pub(crate) fn part(self) -> SessionPart {
+        SessionPart { place: self.place, form: self.form }
+    }
+
+    /// Returns whether facts read since `before` may be indexed under this stamp: the file did not change while it was
+    /// read, and a later change would be visible. A database is read in one transaction, and the stamps of its rows
+    /// follow their content.
+    pub(crate) fn is_lasting(&self, before: SystemTime) -> bool {
+        let same = match &self.place {
+            SessionLocation::File(path) => SessionStamp::at(path) == Some(self.stamp),
+            SessionLocation::Row { .. } => true,
+        };
+        same && self.stamp.is_settled(before)
+    }
+
+    /// Fills in metadata from the name and location of the file that its content does not have.
+    pub(crate) fn complete(&self, info: &mut SessionInfo) {
+        info.agent = self.agent.info().id.to_owned();
+        if info.id.is_empty() {
+            info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
+        }
+        if info.parent.is_none() {
+            info.parent.clone_from(&self.name.parent);
+        }
+        if info.project.is_none()
+            && let Some(ProjectRef::Path(path)) = &self.project
+        {
+            info.project = Some(path.to_string_lossy().into_owned());
+        }
+    }
+
+    /// Returns whether this candidate may contain a session whose id is or starts with `wanted`.
+    ///
+    /// Most file names contain the beginning of the id, so files with another id need not be read.
+    pub(crate) fn may_be(&self, wanted: &str) -> bool {
+        let told = self.name.id.as_ref();
+        told.is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
+    }
+}

@@ -1,0 +1,279 @@
+//! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
+//! Everything else is text, HTML too. A link is shown as its text and its address and cannot be clicked.
+
+use crate::render::page::{
+    escape,
+    highlight::{Language, code},
+};
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag};
+use std::io::{self, Write};
+
+/// The maximum depth of nested elements, and the longest beginning of a line that may consist of markers of quotes and
+/// list items.
+const DEEPEST: usize = 64;
+
+/// Writes Markdown as HTML.
+pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    // The time of the parser grows with the number of lines and the depth of the containers around them.
+    if text.split(['\n', '\r']).any(nests_deeply) {
+        return paragraph(out, text);
+    }
+    let mut prose = Prose { out, open: Vec::new(), is_head: false };
+    let mut shown = 0;
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        if prose.open.is_empty() {
+            // Definitions of links are in no block. They are shown too, so that no text is hidden.
+            paragraph(prose.out, &text[shown..range.start])?;
+            shown = range.end;
+        }
+        prose.event(event)?;
+    }
+    paragraph(out, &text[shown..])
+}
+
+fn paragraph(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    write!(out, "<p dir=auto>")?;
+    escape::text(out, text.trim())?;
+    writeln!(out, "</p>")
+}
+
+/// Writes a code block.
+pub(super) fn fenced(out: &mut dyn Write, name: &str, body: &str) -> io::Result<()> {
+    write!(out, "<pre class=code tabindex=0")?;
+    if !name.is_empty() {
+        write!(out, " data-lang=\"")?;
+        escape::attribute(out, name)?;
+        write!(out, "\"")?;
+    }
+    write!(out, "><code>")?;
+    code(out, body, Language::of(name))?;
+    write!(out, "</code></pre>")
+}
+
+/// Returns whether a line begins with a long row of markers.
+fn nests_deeply(line: &str) -> bool {
+    let after_marker = |rest: &str| -> Option<usize> {
+        let number = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let is_item = rest[number..].starts_with(['-', '+', '*', '.', ')'])
+            && rest[number + 1..].starts_with([' ', '\t']);
+        if rest.starts_with('>') { Some(1) } else { is_item.then_some(number + 1) }
+    };
+    let (mut rest, mut has_marker) = (line.trim_start(), false);
+    while let Some(length) = after_marker(rest) {
+        (rest, has_marker) = (rest[length..].trim_start(), true);
+    }
+    has_marker && line.len() - rest.len() > DEEPEST
+}
+
+/// The HTML of an answer.
+struct Prose<'a> {
+    out: &'a mut dyn Write,
+    /// The open elements, outermost first.
+    open: Vec<Open<'a>>,
+    /// Whether the row of a table is its head.
+    is_head: bool,
+}
+
+/// An open element, as it is closed.
+enum Open<'a> {
+    Element(&'static str),
+    Link {
+        address: CowStr<'a>,
+        title: CowStr<'a>,
+    },
+    Code {
+        language: String,
+        body: String,
+    },
+    /// Too deep to be written.
+    Nothing,
+}
+
+impl<'a> Prose<'a> {
+    fn event(&mut self, event: Event<'a>) -> io::Result<()> {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(_) => self.end(),
+            Event::Code(text) => {
+                write!(self.out, "<code>")?;
+                escape::text(self.out, &text)?;
+                write!(self.out, "</code>")
+            }
+            Event::SoftBreak | Event::HardBreak => writeln!(self.out),
+            Event::Rule => write!(self.out, "<hr>"),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => match self.open.last_mut() {
+                Some(Open::Code { body, .. }) => {
+                    body.push_str(&text);
+                    Ok(())
+                }
+                _ => escape::text(self.out, &text),
+            },
+            // The extensions with other events are not enabled.
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'a>) -> io::Result<()> {
+        match tag {
+            Tag::CodeBlock(kind) => {
+                let language = match &kind {
+                    CodeBlockKind::Fenced(name) => name.split_whitespace().next().unwrap_or_default(),
+                    CodeBlockKind::Indented => "",
+                };
+                self.open.push(Open::Code { language: language.to_owned(), body: String::new() });
+                Ok(())
+            }
+            _ if self.open.len() >= DEEPEST => {
+                self.open.push(Open::Nothing);
+                Ok(())
+            }
+            Tag::Link { dest_url: address, title, .. } | Tag::Image { dest_url: address, title, .. } => {
+                self.open.push(Open::Link { address, title });
+                write!(self.out, "<span class=link>")
+            }
+            // The levels above are those of the page.
+            Tag::Heading { level, .. } => self.element(["h4", "h5", "h6"][(level as usize - 1).min(2)], ""),
+            Tag::BlockQuote(_) => self.element("blockquote", ""),
+            Tag::List(None) => self.element("ul", ""),
+            Tag::List(Some(first)) => self.element("ol", &format!(" start={first}")),
+            Tag::Item => self.element("li", " dir=auto"),
+            Tag::Table(_) => {
+                write!(self.out, "<div class=table tabindex=0><table>")?;
+                self.open.push(Open::Element("table></div"));
+                Ok(())
+            }
+            Tag::TableHead | Tag::TableRow => {
+                self.is_head = tag == Tag::TableHead;
+                self.element("tr", "")
+            }
+            Tag::TableCell => self.element(if self.is_head { "th" } else { "td" }, " dir=auto"),
+            Tag::Emphasis => self.element("em", ""),
+            Tag::Strong => self.element("strong", ""),
+            _ => self.element("p", " dir=auto"),
+        }
+    }
+
+    fn element(&mut self, name: &'static str, attributes: &str) -> io::Result<()> {
+        self.open.push(Open::Element(name));
+        write!(self.out, "<{name}{attributes}>")
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        match self.open.pop() {
+            Some(Open::Element(name)) => write!(self.out, "</{name}>")?,
+            Some(Open::Link { address, title }) => {
+                write!(self.out, "</span> <span class=url>")?;
+                escape::text(self.out, &address)?;
+                if !title.is_empty() {
+                    escape::text(self.out, &format!(" \"{title}\""))?;
+                }
+                write!(self.out, "</span>")?;
+            }
+            Some(Open::Code { language, body }) => {
+                fenced(self.out, &language, body.strip_suffix('\n').unwrap_or(&body))?;
+            }
+            Some(Open::Nothing) | None => {}
+        }
+        // Inside of a list item, the end of a line would be shown.
+        if self.open.is_empty() { writeln!(self.out) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let mut out = Vec::new();
+        prose(&mut out, text).unwrap();
+        String::from_utf8(out).unwrap().replace(" dir=auto", "").replace('\n', "")
+    }
+
+    #[test]
+    fn markdown_is_rendered_as_html() {
+        assert_eq!(
+            shown("# A\nb **c** *d* `<e>`\n\n- x\n  - y\n1. z\n\n```rs\nlet\n```\n> q"),
+            "<h4>A</h4><p>b <strong>c</strong> <em>d</em> <code>&lt;e&gt;</code></p>\
+             <ul><li>x<ul><li>y</li></ul></li></ul><ol start=1><li>z</li></ol>\
+             <pre class=code tabindex=0 data-lang=\"rs\"><code><span class=k>let</span></code></pre>\
+             <blockquote><p>q</p></blockquote>"
+        );
+        assert_eq!(
+            shown("|a|b|\n|-|-|\n|1|2|"),
+            "<div class=table tabindex=0><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></div>"
+        );
+    }
+
+    #[test]
+    fn list_items_may_contain_blocks() {
+        assert_eq!(
+            shown("1. a\n\n   ```sh\n   x\n   ```\n2. b\n   - c"),
+            "<ol start=1><li><p>a</p><pre class=code tabindex=0 data-lang=\"sh\"><code>x</code></pre></li>\
+             <li><p>b</p><ul><li>c</li></ul></li></ol>"
+        );
+    }
+
+    #[test]
+    fn links_are_not_clickable() {
+        assert_eq!(
+            shown("[x](javascript:x) [y](javascript:alert(1))"),
+            "<p><span class=link>x</span> <span class=url>javascript:x</span> \
+             <span class=link>y</span> <span class=url>javascript:alert(1)</span></p>"
+        );
+        assert_eq!(
+            shown("![x](https://e.test/i.png \"t\") <https://e.test>"),
+            "<p><span class=link>x</span> <span class=url>https://e.test/i.png &quot;t&quot;</span> \
+             <span class=link>https://e.test</span> <span class=url>https://e.test</span></p>"
+        );
+    }
+
+    #[test]
+    fn unclosed_markup_is_plain_text() {
+        for text in
+            ["`", "**", "*", "[", "[a](", "```", "~~~x\n", "- ", "#", "|", ">", "***a", "[a](b c)", "\\"]
+        {
+            assert!(!shown(text).contains("<a"), "{text}");
+        }
+        assert_eq!(shown("2 * 3 * 4"), "<p>2 * 3 * 4</p>");
+    }
+
+    #[test]
+    fn no_text_is_hidden() {
+        assert_eq!(
+            shown("[a]: <b> 'c'\n[a]: d\n\ne\n\n[f]: g"),
+            "<p>[a]: &lt;b&gt; &#39;c&#39;[a]: d</p><p>e</p><p>[f]: g</p>"
+        );
+        assert_eq!(shown("<!-- a -->\n\nb <i>c</i>"), "<p>&lt;!-- a --&gt;</p><p>b &lt;i&gt;c&lt;/i&gt;</p>");
+    }
+
+    #[test]
+    fn elements_do_not_nest_deeply() {
+        let depth = |text: &str| shown(text).split("<blockquote>").count() - 1;
+        assert_eq!(depth(&format!("{}a", "> ".repeat(20))), 20);
+        assert_eq!(depth(&format!("{}a", ">".repeat(DEEPEST + 1))), 0);
+        let text = format!("{}x{}", "*a **b ".repeat(500), "** *".repeat(500));
+        assert!(shown(&text).split("</").count() <= 2 * DEEPEST, "{}", shown(&text));
+    }
+
+    #[test]
+    fn adversarial_markdown_is_rendered_quickly() {
+        for part in [
+            "*", "`", "[", "**a ", "[](", "[a", "` `` ", "*a **b ", "- ", "> ", "|-", "#", "~~~\n", "[x](y",
+            "* ", "[a]", "<", "<a ", "![", "1. ", "[a]: b\n",
+        ] {
+            let text = part.repeat(400_000 / part.len());
+            let begun = std::time::Instant::now();
+            assert!(!shown(&text).is_empty());
+            assert!(begun.elapsed().as_secs() < 10, "{part}");
+        }
+        for markers in ["- ".repeat(32), "> ".repeat(32), ">".repeat(DEEPEST), "- ".repeat(100_000)] {
+            let text = markers + "a" + &"\na".repeat(100_000);
+            let begun = std::time::Instant::now();
+            assert!(!shown(&text).is_empty());
+            assert!(begun.elapsed().as_secs() < 10, "{}", &text[..8]);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Renders a saved session as text: messages, tool calls and changes.
+
+use super::{
+    SessionDetail, SessionFigures, SessionPiece, SessionTree,
+    diff::{DiffLine, DiffSign, ShownChange},
+    facts::{grouped, money, title},
+    time::TimeFormat,
+    tool::{self, ShownCall},
+};
+use agentline_core::{
+    Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus,
+    terminal_text::{Paint, duration, painted, plain},
+};
+use std::io::{self, Write};
+
+/// The number of lines at the beginning of a shortened output.
+const HEAD: usize = 8;
+/// The number of lines at the end of a shortened output.
+const TAIL: usize = 4;
+
+/// The options of the text format.
+#[derive(Clone, Debug)]
+pub struct TextStyle {
+    detail: SessionDetail,
+    clock: TimeFormat,
+    is_coloured: bool,
+    shortened: Option<&'static str>,
+    is_live: bool,
+}
+
+impl TextStyle {
+    /// Creates the style of a text file: no colours, and all outputs complete.
+    #[must_use]
+    pub fn new(detail: SessionDetail, clock: TimeFormat) -> Self {
+        Self { detail, clock, is_coloured: false, shortened: None, is_live: false }
+    }
+
+    /// Sets whether to use the colours of a terminal.
+    #[must_use]
+    pub fn coloured(mut self, coloured: bool) -> Self {
+        self.is_coloured = coloured;
+        self
+    }
+
+    /// Shortens long outputs of tools. The hint stands in place of the omitted lines and says how to see them.
+    #[must_use]
+    pub fn shortened(mut self, hint: Option<&'static str>) -> Self {
+        self.shortened = hint;
+        self
+    }
+
+    /// Sets whether the session is in progress, so that a call without a result is not finished.
+    #[must_use]
+    pub fn live(mut self, live: bool) -> Self {
+        self.is_live = live;
+        self
+    }
+}
+
+/// Writes a session as text.
+///
+/// # Errors
+/// Fails if `out` does.
+pub fn text(out: &mut dyn Write, tree: &SessionTree<'_>, style: TextStyle) -> io::Result<()> {
+    TextRenderer::new(style).session(out, tree)
+}
+
+/// Writes a session as text, entry by entry.
+#[derive(Debug)]
+pub struct TextRenderer {
+    style: TextStyle,
+    /// The prefix of every line, which indents the work of sub-agents.
+    margin: String,
+}
+
+/// How much of an entry has been shown, because a followed session grows.
+#[derive(Clone, Debug, Default)]
+pub struct EntryProgress {
+    headed: bool,
+    /// The size of each part that has been shown.
+    parts: Vec<usize>,
+}
+
+/// Returns the size of a part, which changes when the part grows.
+fn size_of(part: &EntryPart) -> usize {
+    match part {
+        EntryPart::Text { text } | EntryPart::Thinking { text, .. } => text.len(),
+        EntryPart::Tool(tool) => 1 + usize::from(tool.result.is_some()),
+        _ => 1,
+    }
+}
+
+impl TextRenderer {
+    /// Creates a renderer with these options.
+    #[must_use]
+    pub fn new(style: TextStyle) -> Self {
+        Self { style, margin: String::new() }
+    }
+
+    /// Writes a complete session.
+    fn session(&mut self, out: &mut dyn Write, tree: &SessionTree<'_>) -> io::Result<()> {
+        self.head(out, tree)?;
+        for piece in tree.pieces(self.style.detail) {
+            match piece {
+                SessionPiece::Entry(entry) => self.entry(out, entry)?,
+                SessionPiece::Aside(entries) => self.aside(out, "sub-agent", entries)?,
+                SessionPiece::Child(child) => {
+                    let name = format!("sub-agent {} · {}", child.info.id, title(child));
+                    self.aside(out, &name, &child.entries)?;
+                }
+            }
+        }
+        self.foot(out, tree.session)
+    }
+
+    /// Writes the title, metadata and numbers of a session.
+    fn head(&self, out: &mut dyn Write, tree: &SessionTree<'_>) -> io::Result<()> {
+        let info = &tree.session.info;
+        let facts = SessionFigures::of(tree);
+        writeln!(out, "{}", self.paint(Paint::Bold, &title(tree.session)))?;
+        let agent = match &info.agent_version {
+            Some(version) => format!("{} {version}", info.agent),
+            None => info.agent.clone(),
+        };
+        let mut about = vec![agent, info.id.clone()];
+        about.extend(info.project.clone());
+        self.dim(out, &about)?;
+        let mut numbers = Vec::new();
+        if let Some(began) = info.started {
+            let ended = info.updated.filter(|at| *at > began);
+            let took = ended.map(|at| format!(", {}", duration(at - began))).unwrap_or_default();
+            numbers.push(format!("{}{took}", self.style.clock.minute(began)));
+        }
+        numbers.extend(facts.models.iter().cloned());
+        numbers.push(counted(facts.prompts, "prompt"));
+        numbers.push(counted(facts.tools, "tool call"));
+        numbers.extend(tree.tokens().map(|tokens| format!("{} tokens", grouped(tokens.sum()))));
+        numbers.extend(tree.used.cost_usd.map(money));
+        self.dim(out, &numbers)
+    }
+
+    /// Writes the damage of a session.
+    fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
+        for damage in &session.damage {
+            let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            let told = format!("unreadable: {place}{}", plain(&damage.message));
+            writeln!(out, "\n{}", self.paint(Paint::Yellow, &told))?;
+        }
+        Ok(())
+    }
+
+    fn dim(&self, out: &mut dyn Write, parts: &[String]) -> io::Result<()> {
+        writeln!(out, "{}", self.paint(Paint::Dim, &plain(&parts.join(" · "))))
+    }
+
+    /// Writes the work of a sub-agent.
+    fn aside(&mut self, out: &mut dyn Write, name: &str, entries: &[Entry]) -> io::Result<()> {
+        writeln!(out, "\n{}{}", self.margin, self.paint(Paint::Bold, &format!("┌ {name}")))?;
+        let outer = self.margin.len();
+        self.margin.push_str("│ ");
+        let context = self.style.detail.context;
+        let mut told = entries.iter().filter(|entry| context || !entry.context);
+        let told = told.try_for_each(|entry| self.entry(out, entry));
+        self.margin.truncate(outer);
+        told
+    }
+
+    /// Writes one entry.
+    fn entry(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+        self.update(out, &entry.loaded(), &mut EntryProgress::default())
+    }
+
+    /// Writes what is new in an entry since it was last written, and records it in `told`.
+    ///
+    /// # Errors
+    /// Fails if `out` does.
+    pub fn update(&self, out: &mut dyn Write, entry: &Entry, told: &mut EntryProgress) -> io::Result<()> {
+        told.parts.resize(entry.parts.len(), 0);
+        for (part, told_so_far) in entry.parts.iter().zip(&mut told.parts) {
+            let is_hidden = matches!(part, EntryPart::Thinking { .. }) && !self.style.detail.thinking;
+            let size = size_of(part);
+            if is_hidden || size == *told_so_far {
+                continue;
+            }
+            if !told.headed {
+                told.headed = true;
+                self.who(out, entry)?;
+            }
+            // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
+            let new = |text: &'_ str| text.get(*told_so_far..).map_or(0, |_| *told_so_far);
+            match part {
+                EntryPart::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
+                EntryPart::Thinking { text, .. } => {
+                    self.lines(out, text[new(text)..].trim_end(), Some(Paint::Dim))?;
+                }
+                EntryPart::Tool(tool) => self.tool(out, tool)?,
+                EntryPart::Media(media) => self.lines(out, &about_media(media), Some(Paint::Dim))?,
+                _ => {}
+            }
+            *told_so_far = size;
+        }
+        Ok(())
+    }
+
+    /// Writes the role, time and tokens of an entry.
+    fn who(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+        let (paint, who) = match entry.role {
+            _ if entry.context => (Paint::Dim, "context"),
+            Role::User if !self.margin.is_empty() => (Paint::Green, "task"),
+            Role::User => (Paint::Green, "you"),
+            Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),
+            _ => (Paint::Yellow, "agent"),
+        };
+        let who = self.paint(paint, &format!("▌ {}", plain(who)));
+        let mut about: Vec<String> =
+            entry.timestamp.map(|at| self.style.clock.time(at)).into_iter().collect();
+        about.extend(entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()));
+        let about = self.paint(Paint::Dim, &about.join(" · "));
+        writeln!(out, "{}\n{}{who}  {about}", self.margin, self.margin)
+    }
+
+    /// Writes a text with the margin before every line.
+    fn lines(&self, out: &mut dyn Write, text: &str, paint: Option<Paint>) -> io::Result<()> {
+        for line in plain(text).lines() {
+            match paint {
+                Some(paint) => writeln!(out, "{}  {}", self.margin, self.paint(paint, line))?,
+                None => writeln!(out, "{}  {line}", self.margin)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn tool(&self, out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
+        let shown = ShownCall::of(tool);
+        let paint = match shown.status {
+            Some(ToolStatus::Ok) => Paint::Green,
+            Some(ToolStatus::Error) => Paint::Red,
+            _ => Paint::Yellow,
+        };
+        let change = shown.change.as_ref();
+        let lines = change.map(|c| format!(" (+{} -{})", c.added, c.removed)).unwrap_or_default();
+        let word = if self.style.is_live && shown.status.is_none() { "" } else { tool::word(shown.status) };
+        let line = format!("{}  {} {}{lines} … {word}", self.margin, self.paint(paint, "●"), shown.line());
+        writeln!(out, "{}", line.trim_end())?;
+        if let Some(command) = shown.command.as_deref().filter(|command| command.lines().nth(1).is_some()) {
+            self.output(out, command)?;
+        }
+        if let Some(change) = change {
+            self.change(out, change)?;
+        }
+        if shown.has_news() {
+            self.output(out, &shown.output)?;
+        }
+        let mut media = tool.result.iter().flat_map(|result| &result.media);
+        media.try_for_each(|media| self.lines(out, &format!("  {}", about_media(media)), Some(Paint::Dim)))
+    }
+
+    /// Writes the output of a tool, without its middle if outputs are shortened.
+    fn output(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        let text = plain(text.trim_end());
+        let count = text.lines().count();
+        let write = |out: &mut dyn Write, line: &str| {
+            writeln!(out, "{}    {}", self.margin, self.paint(Paint::Dim, line))
+        };
+        let Some(hint) = self.style.shortened.filter(|_| count > HEAD + TAIL + 1) else {
+            return text.lines().try_for_each(|line| write(out, line));
+        };
+        text.lines().take(HEAD).try_for_each(|line| write(out, line))?;
+        write(out, &format!("… {} more lines; {hint}", count - HEAD - TAIL))?;
+        text.lines().skip(count - TAIL).try_for_each(|line| write(out, line))
+    }
+
+    fn change(&self, out: &mut dyn Write, change: &ShownChange) -> io::Result<()> {
+        let last = change.hunks.iter().flatten().filter_map(|line| line.numbers.1.max(line.numbers.0)).max();
+        let width = if change.numbered { last.unwrap_or(0).to_string().len() } else { 0 };
+        for (i, hunk) in change.hunks.iter().enumerate() {
+            if i > 0 {
+                writeln!(out, "{}    {}", self.margin, self.paint(Paint::Dim, "⋯"))?;
+            }
+            for line in hunk {
+                self.changed_line(out, line, width)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn changed_line(&self, out: &mut dyn Write, line: &DiffLine, width: usize) -> io::Result<()> {
+        let number = line.numbers.1.or(line.numbers.0).filter(|_| width > 0);
+        let number = number.map(|n| format!("{n:>width$} ")).unwrap_or_default();
+        let text = plain(&line.text);
+        let told = format!("{}{text}", line.sign.mark());
+        let told = match line.sign {
+            DiffSign::Same => told,
+            DiffSign::Added => self.paint(Paint::Green, &told),
+            DiffSign::Removed => self.paint(Paint::Red, &told),
+        };
+        writeln!(out, "{}    {}{told}", self.margin, self.paint(Paint::Dim, &number))
+    }
+
+    fn paint(&self, paint: Paint, text: &str) -> String {
+        painted(self.style.is_coloured && !text.is_empty(), paint, text)
+    }
+}
+
+/// Formats the tokens of an answer.
+pub(super) fn spent(tokens: &Tokens) -> String {
+    let cached = tokens.cached.filter(|n| *n > 0).map(|n| format!(" ({} cached)", grouped(n)));
+    let parts = [
+        tokens.input.map(|n| format!("{} in{}", grouped(n), cached.unwrap_or_default())),
+        tokens.output.map(|n| format!("{} out", grouped(n))),
+        tokens.thoughts.filter(|n| *n > 0).map(|n| format!("{} thought", grouped(n))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Describes a media file without its content.
+pub(super) fn about_media(media: &Media) -> String {
+    let size = media.data.as_ref().map(|data| format!(", {} bytes", grouped(data.len() as u64 * 3 / 4)));
+    let place = media.uri.as_ref().map(|uri| format!(", {uri}"));
+    format!("[{}{}{}]", media.mime_type, size.unwrap_or_default(), place.unwrap_or_default())
+}
+
+/// Formats a count with its noun, such as `1 prompt` and `2 prompts`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample, *};
+    use agentline_core::PriceTable;
+
+    fn told(detail: SessionDetail, style: impl FnOnce(TextStyle) -> TextStyle) -> String {
+        let style = style(TextStyle::new(detail, TimeFormat::utc()));
+        let (session, children) = sample::session();
+        let mut out = Vec::new();
+        text(&mut out, &SessionTree::new(&session, &children, &PriceTable::default()), style).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn session_is_rendered_as_a_conversation() {
+        sample::same("sample.txt", &told(SessionDetail::default(), |style| style));
+    }
+
+    #[test]
+    fn all_details_are_shown_on_request() {
+        let all = SessionDetail::default().context(true).thinking(true).subagents(true);
+        sample::same("sample.all.txt", &told(all, |style| style));
+    }
+
+    #[test]
+    fn tool_outputs_are_truncated_on_a_terminal() {
+        let detail = SessionDetail::default();
+        let text = told(detail, |style| style.shortened(Some("pass --full to see them")).coloured(true));
+        assert!(text.contains("… 18 more lines; pass --full to see them"), "{text}");
+        assert!(text.contains("\u{1b}[32m+"), "{text}");
+        assert!(!told(detail, |style| style).contains("more lines"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Walks the directories in which agents keep sessions, reading names, sizes and times but no content.
+
+use crate::{
+    candidate::SessionCandidate, database::Databases, index::Index, location::SessionLocation,
+    stamp::SessionStamp, store::SessionStore,
+};
+use agentline_core::{Agent, ProjectRef, RootFormat, SessionRoot};
+use agentline_fs::{caching_fs::CachingFs, disk_fs::DiskFs};
+use std::{collections::HashMap, fs, path::PathBuf};
+
+impl SessionStore {
+    /// Returns all candidates of these agents.
+    pub(crate) fn scan(
+        &self,
+        agents: &[&'static dyn Agent],
+        index: &mut Index,
+        databases: &Databases,
+    ) -> Vec<SessionCandidate> {
+        let (mut all, roots) = self.scan_files(agents);
+        for (agent, path) in roots {
+            all.extend(databases.candidates(agent, &path, index));
+        }
+        all
+    }
+
+    /// Returns the candidates that are files, and the databases without opening them.
+    pub(crate) fn scan_files(
+        &self,
+        agents: &[&'static dyn Agent],
+    ) -> (Vec<SessionCandidate>, Vec<DatabaseRoot>) {
+        let (mut files, mut databases) = (Vec::new(), Vec::new());
+        for agent in agents {
+            for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
+                match root.form {
+                    RootFormat::Files { depth } => walk(*agent, &root, depth, &mut files),
+                    RootFormat::Database => databases.push((*agent, root.path)),
+                    _ => {}
+                }
+            }
+        }
+        (files, databases)
+    }
+}
+
+/// A database and its agent.
+pub(crate) type DatabaseRoot = (&'static dyn Agent, PathBuf);
+
+fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<SessionCandidate>) {
+    let look = CachingFs::default();
+    let mut projects: HashMap<PathBuf, Option<ProjectRef>> = HashMap::new();
+    let mut folders = vec![(root.path.clone(), 0)];
+    while let Some((folder, level)) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // Links to directories are not followed: they could form a cycle, and agents create none.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if level < depth {
+                    folders.push((path, level + 1));
+                }
+                continue;
+            }
+            let Ok(below) = path.strip_prefix(&root.path) else { continue };
+            let Some(name) = agent.session_file(below) else { continue };
+            let Some(stamp) = SessionStamp::at(&path) else { continue };
+            let place = projects.entry(folder.clone());
+            let project = place.or_insert_with(|| agent.session_project(&root.path, below, &look)).clone();
+            let form = name.form;
+            all.push(SessionCandidate {
+                agent,
+                place: SessionLocation::File(path),
+                form,
+                name,
+                project,
+                stamp,
+            });
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Opens a database without writing to it or to its directory.
+
+use super::table::Tables;
+use crate::error::SessionError;
+use agentline_core::ReadError;
+use agentline_fs::{private_file::create_file, regular_file::open_regular};
+use rusqlite::{Connection, OpenFlags};
+use std::{
+    fs::{self, Metadata},
+    hash::{DefaultHasher, Hash, Hasher},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+use tempfile::TempDir;
+
+/// The maximum time to wait for a lock that the agent holds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The maximum number of copies when the files change while they are copied.
+const COPIES: usize = 5;
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Without locks: there is no write-ahead log, so the file alone is complete.
+    Still,
+    /// With shared locks: the log and its index are read and not written.
+    Shared,
+    /// On a copy: there is a log without its index, or an interrupted transaction, and recovering either writes files.
+    Copied,
+}
+
+/// The size, modification time and inode of a file.
+type Seen = Option<(u64, Option<SystemTime>, u64)>;
+
+/// The current state of a database's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct DatabaseFiles {
+    database: Seen,
+    log: Seen,
+    index: Seen,
+    journal: Seen,
+}
+
+/// An open database, or a copy of it.
+#[derive(Debug)]
+pub(super) struct OpenDatabase {
+    pub(super) connection: Connection,
+    pub(super) tables: Tables,
+    /// The known damage of the file.
+    pub(super) damage: Option<ReadError>,
+    way: Way,
+    files: DatabaseFiles,
+    /// The directory of the copy, removed on drop after the connection is closed.
+    _copy: Option<TempDir>,
+}
+
+impl DatabaseFiles {
+    pub(super) fn look(path: &Path) -> Self {
+        let seen = |ending: &str| {
+            let metadata = fs::metadata(beside(path, ending)).ok().filter(Metadata::is_file)?;
+            Some((metadata.len(), metadata.modified().ok(), identity(&metadata)))
+        };
+        Self { database: seen(""), log: seen("-wal"), index: seen("-shm"), journal: seen("-journal") }
+    }
+
+    /// Returns a number that changes when the content may have changed. The index of the log has no content of its own.
+    pub(super) fn stamp(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.database, self.log, self.journal).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn way(&self) -> Way {
+        let filled = |seen: Seen| seen.is_some_and(|(size, ..)| size > 0);
+        match (filled(self.journal), filled(self.log), self.index.is_some()) {
+            (true, ..) | (_, true, false) => Way::Copied,
+            (_, false, _) => Way::Still,
+            (_, true, true) => Way::Shared,
+        }
+    }
+
+    /// Returns whether these are the same files, regardless of their content.
+    fn are_same_as(&self, other: &Self) -> bool {
+        let identity = |seen: Seen| seen.map(|(_, _, identity)| identity);
+        self.way() == other.way()
+            && identity(self.database) == identity(other.database)
+            && identity(self.log) == identity(other.log)
+    }
+}
+
+impl OpenDatabase {
+    pub(super) fn new(path: &Path) -> Result<Self, SessionError> {
+        let files = DatabaseFiles::look(path);
+        let way = files.way();
+        let opened = match way {
+            Way::Copied => Err(rusqlite::Error::InvalidQuery),
+            _ => connect(path, way).and_then(|c| Tables::look(&c).map(|tables| (c, tables))),
+        };
+        let (connection, tables, way, copy) = match opened {
+            Ok((connection, tables)) => (connection, tables, way, None),
+            // The index may be invalid or unreadable for this user.
+            Err(_) if way != Way::Still => {
+                let folder = copy(path)?;
+                let (connection, tables) = open_copy(&folder).map_err(|e| unreadable(path, &e))?;
+                (connection, tables, Way::Copied, Some(folder))
+            }
+            Err(error) => return Err(unreadable(path, &error)),
+        };
+        let damage = (way == Way::Still).then(|| cut(path)).flatten();
+        Ok(Self { connection, tables, damage, way, files, _copy: copy })
+    }
+
+    /// Returns whether the database must be reopened to see its current content.
+    pub(super) fn is_outdated(&self, path: &Path) -> bool {
+        let now = DatabaseFiles::look(path);
+        match self.way {
+            Way::Shared => !now.are_same_as(&self.files),
+            Way::Still | Way::Copied => now.stamp() != self.files.stamp(),
+        }
+    }
+
+    /// Returns whether the last read may be inconsistent, which is possible only without locks.
+    pub(super) fn was_changed(&self, path: &Path) -> bool {
+        self.way == Way::Still && DatabaseFiles::look(path).stamp() != self.files.stamp()
+    }
+
+    /// Runs several reads in one transaction.
+    pub(super) fn as_of_one_moment<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let began = self.connection.execute_batch("BEGIN").is_ok();
+        let read = work(self);
+        if began {
+            // The transaction only reads, so a failure to end it loses nothing.
+            self.connection
+                .execute_batch("COMMIT")
+                .or_else(|_| self.connection.execute_batch("ROLLBACK"))
+                .ok();
+        }
+        read
+    }
+}
+
+fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
+    let options = match way {
+        Way::Still => "immutable=1",
+        // The index is mapped read-only and never created.
+        Way::Shared => "mode=ro&readonly_shm=1",
+        Way::Copied => "mode=rw",
+    };
+    let flags = match way {
+        Way::Copied => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        _ => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("{}?{options}", uri(path)), flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    // With `writable_schema`, SQLite reads a truncated file as far as possible.
+    connection.execute_batch("PRAGMA query_only=1; PRAGMA writable_schema=1; PRAGMA cache_size=-16000;")?;
+    Ok(connection)
+}
+
+fn open_copy(folder: &TempDir) -> rusqlite::Result<(Connection, Tables)> {
+    let connection = connect(&folder.path().join(COPY), Way::Copied)?;
+    let tables = Tables::look(&connection)?;
+    Ok((connection, tables))
+}
+
+const COPY: &str = "copy.db";
+
+/// Copies the database and its log to a temporary directory, and retries if they change meanwhile.
+fn copy(path: &Path) -> Result<TempDir, SessionError> {
+    let folder = TempDir::new().map_err(SessionError::io("create a directory for a copy of", path))?;
+    for _ in 0..COPIES {
+        let before = DatabaseFiles::look(path);
+        for ending in ["", "-wal", "-journal"] {
+            let from = beside(path, ending);
+            let to = beside(&folder.path().join(COPY), ending);
+            match copy_content(&from, &to) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound && !ending.is_empty() => {
+                    fs::remove_file(&to).ok()
+                }
+                other => Some(other.map_err(SessionError::io("copy", from))?),
+            };
+        }
+        if DatabaseFiles::look(path).stamp() == before.stamp() {
+            break;
+        }
+    }
+    Ok(folder)
+}
+
+/// Copies the content only, so that the copy of a read-only file is writable.
+fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
+    io::copy(&mut open_regular(from, u64::MAX)?, &mut create_file(to)?).map(drop)
+}
+
+/// Returns the damage of a file that is shorter than its header says.
+fn cut(path: &Path) -> Option<ReadError> {
+    let mut head = [0; 100];
+    let mut file = open_regular(path, u64::MAX).ok()?;
+    let size = file.metadata().ok()?.len();
+    file.read_exact(&mut head).ok()?;
+    let word =
+        |at: usize| u64::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let page = match u64::from(u16::from_be_bytes([head[16], head[17]])) {
+        1 => 65_536,
+        page => page,
+    };
+    // The page count is valid only if it was written with the last change.
+    let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
+    (size < said).then(|| ReadError::new(None, format!("the database is truncated: {size} of {said} bytes")))
+}
+
+fn unreadable(path: &Path, error: &rusqlite::Error) -> SessionError {
+    SessionError::io("read", path)(io::Error::other(error.to_string()))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Returns a path as an SQLite URI.
+fn uri(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = text.strip_prefix(r"\\?\").unwrap_or(&text).replace('\\', "/");
+    let mut uri = String::from(if text.starts_with('/') { "file:" } else { "file:/" });
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => {
+                uri.push(char::from(byte))
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.ino()
+}
+
+#[cfg(not(unix))]
+fn identity(_metadata: &Metadata) -> u64 {
+    0
+}

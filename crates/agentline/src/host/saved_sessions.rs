@@ -1,0 +1,91 @@
+//! The queries of a host about saved sessions.
+
+use super::{
+    messages::{RpcError, SessionsLoad, SessionsQuery},
+    serve::Host,
+};
+use crate::{
+    Error,
+    sessions::{Case, Query, SessionError, SessionFilter},
+};
+use agentline_core::{BlockOrder, Message, claude_view, unified_view};
+use serde_json::{Value, json};
+
+impl From<SessionError> for RpcError {
+    fn from(error: SessionError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl Host {
+    /// Lists sessions, newest first.
+    pub(super) async fn list(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+        let store = self.agentline.sessions();
+        self.agentline
+            .blocking(move |_| {
+                let mut found = store.list(&filter(&asked))?;
+                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                Ok(json!({"sessions": found}))
+            })
+            .await
+    }
+
+    /// Loads one session with its messages.
+    pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
+        let (store, cwd) = (self.agentline.sessions(), self.agentline.host_env().cwd.clone());
+        self.agentline
+            .blocking(move |_| {
+                let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
+                let filter = asked
+                    .agent
+                    .as_ref()
+                    .map_or_else(SessionFilter::new, |agent| SessionFilter::new().agent(agent));
+                let which = asked.session.as_deref().unwrap_or("latest");
+                let session = store.load(&store.find_of(which, &cwd, &filter)?)?;
+                let order = if asked.order.as_deref() == Some("turn") {
+                    BlockOrder::Turn
+                } else {
+                    BlockOrder::Grouped
+                };
+                let messages: Vec<Message<'_>> = match asked.view.as_deref() {
+                    Some("claude") => claude_view(&session, asked.context).collect(),
+                    _ => unified_view(&session, order, asked.context).collect(),
+                };
+                Ok(json!({"session": session.info, "messages": messages, "damage": session.damage}))
+            })
+            .await
+    }
+
+    /// Searches the content of sessions.
+    pub(super) async fn search(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+        let store = self.agentline.sessions();
+        self.agentline
+            .blocking(move |_| {
+                let mut query = Query::new(asked.words.clone()).regex(asked.regex).filter(filter(&asked));
+                if asked.case_sensitive {
+                    query = query.case(Case::Sensitive);
+                }
+                let mut found = store.search(&query.context(asked.context_lines))?;
+                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                Ok(json!({"results": found}))
+            })
+            .await
+    }
+}
+
+fn filter(asked: &SessionsQuery) -> SessionFilter {
+    let mut filter = SessionFilter::new();
+    if let Some(agent) = &asked.agent {
+        filter = filter.agent(agent);
+    }
+    if let Some(project) = &asked.project {
+        filter = filter.project(project);
+    }
+    if let Some(since) = asked.since {
+        filter = filter.since(since);
+    }
+    if let Some(until) = asked.until {
+        filter = filter.until(until);
+    }
+    filter
+}
