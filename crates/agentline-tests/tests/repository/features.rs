@@ -25,7 +25,10 @@ fn crates(package: &str, features: &[&str]) -> usize {
 
 #[test]
 fn library_without_features_builds() {
-    cargo(&["check", "--offline", "--locked", "-q", "-p", "agentline", "--no-default-features"]);
+    let check = ["check", "--offline", "--locked", "-q", "-p", "agentline", "--no-default-features"];
+    let output = Command::new(env!("CARGO")).args(check).current_dir(root()).output().expect("cargo");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !errors.contains("warning: "), "{errors}");
 }
 
 #[cfg(target_os = "linux")]
