@@ -20,6 +20,7 @@ mod real;
 pub mod scanners;
 pub mod session_store;
 mod stage;
+pub mod tapes;
 mod told;
 mod typescript;
 
