@@ -8,7 +8,7 @@ mod recorder;
 mod scenarios;
 mod scrub;
 
-use crate::told::RunRecord;
+use crate::{stage::TestStage, told::RunRecord};
 use agentline::{Event, Surface, Tape};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -28,6 +28,14 @@ pub struct RecordedFacts {
     pub model_requests: usize,
     /// The files of the workspace and their content. Other files than texts are empty.
     pub files: BTreeMap<String, String>,
+}
+
+impl RecordedFacts {
+    /// Returns the facts about a run in an environment.
+    #[must_use]
+    pub fn of(stage: &TestStage) -> Self {
+        Self { model_requests: stage.model.requests_to_main().len(), files: recorder::files_of(stage) }
+    }
 }
 
 /// A replayed run, with the facts of its recording.

@@ -43,8 +43,8 @@ pub fn record(scenario: &Scenario, surface: Surface) -> Recording {
     if let Some(difference) = compare::unified_difference(&name, &live, &replayed) {
         panic!("the replay differs from the run:\n{difference}");
     }
-    let files = files_of(&stage).into_iter().map(|(path, text)| (path, scrubber.scrub(&text))).collect();
-    let facts = RecordedFacts { model_requests: stage.model.requests_to_main().len(), files };
+    let mut facts = RecordedFacts::of(&stage);
+    facts.files.values_mut().for_each(|text| *text = scrubber.scrub(text));
     Recording { name, tape, facts }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn store_expected(name: &str, facts: &RecordedFacts) -> io::Result<()
 }
 
 /// Returns the files of the workspace and their content.
-fn files_of(stage: &TestStage) -> BTreeMap<String, String> {
+pub(super) fn files_of(stage: &TestStage) -> BTreeMap<String, String> {
     fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if path.is_dir() {

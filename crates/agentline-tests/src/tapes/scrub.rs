@@ -21,7 +21,9 @@ const CONSTANTS: &[(&str, &str)] = &[
     (r"Today's date is [^(]*\(", "Today's date is Thursday, January 1, 2026 ("),
     (r"\(node:\d+\)", "(node:1)"),
     (r"P(G?)ID: \d+", "P${1}ID: 1"),
-    (r"agentline-[A-Za-z0-9]{6}\b", "agentline-private"),
+    (r"agentline-([a-z]+)-[A-Za-z0-9]{12}\b", "agentline-$1-private"),
+    // In the statistics that the agent prints, which are strings of the tape.
+    (r#"(\\"[A-Za-z_]*(?i:duration|latency)[A-Za-z_]*\\":\s*)\d+"#, "${1}100"),
 ];
 
 /// Patterns whose matches are numbered in the order of their first appearance, and the text with that number.
@@ -32,7 +34,7 @@ const NUMBERED: &[(&str, fn(usize) -> String)] = &[
     (r"\b[0-9a-f]{64}\b", |n| format!("{n:064x}")),
     (r"\b[0-9a-f]{32}\b", |n| format!("{n:032x}")),
     // Calls are named after the millisecond in which they began.
-    (r"1[0-9]{12}", |n| format!("{}", 1_700_000_000_000 + n)),
+    (r"_1[0-9]{12}_", |n| format!("_{}_", 1_700_000_000_000 + n)),
 ];
 
 /// Replaces the same text by the same value in everything that one run left.
