@@ -75,6 +75,7 @@ fn answer_is_done_with_a_complete_outcome() {
     assert_eq!((outcome.unreadable_lines, outcome.stop_reason.as_deref()), (0, None), "{all}");
     assert!(outcome.first_event_ms.is_some_and(|first| first <= outcome.duration_ms), "{all}");
     assert!(outcome.session_id.is_some(), "{all}");
+    assert_eq!(outcome.surface, Some(Surface::StreamJson), "the default: {all}");
     let Event::Started(started) = &records[0].event else { panic!("{:?}", records[0]) };
     assert_eq!((&started.run_id, &started.session_id), (&outcome.run_id, &outcome.session_id));
 }

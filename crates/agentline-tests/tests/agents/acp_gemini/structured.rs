@@ -2,7 +2,7 @@
 
 use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{
-    FailureKind, PermissionMode as Mode, Phase, Pool, PoolOptions, RunOptions, RunRequest, Schema,
+    FailureKind, PermissionMode as Mode, Phase, Pool, PoolOptions, RunOptions, RunRequest, Schema, Surface,
     TypedError, Verdict, tools::schemars::JsonSchema,
 };
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -162,6 +162,7 @@ async fn typed_run_returns_the_value_or_an_error() {
     let request = |prompt: &str| stage.request(prompt).repair_turns(0);
     let typed = stage.agentline().run_typed::<Answer>(request("good")).await.unwrap();
     assert_eq!((typed.value, typed.outcome.verdict), (Answer { count: 3 }, Verdict::Done));
+    assert_eq!(typed.outcome.surface, Some(Surface::Acp), "it was chosen for the schema");
     let error = stage.agentline().run_typed::<Answer>(request("bad")).await.unwrap_err();
     assert!(matches!(error, TypedError::Failed(_)), "{error:?}");
     assert_eq!((error.verdict(), error.text()), (Some(Verdict::InvalidOutput), "no idea"), "{error}");
