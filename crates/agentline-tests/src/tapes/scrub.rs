@@ -26,8 +26,11 @@ const CONSTANTS: &[(&str, &str)] = &[
     (r#"(\\"[A-Za-z_]*(?i:duration|latency)[A-Za-z_]*\\":\s*)\d+"#, "${1}100"),
 ];
 
+/// Returns the text that stands for a number.
+type Numbering = fn(usize) -> String;
+
 /// Patterns whose matches are numbered in the order of their first appearance, and the text with that number.
-const NUMBERED: &[(&str, fn(usize) -> String)] = &[
+const NUMBERED: &[(&str, Numbering)] = &[
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", |n| {
         format!("{n:08x}-0000-4000-8000-000000000000")
     }),
@@ -41,7 +44,7 @@ const NUMBERED: &[(&str, fn(usize) -> String)] = &[
 pub(crate) struct Scrubber {
     literal: Vec<(String, String)>,
     constants: Vec<(Regex, &'static str)>,
-    numbered: Vec<(Regex, fn(usize) -> String, BTreeMap<String, usize>)>,
+    numbered: Vec<(Regex, Numbering, BTreeMap<String, usize>)>,
 }
 
 impl Scrubber {

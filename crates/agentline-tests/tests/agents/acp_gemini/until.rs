@@ -41,6 +41,9 @@ async fn check_reprompts_the_agent_until_it_passes() {
     assert_eq!(told.outcome.usage.tokens.total, Some(375), "{}", told.shown());
 }
 
+/// The error of a limit, and how to set it.
+type LimitCase = (FailureKind, fn(&mut Limits));
+
 /// One warm agent makes all of these runs.
 #[tokio::test]
 async fn command_can_be_a_check_and_rounds_and_budgets_are_limited() {
@@ -61,7 +64,7 @@ async fn command_can_be_a_check_and_rounds_and_budgets_are_limited() {
     assert_eq!((asked.len(), told.outcome.turns), (3, 3), "{}", told.shown());
     assert!(asked[2].prompt().contains("two tests failed"), "{}", asked[2].prompt());
 
-    let cases: [(FailureKind, fn(&mut Limits)); 2] = [
+    let cases: [LimitCase; 2] = [
         (FailureKind::MaxTurns, |limits| limits.max_turns = Some(3)),
         (FailureKind::MaxTokens, |limits| limits.max_tokens = Some(300)),
     ];
