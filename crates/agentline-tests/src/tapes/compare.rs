@@ -1,4 +1,4 @@
-//! Compares two tapes of one scenario. The times of lines and the order of lines of different channels differ from
+//! Compares two tapes of one scenario. Times and the order of lines of different channels differ from
 //! recording to recording, so they are left out.
 
 use serde_json::Value;
@@ -19,7 +19,12 @@ pub fn unified_difference(name: &str, old: &str, new: &str) -> Option<String> {
 pub(crate) fn by_channel(tape: &str) -> String {
     let mut channels: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in tape.lines() {
-        let Ok(Value::Object(mut line)) = serde_json::from_str::<Value>(line) else { continue };
+        let Ok(mut line) = serde_json::from_str::<Value>(line) else { continue };
+        // The time that the preparation took.
+        if let Some(Value::Object(clocks)) = line.pointer_mut("/order/clocks") {
+            clocks.remove("spent");
+        }
+        let Value::Object(mut line) = line else { continue };
         line.remove("at");
         let channel = line.get("ch").and_then(Value::as_str).unwrap_or("header").to_owned();
         if channel != "clock" {
