@@ -10,6 +10,5 @@ mod installed;
 mod permissions;
 mod pool;
 mod rules;
-mod saved;
 mod tools;
 mod trust;

@@ -6,7 +6,7 @@ mod command_line;
 mod compatibility;
 mod conversation;
 mod files;
-mod harness;
+pub(crate) mod harness;
 mod observed_behaviour;
 mod permissions;
 mod resume;

@@ -1,5 +1,6 @@
 //! Tests a launch of the real Gemini CLI over ACP: rules in every mode, prompts, directories and the files that remain.
 
+use crate::acp_gemini::harness::{send_prompt, stage as answering_by_prompt};
 use agentline::{Outcome, PermissionMode, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
@@ -18,20 +19,25 @@ fn write(path: &str) -> GeminiStep {
     GeminiStep::call("write_file", json!({"file_path": path, "content": "x\n"}))
 }
 
-#[test]
-fn rules_apply_in_accept_edits_and_bypass_modes() {
+#[tokio::test]
+async fn rules_apply_in_accept_edits_and_bypass_modes() {
     needs_real_gemini!();
-    for mode in [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto] {
-        let stage =
-            TestStage::new(Script::new([write("yes.txt"), write("no.txt"), GeminiStep::text("done")]));
-        let outcome = stage.outcome(acp_request(&stage, "write", mode).deny("Write(no*)"));
-        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?} {}", to_json(&outcome));
-        assert!(
-            stage.read("yes.txt").is_some() && stage.read("no.txt").is_none(),
-            "{mode:?} {}",
-            to_json(&outcome)
-        );
+    let modes = [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto];
+    let names = modes.map(|mode| (mode, format!("{mode:?}")));
+    let stage = answering_by_prompt(names.iter().map(|(_, name)| {
+        let files = [write(&format!("yes-{name}.txt")), write(&format!("no-{name}.txt"))];
+        (name.as_str(), Script::new(files.into_iter().chain([GeminiStep::text("done")])))
+    }));
+    let request = |mode| acp_request(&stage, "", mode).deny("Write(no*)");
+    // A session in this mode needs the rules that the agent itself enforces.
+    let session = stage.agentline().session(request(PermissionMode::Bypass)).await.unwrap();
+    for (mode, name) in &names {
+        let told = send_prompt(&session, request(*mode), name).await;
+        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{name} {}", told.shown());
+        let there = ["yes", "no"].map(|word| stage.read(&format!("{word}-{name}.txt")).is_some());
+        assert_eq!(there, [true, false], "{name} {}", told.shown());
     }
+    session.close().await;
 }
 
 #[test]
@@ -61,37 +67,24 @@ fn plan_mode_changes_nothing_and_has_no_shell() {
     assert!(stage.read("a.txt").is_none() && stage.read("by-shell.txt").is_none());
 }
 
-#[test]
-fn a_prompt_that_looks_like_a_command_reaches_the_model() {
+#[tokio::test]
+async fn a_prompt_that_looks_like_a_command_reaches_the_model() {
     needs_real_gemini!();
+    let stage = TestStage::new(Script::always(GeminiStep::text("answered")));
+    stage.file("a.txt", "not to be sent");
+    let request = || acp_request(&stage, "", PermissionMode::Default);
+    let session = stage.agentline().session(request()).await.unwrap();
     for prompt in ["/about", " \n$help me", "/etc/hosts @a.txt bob@example.com"] {
-        let stage = TestStage::new(Script::always(GeminiStep::text("answered")));
-        stage.file("a.txt", "not to be sent");
-        let outcome = stage.outcome(acp_request(&stage, prompt, PermissionMode::Default));
-        assert_eq!(outcome.text, "answered", "{}", to_json(&outcome));
-        let told = stage.model.requests_to_main().last().expect("a request").user_texts().concat();
-        assert!(told.ends_with(prompt) && !told.contains("not to be sent"), "{told}");
+        let told = send_prompt(&session, request(), prompt).await;
+        assert_eq!(told.outcome.text, "answered", "{}", told.shown());
+        let texts = stage.model.requests_to_main().last().expect("a request").user_texts().concat();
+        assert!(texts.ends_with(prompt) && !texts.contains("not to be sent"), "{texts}");
     }
+    session.close().await;
 }
 
 #[test]
-fn only_the_session_itself_remains() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
-    let outcome = stage.outcome(acp_request(&stage, "hi", PermissionMode::Default));
-    let session = outcome.session_id.clone().unwrap();
-    let chats =
-        fs::read_dir(stage.home().join(".gemini/tmp")).unwrap().flatten().map(|e| e.path().join("chats"));
-    let files: Vec<String> = chats
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flat_map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()))
-        .collect();
-    assert_eq!(files.len(), 1, "{files:?}");
-    assert!(files[0].contains(&session[..8]), "{files:?} {session}");
-}
-
-#[test]
-fn tools_may_use_included_directories_over_acp() {
+fn tools_may_use_included_directories_and_only_the_session_itself_remains() {
     needs_real_gemini!();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("b.txt");
@@ -103,4 +96,13 @@ fn tools_may_use_included_directories_over_acp() {
     assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     let last = serde_json::to_string(&stage.model.requests_to_main().last().unwrap().body).unwrap();
     assert!(last.contains("from the included folder"), "{last}");
+    let session = outcome.session_id.clone().unwrap();
+    let chats =
+        fs::read_dir(stage.home().join(".gemini/tmp")).unwrap().flatten().map(|e| e.path().join("chats"));
+    let files: Vec<String> = chats
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()))
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert!(files[0].contains(&session[..8]), "{files:?} {session}");
 }

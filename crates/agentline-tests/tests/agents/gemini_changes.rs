@@ -1,12 +1,13 @@
 //! Tests the list of changed files with the real Gemini CLI: it matches the disk, whatever changed the files.
+//! Variations run on its tapes.
 
-use agentline::{Event, Outcome, PermissionMode, RunRequest, Surface, Verdict};
+use agentline::{Event, Outcome, RunRequest, Verdict};
 use agentline_core::{
     ChangeSource::{self, Shell, Tool, Unknown},
     FileChangeKind::{self, Created, Deleted, Modified},
 };
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini, shown};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini, shown, tapes::replay};
 use serde_json::json;
 use std::{
     process::Command,
@@ -55,15 +56,15 @@ fn changes_by_tools_shell_and_background_are_listed() {
         write("edit.txt/below.txt", "never"),
         GeminiStep::text("Done.").delay(2000),
     ]);
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(script.clone());
-        for (path, content) in
-            [("edit.txt", "old\n"), ("gone.txt", "x"), ("before.txt", "b\n"), ("same.txt", "same\n")]
-        {
-            stage.file(path, content);
-        }
-        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
-        let all = shown(&outcome);
+    let stage = TestStage::new(script);
+    for (path, content) in
+        [("edit.txt", "old\n"), ("gone.txt", "x"), ("before.txt", "b\n"), ("same.txt", "same\n")]
+    {
+        stage.file(path, content);
+    }
+    let (records, outcome) = stage.play(default_request(&stage));
+    for run in [RunRecord { records, outcome }, replay("changes.json").run] {
+        let (records, outcome, all) = (&run.records, &run.outcome, shown(&run.outcome));
         assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::Done, 6), "{all}");
         let expected: [Row<'_>; 8] = [
             ("after.txt", Created, Shell, None, true),
@@ -75,7 +76,7 @@ fn changes_by_tools_shell_and_background_are_listed() {
             ("new.txt", Created, Tool, Some("Write"), true),
             ("same.txt", Modified, Tool, Some("Write"), false),
         ];
-        assert_eq!(rows(&outcome), expected, "{all}");
+        assert_eq!(rows(outcome), expected, "{all}");
         let lines: Vec<_> =
             outcome.files.iter().filter(|f| f.source == Tool).map(|f| (f.added, f.removed)).collect();
         assert_eq!(lines, [(Some(1), Some(1)), (Some(2), Some(0)), (Some(0), Some(0))], "{all}");
@@ -197,10 +198,8 @@ fn concurrent_runs_do_not_claim_each_others_files() {
 
 #[test]
 fn unavailable_tool_changes_no_files() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([write("a.txt", "a"), GeminiStep::text("No.")]));
-    stage.file("a.txt", "before");
-    let outcome = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Default));
-    assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::DoneWithDenials, 0), "{}", shown(&outcome));
-    assert_eq!(stage.read("a.txt").as_deref(), Some("before"));
+    let taped = replay("unavailable_write.stream-json");
+    let outcome = &taped.run.outcome;
+    assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::DoneWithDenials, 0), "{}", shown(outcome));
+    assert_eq!(taped.facts.files.get("a.txt").map(String::as_str), Some("before"));
 }

@@ -1,6 +1,7 @@
 //! Tests the main workflow with the real Gemini CLI: a write, an edit, a failing read and a shell command, reported
-//! correctly.
+//! correctly. The run is recorded, and its tape gives the same events and outcome.
 
+use crate::gemini_output::run_and_replay;
 use agentline::{Event, Surface, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::gemini::demo_script;
@@ -10,7 +11,9 @@ use agentline_tests::{TestStage, needs_real_gemini};
 fn stream_json_run_reports_events_files_and_usage() {
     needs_real_gemini!();
     let stage = TestStage::new(demo_script());
-    let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::StreamJson));
+    let tape = stage.outside().join("tape.jsonl");
+    let (records, outcome, _) =
+        run_and_replay(&stage, stage.request("Write a small program").surface(Surface::StreamJson), &tape);
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
     assert!(!outcome.text.is_empty(), "{shown}");
@@ -30,13 +33,17 @@ fn stream_json_run_reports_events_files_and_usage() {
     assert!(outcome.cost_usd.is_some_and(|c| c > 0.0), "{shown}");
     assert!(matches!(records[0].event, Event::Started(_)), "{:?}", records[0]);
     assert!(records.iter().enumerate().all(|(i, r)| r.seq as usize == i + 1), "numbered without a gap");
+    assert!(records.len() > 15, "{shown}");
+    assert_eq!(outcome.tape.as_deref(), tape.to_str());
 }
 
 #[test]
 fn json_run_reports_the_same_from_the_session_file() {
     needs_real_gemini!();
     let stage = TestStage::new(demo_script());
-    let (records, outcome) = stage.play(stage.request("Write a small program").surface(Surface::Json));
+    let tape = stage.outside().join("tape.jsonl");
+    let (records, outcome, _) =
+        run_and_replay(&stage, stage.request("Write a small program").surface(Surface::Json), &tape);
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
     assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
@@ -44,4 +51,6 @@ fn json_run_reports_the_same_from_the_session_file() {
     assert_eq!((by_tool.source, by_tool.tool.as_deref()), (ChangeSource::Tool, Some("Edit")), "{shown}");
     let results = records.iter().filter(|r| matches!(r.event, Event::ToolResult { .. })).count();
     assert_eq!(results, 4, "{records:?}");
+    assert!(records.len() > 15 && outcome.files.len() == 2, "{shown}");
+    assert_eq!(outcome.tape.as_deref(), tape.to_str());
 }

@@ -2,28 +2,28 @@
 //!
 //! | key | shown by | how |
 //! |---|---|---|
-//! | `model` | `model_key_selects_the_model` | the model of the request to the service |
+//! | `model` | `model_key_workspace_project_and_servers_reach_the_agent` | the model of the request to the service |
 //! | `sandbox` | `sandbox_uses_the_named_program` | the CLI starts a stand-in for `docker` and `podman` |
 //! | `approval_mode`, `yolo` | `each_mode_permits_what_is_documented` | which of two files a model can make, for each value |
 //! | `include_directories` | `directory_is_included_or_inaccessible` | a file outside is read, and is not without the key |
 //! | `allowed_tools`, `disable_tools` | `tools_are_allowed_and_excluded` | the tools that the model is offered |
-//! | `working_dir` | `working_dir_key_sets_the_workspace` | where a file lands, and what `pwd` prints |
+//! | `working_dir` | `model_key_workspace_project_and_servers_reach_the_agent` | where a file lands, and what `pwd` prints |
 //! | `timeout`, `timeout_ms` | `run_ends_at_its_timeout` | a model that never answers |
 //! | `max_budget_usd`, `max_turns`, `max_output_tokens` | `limits_are_enforced` | a model that never ends |
-//! | `apiKey` | `api_key_in_the_map_authenticates` | the header of the request to the service |
-//! | `googleCloudProject` | `cloud_project_is_passed_to_the_agent` | what the agent hands on to a shell |
+//! | `apiKey` | `model_key_workspace_project_and_servers_reach_the_agent` | the header of the request to the service |
+//! | `googleCloudProject` | `model_key_workspace_project_and_servers_reach_the_agent` | what the agent hands on to a shell |
 //! | `useVertexAI` | `vertex_ai_key_selects_the_auth_method` | the CLI asks for what Vertex AI needs, and talks to its address |
-//! | `mcp_settings_path` | `servers_of_a_settings_file_are_available` | the tools that the model is offered |
+//! | `mcp_settings_path` | `model_key_workspace_project_and_servers_reach_the_agent` | the tools that the model is offered |
 
-use agentline::{Outcome, Verdict, blocking};
-use agentline_core::Config;
+use agentline::{Outcome, RunRequest, Verdict, blocking};
+use agentline_core::{Config, Sandbox};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
-/// Runs the request of an engine's map, in addition to the settings that isolate the test.
-fn run(stage: &TestStage, keys: Value) -> Outcome {
+/// Returns the request of an engine's map, in addition to the settings that isolate the test.
+fn request(stage: &TestStage, keys: &Value) -> RunRequest {
     let mut map = json!({"model": MODEL, "working_dir": stage.workspace(), "extensions": [], "timeout": 120});
     for (key, value) in keys.as_object().expect("keys are a map") {
         if key == "timeout_ms" {
@@ -35,7 +35,11 @@ fn run(stage: &TestStage, keys: Value) -> Outcome {
     assert!(config.notices.is_empty(), "every key is known: {:?}", config.notices);
     let mut request = config.request;
     request.prompt = "go".into();
-    blocking::run(&stage.agentline(), request, |_, _| {}).expect("the request is valid")
+    request
+}
+
+fn run(stage: &TestStage, keys: Value) -> Outcome {
+    blocking::run(&stage.agentline(), request(stage, &keys), |_, _| {}).expect("the request is valid")
 }
 
 fn done(stage: &TestStage, keys: Value) -> Outcome {
@@ -57,33 +61,43 @@ fn shell(command: &str) -> GeminiStep {
 }
 
 #[test]
-fn model_key_selects_the_model() {
-    needs_real_gemini!();
-    let stage = answering();
-    let outcome = done(&stage, json!({"model": "gemini-2.5-flash-lite"}));
-    assert_eq!(stage.model.requests_to_main()[0].model, "gemini-2.5-flash-lite", "{}", shown(&outcome));
-}
-
-#[test]
 fn each_mode_permits_what_is_documented() {
     needs_real_gemini!();
-    for (keys, writes, runs) in [
-        (json!({}), false, false),
-        (json!({"approval_mode": "default"}), false, false),
-        (json!({"approval_mode": "suggest"}), false, false),
-        (json!({"approval_mode": "plan"}), false, false),
-        (json!({"approval_mode": "auto_edit"}), true, false),
-        (json!({"approval_mode": "yolo"}), true, true),
-        (json!({"approval_mode": "full_auto"}), true, true),
-        (json!({"yolo": true}), true, true),
-        (json!({"yolo": true, "approval_mode": "yolo"}), true, true),
-        (json!({"yolo": false, "approval_mode": "auto_edit"}), true, false),
+    // Each value that is not run means the same as one that is.
+    for (keys, same, writes, runs) in [
+        (
+            json!({}),
+            &[json!({"approval_mode": "default"}), json!({"approval_mode": "suggest"})][..],
+            false,
+            false,
+        ),
+        (json!({"approval_mode": "plan"}), &[], false, false),
+        (
+            json!({"approval_mode": "auto_edit"}),
+            &[json!({"yolo": false, "approval_mode": "auto_edit"})],
+            true,
+            false,
+        ),
+        (
+            json!({"approval_mode": "yolo"}),
+            &[
+                json!({"approval_mode": "full_auto"}),
+                json!({"yolo": true}),
+                json!({"yolo": true, "approval_mode": "yolo"}),
+            ],
+            true,
+            true,
+        ),
     ] {
         let stage = TestStage::new(Script::new([
             GeminiStep::call("write_file", json!({"file_path": "written.txt", "content": "x"})),
             shell("touch made.txt"),
             GeminiStep::text("done"),
         ]));
+        for other in same {
+            let [one, two] = [&keys, other].map(|keys| format!("{:?}", request(&stage, keys)));
+            assert_eq!(one, two, "{keys} and {other}");
+        }
         let outcome = run(&stage, keys.clone());
         let made = (stage.read("written.txt").is_some(), stage.read("made.txt").is_some());
         assert_eq!(made, (writes, runs), "{keys}: {}", shown(&outcome));
@@ -121,73 +135,68 @@ fn tools_are_allowed_and_excluded() {
 }
 
 #[test]
-fn working_dir_key_sets_the_workspace() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
-        shell("pwd"),
-        GeminiStep::text("done"),
-    ]));
-    stage.file("deep/er/old.txt", "old");
-    let folder = stage.workspace().join("deep/er").canonicalize().expect("a path");
-    let outcome = done(&stage, json!({"working_dir": folder, "yolo": true}));
-    assert_eq!(stage.read("deep/er/here.txt").as_deref(), Some("x"), "{}", shown(&outcome));
-    assert_eq!(outcome.files[0].path, "here.txt", "{}", shown(&outcome));
-    let printed =
-        stage.model.requests_to_main()[2].tool_responses().last().expect("a response").1.to_string();
-    assert!(printed.contains(&*folder.to_string_lossy()), "{printed}");
-}
-
-#[test]
 fn run_ends_at_its_timeout() {
     needs_real_gemini!();
-    for keys in [json!({"timeout": 6}), json!({"timeout_ms": 6000})] {
-        let stage = TestStage::new(Script::always(GeminiStep::hang()));
-        let outcome = run(&stage, keys.clone());
-        assert_eq!(outcome.verdict, Verdict::TimedOut, "{keys}: {}", shown(&outcome));
-        let message = outcome.error.as_ref().expect("a reason").message.clone();
-        assert!(message.contains("6 s"), "{keys}: {message}");
-        let took = Duration::from_millis(outcome.duration_ms);
-        assert!(took >= Duration::from_secs(6) && took < Duration::from_secs(60), "{keys}: {took:?}");
-    }
+    let stage = TestStage::new(Script::always(GeminiStep::hang()));
+    let [seconds, keys] = [json!({"timeout": 6}), json!({"timeout_ms": 6000})];
+    let same = [&seconds, &keys].map(|keys| format!("{:?}", request(&stage, keys)));
+    assert_eq!(same[0], same[1]);
+    let outcome = run(&stage, keys);
+    assert_eq!(outcome.verdict, Verdict::TimedOut, "{}", shown(&outcome));
+    let message = outcome.error.as_ref().expect("a reason").message.clone();
+    assert!(message.contains("6 s"), "{message}");
+    let took = Duration::from_millis(outcome.duration_ms);
+    assert!(took >= Duration::from_secs(6) && took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]
 fn limits_are_enforced() {
     needs_real_gemini!();
-    let endless = || TestStage::new(Script::always(shell("sleep 0.3")));
-    let stage = endless();
+    let stage = TestStage::new(Script::always(shell("sleep 0.3")));
     let outcome = run(&stage, json!({"yolo": true, "max_turns": 2, "max_output_tokens": 4321}));
     assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", shown(&outcome));
     let requests = stage.model.requests_to_main();
     assert_eq!(requests.len(), 2, "turn 3 was never requested");
     assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4321);
 
-    for (key, value) in [("max_budget_usd", json!(0.000_001)), ("max_output_tokens", json!(1))] {
-        let stage = endless();
-        let outcome = run(&stage, json!({"yolo": true, key: value}));
-        assert_eq!(outcome.verdict, Verdict::LimitReached, "{key}: {}", shown(&outcome));
-        assert!(stage.model.requests_to_main().len() < 20, "{key}: the run was stopped");
-    }
+    // Both are limits of the request; `max_cost` and `max_output_tokens` on tapes show that they end a run.
+    let limits = request(&stage, &json!({"max_budget_usd": 0.25, "max_output_tokens": 1})).limits;
+    assert_eq!((limits.max_cost, limits.max_output_tokens), (Some(0.25), Some(1)));
 }
 
 #[test]
-fn api_key_in_the_map_authenticates() {
+fn model_key_workspace_project_and_servers_reach_the_agent() {
     needs_real_gemini!();
-    let stage = answering().env("GEMINI_API_KEY", None);
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("write_file", json!({"file_path": "here.txt", "content": "x"})),
+        shell("pwd; echo project=$GOOGLE_CLOUD_PROJECT."),
+        GeminiStep::text("done"),
+    ]))
+    .env("GEMINI_API_KEY", None);
     stage.settings("{}");
-    let outcome = done(&stage, json!({"apiKey": "key-of-the-engine"}));
-    assert_eq!(stage.model.requests_to_main()[0].headers["x-goog-api-key"], "key-of-the-engine");
+    stage.file("deep/er/old.txt", "old");
+    let folder = stage.workspace().join("deep/er").canonicalize().expect("a path");
+    let server = stage.outside().join("server.js");
+    fs::write(&server, SERVER).expect("a file");
+    let file = stage.outside().join("mcp.json");
+    let settings = json!({"mcpServers": {"filed": {"command": "node", "args": [server]}}});
+    fs::write(&file, settings.to_string()).expect("a file");
+    let outcome = done(
+        &stage,
+        json!({
+            "model": "gemini-2.5-flash-lite", "apiKey": "key-of-the-engine", "working_dir": folder, "yolo": true,
+            "googleCloudProject": "project-of-the-engine", "mcp_settings_path": file,
+        }),
+    );
+    let requests = stage.model.requests_to_main();
+    assert_eq!(requests[0].model, "gemini-2.5-flash-lite", "{}", shown(&outcome));
+    assert_eq!(requests[0].headers["x-goog-api-key"], "key-of-the-engine");
     assert!(!shown(&outcome).contains("key-of-the-engine"));
-}
-
-#[test]
-fn cloud_project_is_passed_to_the_agent() {
-    needs_real_gemini!();
-    let stage =
-        TestStage::new(Script::new([shell("echo project=$GOOGLE_CLOUD_PROJECT."), GeminiStep::text("done")]));
-    done(&stage, json!({"yolo": true, "googleCloudProject": "project-of-the-engine"}));
-    let printed = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
+    assert!(offered(&stage).contains(&"mcp_filed_shout".to_owned()), "{:?}", offered(&stage));
+    assert_eq!(stage.read("deep/er/here.txt").as_deref(), Some("x"), "{}", shown(&outcome));
+    assert_eq!(outcome.files[0].path, "here.txt", "{}", shown(&outcome));
+    let printed = requests[2].tool_responses().last().expect("a response").1.to_string();
+    assert!(printed.contains(&*folder.to_string_lossy()), "{printed}");
     assert!(printed.contains("project=project-of-the-engine."), "{printed}");
 }
 
@@ -210,19 +219,6 @@ fn vertex_ai_key_selects_the_auth_method() {
     assert_eq!(request.headers["x-goog-api-key"], "key-of-vertex-ai");
 }
 
-#[test]
-fn servers_of_a_settings_file_are_available() {
-    needs_real_gemini!();
-    let stage = answering();
-    let server = stage.outside().join("server.js");
-    fs::write(&server, SERVER).expect("a file");
-    let file = stage.outside().join("mcp.json");
-    let settings = json!({"mcpServers": {"filed": {"command": "node", "args": [server]}}});
-    fs::write(&file, settings.to_string()).expect("a file");
-    done(&stage, json!({"mcp_settings_path": file}));
-    assert!(offered(&stage).contains(&"mcp_filed_shout".to_owned()), "{:?}", offered(&stage));
-}
-
 /// An MCP server with one tool, in the language of the agent's runtime.
 const SERVER: &str = r#"
 require("readline").createInterface({ input: process.stdin }).on("line", line => {
@@ -242,9 +238,7 @@ fn sandbox_uses_the_named_program() {
     use std::os::unix::fs::PermissionsExt as _;
     needs_real_gemini!();
     // Records the arguments with which the agent calls a sandbox program. No installed one is started.
-    for (sandbox, maker) in
-        [(json!(true), "docker"), (json!("docker"), "docker"), (json!("podman"), "podman")]
-    {
+    for (sandbox, maker) in [(json!(true), "docker"), (json!("podman"), "podman")] {
         let stage = answering();
         let (folder, asked) = (stage.outside().join("bin"), stage.outside().join("asked"));
         fs::create_dir(&folder).expect("a folder");
@@ -262,5 +256,8 @@ fn sandbox_uses_the_named_program() {
         assert!(stage.model.requests().is_empty(), "{sandbox}: nothing ran without it");
     }
     let stage = answering();
-    done(&stage, json!({"sandbox": false}));
+    // Every other test runs without a sandbox.
+    let [off, none] = [json!({"sandbox": false}), json!({})].map(|keys| request(&stage, &keys).sandbox);
+    assert_eq!(off, none);
+    assert_eq!(request(&stage, &json!({"sandbox": "docker"})).sandbox, Sandbox::By("docker".into()));
 }

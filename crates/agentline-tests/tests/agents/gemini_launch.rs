@@ -1,8 +1,6 @@
 //! Tests a launch of the real Gemini CLI: prompts, settings, sign-in, servers, sessions and the user's home.
 
-use agentline::{
-    FailureKind, Limits, McpServer, Outcome, PermissionMode, RunRequest, Surface, Trust, Verdict,
-};
+use agentline::{FailureKind, McpServer, Outcome, PermissionMode, RunRequest, Surface, Trust, Verdict};
 use agentline_core::SystemMode;
 use agentline_mock::gemini::{FAKE_KEY, GeminiStep, SETTINGS, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
@@ -11,6 +9,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 fn answering() -> TestStage {
@@ -34,24 +33,16 @@ fn prompts_are_delivered_byte_for_byte() {
     needs_real_gemini!();
     let stage = answering();
     stage.file("a.txt", "content of a");
-    let long = format!("/{}@a.txt\n", "x".repeat(1_000_000));
     for prompt in [
         "plain\r\n\ttext \"\"\" ''' \\n é 💩 \u{7f}\u{1b}[31m\n\n",
-        "-x --help",
         "/init",
-        "@a.txt",
         "look at @a.txt and write to bob@example.com, \\@a.txt\n",
         "/a {{args}} !{touch pwned} @{a.txt} @{ open",
-        &long,
     ] {
-        for surface in [Surface::StreamJson, Surface::Json] {
-            if surface == Surface::Json && !prompt.starts_with("look") {
-                continue;
-            }
-            let outcome = stage.outcome(stage.request(prompt).surface(surface));
-            assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", to_json(&outcome));
-            assert!(last_request_text(&stage) == prompt, "{prompt:.80}: {:.300}", last_request_text(&stage));
-        }
+        let surface = if prompt.starts_with("look") { Surface::Json } else { Surface::StreamJson };
+        let outcome = stage.outcome(stage.request(prompt).surface(surface));
+        assert_eq!(outcome.verdict, Verdict::Done, "{prompt:.80}: {}", to_json(&outcome));
+        assert!(last_request_text(&stage) == prompt, "{prompt:.80}: {:.300}", last_request_text(&stage));
     }
     assert_eq!(stage.read("pwned"), None);
     assert_eq!(stage.read("GEMINI.md"), None, "`/init` was not executed");
@@ -66,8 +57,9 @@ fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
     const LONGEST: usize = 8 << 20;
     const LONG: usize = 3_000_000;
     let stage = answering();
+    stage.file("a.txt", "not to be sent");
     for (surface, begin) in [(Surface::StreamJson, "plain é\n"), (Surface::Json, "/x @a.txt ")] {
-        let prompt = format!("{begin}{}", "y".repeat(LONG - begin.len()));
+        let prompt = format!("{begin}{}@a.txt\n", "y".repeat(LONG - begin.len()));
         let outcome = stage.outcome(stage.request(&prompt).surface(surface));
         assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", to_json(&outcome));
         assert!(
@@ -101,34 +93,25 @@ fn long_prompt_is_delivered_and_an_oversized_one_starts_nothing() {
 #[test]
 fn prompt_file_is_read_by_the_agent_or_sent_inline() {
     needs_real_gemini!();
-    let stage = answering();
-    stage.file("p.md", "the task @here");
+    let read = GeminiStep::call("read_file", json!({"file_path": "sub/p.md"}));
+    let stage = TestStage::new(Script::new([read, GeminiStep::text("read")]).repeating_last());
+    stage.file("sub/p.md", "the task @here");
     stage.file("kept/secret.md", "the other task");
     stage.file(".gitignore", "kept/\n");
-    let _ = stage.outcome(stage.request("").prompt_file("p.md"));
-    let file = stage.workspace().canonicalize().unwrap().join("p.md");
-    assert_eq!(last_request_text(&stage), format!("Process the prompt in {}", file.display()));
+    let request = stage.request("").prompt_file("sub/p.md").permission_mode(PermissionMode::Plan);
+    let outcome = stage.outcome(request);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
+    let file = stage.workspace().canonicalize().unwrap().join("sub/p.md");
+    let requests = stage.model.requests_to_main();
+    assert_eq!(requests[0].user_texts()[1..].concat(), format!("Process the prompt in {}", file.display()));
+    let responses = requests[1].tool_responses();
+    assert!(responses[0].1.to_string().contains("the task"), "{responses:?}");
     let _ = stage.outcome(stage.request("").prompt_file("kept/secret.md"));
     assert_eq!(last_request_text(&stage), "the other task");
     let outside = stage.outside().join("outside.md");
     fs::write(&outside, "/from outside").unwrap();
     let _ = stage.outcome(stage.request("").prompt_file(&outside));
     assert_eq!(last_request_text(&stage), "/from outside");
-}
-
-#[test]
-fn prompt_file_is_readable_by_the_agent() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::call("read_file", json!({"file_path": "sub/p.md"})),
-        GeminiStep::text("read"),
-    ]));
-    stage.file("sub/p.md", "the task");
-    let outcome =
-        stage.outcome(stage.request("").prompt_file("sub/p.md").permission_mode(PermissionMode::Plan));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
-    let responses = stage.model.requests_to_main()[1].tool_responses();
-    assert!(responses[0].1.to_string().contains("the task"), "{responses:?}");
 }
 
 #[test]
@@ -143,23 +126,6 @@ fn system_prompt_is_prepended_or_replaces_the_agents_own() {
     let system = stage.model.requests_to_main()[1].system_text();
     assert!(system.starts_with("You are a clock.") && !system.contains("Core Mandates"), "{system:.300}");
     assert_eq!(last_request_text(&stage), "do it");
-}
-
-#[test]
-fn limits_are_passed_to_the_agent() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."}))));
-    let limits = |turns| {
-        let mut limits = Limits::default();
-        limits.max_turns = Some(turns);
-        limits.max_output_tokens = Some(4_321);
-        limits
-    };
-    let outcome = stage.outcome(stage.request("go on").limits(limits(2)));
-    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", to_json(&outcome));
-    let requests = stage.model.requests_to_main();
-    assert_eq!(requests.len(), 2, "turn 3 was never requested");
-    assert_eq!(requests[0].body["generationConfig"]["maxOutputTokens"], 4_321);
 }
 
 #[test]
@@ -232,22 +198,6 @@ fn given_servers_work_in_default_mode_and_their_secrets_are_redacted() {
 }
 
 #[test]
-fn servers_are_read_from_a_settings_file() {
-    needs_real_gemini!();
-    let stage = answering();
-    let server = stage.outside().join("server.js");
-    fs::write(&server, SERVER).unwrap();
-    let file = stage.outside().join("mcp.json");
-    let settings = json!({"mcpServers": {"filed": {"command": "node", "args": [server]}}});
-    fs::write(&file, settings.to_string()).unwrap();
-    let mut request = stage.request("go").permission_mode(PermissionMode::Default);
-    request.mcp_settings_path = Some(file);
-    assert_eq!(stage.outcome(request).verdict, Verdict::Done);
-    let offered = stage.model.requests_to_main()[0].offered_tools();
-    assert!(offered.contains(&"mcp_filed_shout".to_owned()), "{offered:?}");
-}
-
-#[test]
 fn agent_sees_only_allow_listed_variables() {
     needs_real_gemini!();
     let command = json!({"command": "env", "description": "d"});
@@ -267,25 +217,6 @@ fn agent_sees_only_allow_listed_variables() {
     assert!(!printed.contains("WITHHELD"), "{printed}");
     let seen = format!("{}{}", serde_json::to_string(&records).unwrap(), to_json(&outcome));
     assert!(!seen.contains("token-that-was-added") && !seen.contains(FAKE_KEY), "{seen}");
-}
-
-#[test]
-fn other_directories_can_be_included() {
-    needs_real_gemini!();
-    let script = |path: &Path| {
-        Script::new([
-            GeminiStep::call("read_file", json!({"file_path": path.join("x.txt")})),
-            GeminiStep::text("done"),
-        ])
-    };
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("x.txt"), "from outside").unwrap();
-    let real = outside.path().canonicalize().unwrap();
-    let stage = TestStage::new(script(&real));
-    let outcome = stage.outcome(stage.request("go").include_dir(&real));
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
-    let response = stage.model.requests_to_main()[1].tool_responses()[0].1.to_string();
-    assert!(response.contains("from outside"), "{response}");
 }
 
 #[test]
@@ -336,65 +267,51 @@ fn user_home_is_not_changed() {
     assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("do mine"));
 }
 
+/// Over ACP, loading a session in the minute of its file would damage it, so that run waits until the minute is over.
+/// `acp_gemini::resume` resumes an older session over ACP.
 #[test]
-fn resumed_session_is_complete_after_two_normal_starts() {
+fn resumed_sessions_are_complete_after_two_normal_starts() {
     needs_real_gemini!();
-    for same_minute in [true, false] {
-        let stage = answering();
-        let first = stage.outcome(stage.request("remember the number 4711"));
+    let stage = answering();
+    let cases = [
+        ("4711", Surface::StreamJson, true),
+        ("4712", Surface::StreamJson, false),
+        ("4713", Surface::Acp, true),
+    ];
+    let sessions = cases.map(|(number, surface, same_minute)| {
+        let first = stage.outcome(stage.request(&format!("remember the number {number}")));
         let session = first.session_id.clone().unwrap();
         if !same_minute {
             make_older(&stage, &session);
         }
-        let again = stage.outcome(stage.request("which number was it?").resume(&session[..8]));
-        assert_eq!(again.verdict, Verdict::Done, "{}", to_json(&again));
-        assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
-        let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
-        assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
-        for _ in 0..2 {
-            let start = start_without_agentline(&stage, &[], "an ordinary start");
-            assert!(start.status.success(), "{start:?}");
-        }
-        let files = session_files(&stage, &session);
-        let stored: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
-        assert!(
-            stored.contains("4711") && stored.contains("which number"),
-            "{same_minute}: {files:?} {stored}"
-        );
-        let latest = stage.outcome(stage.request("once more").resume(&session));
-        assert_eq!(latest.verdict, Verdict::Done, "{}", to_json(&latest));
-        assert!(stage.model.requests_to_main().last().unwrap().user_texts().concat().contains("4711"));
-    }
-}
-
-/// Loading a session in the minute of its file would damage it, so the run waits until that minute is over.
-#[test]
-fn session_loaded_over_acp_is_complete_after_two_normal_starts() {
-    needs_real_gemini!();
-    for same_minute in [true, false] {
-        let stage = answering();
-        let first = stage.outcome(stage.request("remember the number 4711"));
-        let session = first.session_id.clone().unwrap();
-        if !same_minute {
-            make_older(&stage, &session);
-        }
-        let request = stage.request("which number was it?").resume(&session[..8]).surface(Surface::Acp);
+        let request = stage.request("which number was it?").resume(&session[..8]).surface(surface);
         let again = stage.outcome(request);
         assert_eq!((again.verdict, again.text.is_empty()), (Verdict::Done, false), "{}", to_json(&again));
         assert_eq!(again.session_id.as_deref(), Some(session.as_str()));
         let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
-        assert!(texts.contains("4711") && texts.contains("which number"), "{texts}");
-        assert_eq!(session_files(&stage, &session).len(), 1, "no empty duplicate remains");
-        for _ in 0..2 {
-            let start = start_without_agentline(&stage, &[], "an ordinary start");
-            assert!(start.status.success(), "{start:?}");
+        assert!(texts.contains(number) && texts.contains("which number"), "{texts}");
+        if surface == Surface::Acp {
+            assert_eq!(session_files(&stage, &session).len(), 1, "no empty duplicate remains");
         }
-        let files = session_files(&stage, &session);
+        session
+    });
+    for _ in 0..2 {
+        let start = start_without_agentline(&stage, &[], "an ordinary start");
+        assert!(start.status.success(), "{start:?}");
+    }
+    for ((number, surface, same_minute), session) in cases.iter().zip(&sessions) {
+        let files = session_files(&stage, session);
         let stored: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
         assert!(
-            stored.contains("4711") && stored.contains("which number"),
-            "{same_minute}: {files:?} {stored}"
+            stored.contains(number) && stored.contains("which number"),
+            "{surface} {same_minute}: {files:?} {stored}"
         );
+        if *surface == Surface::StreamJson {
+            let latest = stage.outcome(stage.request("once more").resume(session));
+            assert_eq!(latest.verdict, Verdict::Done, "{}", to_json(&latest));
+            let texts = stage.model.requests_to_main().last().unwrap().user_texts().concat();
+            assert!(texts.contains(number), "{texts}");
+        }
     }
 }
 
@@ -453,23 +370,16 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_private_files_remain() {
+fn stale_lock_does_not_block_a_run_and_no_private_files_remain() {
     needs_real_gemini!();
     let temporary = tempfile::tempdir().unwrap();
     let stage = answering().env("TMPDIR", Some(&temporary.path().to_string_lossy()));
-    let _ = stage.outcome(stage.request("@x").allow("WebFetch"));
-    let left: Vec<String> = walk(temporary.path()).iter().map(|p| p.display().to_string()).collect();
-    assert!(left.iter().all(|p| !p.contains("agentline-")), "{left:?}");
-}
-
-#[test]
-fn stale_lock_does_not_block_a_run() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let lock = stage.home().join(".gemini/projects.json.lock");
-    std::fs::create_dir_all(&lock).unwrap();
-    let outcome =
-        stage.outcome(stage.request("What is 2 + 2?").startup_timeout(std::time::Duration::from_secs(45)));
+    fs::create_dir_all(&lock).unwrap();
+    let request = stage.request("@x").allow("WebFetch").startup_timeout(Duration::from_secs(45));
+    let outcome = stage.outcome(request);
     assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     assert!(lock.exists(), "agentline must not remove it");
+    let left: Vec<String> = walk(temporary.path()).iter().map(|p| p.display().to_string()).collect();
+    assert!(left.iter().all(|p| !p.contains("agentline-")), "{left:?}");
 }

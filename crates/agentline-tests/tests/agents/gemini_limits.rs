@@ -1,9 +1,13 @@
 //! Tests tokens, cost and limits with the real Gemini CLI: counts match the model's, and limits are enforced.
+//! Variations run on its tapes.
 
-use agentline::{Event, FailureKind, Limits, Outcome, PriceTable, RunRequest, Surface, Verdict, blocking};
-use agentline_core::{Phase, Price, UsageSource};
+use agentline::{Event, FailureKind, Limits, Outcome, PriceTable, RunRequest, Surface, Verdict};
+use agentline_core::{Phase, UsageSource};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
-use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown, survivors};
+use agentline_tests::{
+    MODEL, RunRecord, TestStage, needs_real_gemini, shown, survivors,
+    tapes::{RecordedFacts, TapedRun, replay, replay_on},
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -37,10 +41,11 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
     needs_real_gemini!();
     let price = PriceTable::built_in().of(MODEL).unwrap();
     let expected = (1800.0 * price.input + 1200.0 * price.cached.unwrap() + 370.0 * price.output) / 1e6;
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(two_turns());
-        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
-        let (all, usage) = (shown(&outcome), &outcome.usage);
+    let stage = TestStage::new(two_turns());
+    let (records, outcome) = stage.play(default_request(&stage));
+    let taped = replay("two_turns.json").run;
+    for (records, outcome) in [(&records, &outcome), (&taped.records, &taped.outcome)] {
+        let (all, usage) = (shown(outcome), &outcome.usage);
         assert_eq!(outcome.verdict, Verdict::Done, "{all}");
         let t = usage.tokens;
         assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
@@ -50,7 +55,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
         assert_eq!(usage.by_model[MODEL].thoughts, Some(70), "{all}");
         assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile], "{all}");
         near(outcome.cost_usd, expected, &all);
-        assert_consistent_usage(&outcome);
+        assert_consistent_usage(outcome);
         // The tokens of the first turn were known during the run.
         let live = records.iter().find_map(|r| match &r.event {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
@@ -81,9 +86,7 @@ fn assert_consistent_usage(outcome: &Outcome) {
 
 #[test]
 fn acp_reports_the_same_token_counts() {
-    needs_real_gemini!();
-    let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(default_request(&stage).surface(Surface::Acp));
+    let outcome = replay("two_turns.acp").run.outcome;
     let (all, t) = (shown(&outcome), outcome.usage.tokens);
     assert_eq!((t.input, t.output, t.cached), (Some(3000), Some(300), Some(1200)), "{all}");
     assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
@@ -93,17 +96,11 @@ fn acp_reports_the_same_token_counts() {
 
 #[test]
 fn prices_can_be_overridden_and_unknown_models_have_none() {
-    needs_real_gemini!();
-    let stage = TestStage::new(two_turns());
-    let mut price = Price::default();
-    (price.input, price.output) = (10.0, 100.0);
-    let agentline = stage.agentline().prices(PriceTable::built_in().with([(MODEL.to_owned(), price)].into()));
-    let outcome = blocking::run(&agentline, default_request(&stage), |_, _| {}).unwrap();
+    let outcome = replay("two_turns_with_own_prices.stream-json").run.outcome;
     // Without their own price, cached tokens cost as much as others.
     near(outcome.cost_usd, (3000.0 * 10.0 + 370.0 * 100.0) / 1e6, &shown(&outcome));
 
-    let stage = TestStage::new(two_turns());
-    let outcome = stage.outcome(default_request(&stage).model("gemini-0-unpriced"));
+    let outcome = replay("two_turns_without_a_price.stream-json").run.outcome;
     let all = shown(&outcome);
     assert_eq!(
         (outcome.verdict, outcome.usage.tokens.total, outcome.cost_usd),
@@ -136,11 +133,8 @@ fn a_resumed_session_counts_only_its_own_tokens() {
 
 #[test]
 fn failed_run_keeps_known_tokens() {
-    needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
-        let stage = TestStage::new(Script::new([write(1).usage(tokens(1000, 100, 200, 50)), refused]));
-        let outcome = stage.outcome(default_request(&stage).surface(surface));
+        let outcome = replay_on("failed_after_a_turn", surface).run.outcome;
         let all = shown(&outcome);
         assert_eq!((outcome.verdict, outcome.files.len()), (Verdict::NotAuthenticated, 1), "{all}");
         assert_eq!(
@@ -153,20 +147,22 @@ fn failed_run_keeps_known_tokens() {
 }
 
 /// Runs an agent that writes one file per second until a limit stops it.
-fn limited(limits: impl Fn(&mut Limits), surface: Surface) -> (TestStage, Outcome) {
+fn limited(limits: impl Fn(&mut Limits)) -> TapedRun {
     let stage =
         TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));
-    let mut request = default_request(&stage).surface(surface);
+    let mut request = default_request(&stage);
     limits(&mut request.limits);
-    let outcome = stage.outcome(request);
+    let (records, outcome) = stage.play(request);
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
-    (stage, outcome)
+    let facts = RecordedFacts::of(&stage);
+    TapedRun { run: RunRecord { records, outcome }, facts }
 }
 
 /// Asserts that the limit was reported and the work until then is kept. `at_most` files: each limit applies after the
 /// turn that exceeds it, and another turn may have started before that was detected.
 #[track_caller]
-fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::ops::RangeInclusive<usize>) {
+fn stopped(run: &TapedRun, kind: FailureKind, files: std::ops::RangeInclusive<usize>) {
+    let outcome = &run.run.outcome;
     let all = shown(outcome);
     let error = outcome.error.as_ref().unwrap_or_else(|| panic!("no error: {all}"));
     assert_eq!(
@@ -176,7 +172,7 @@ fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::
     );
     assert!(error.hint.as_ref().is_some_and(|h| h.contains("--max-")) && !error.retryable, "{all}");
     assert!(files.contains(&outcome.files.len()), "{} files: {all}", outcome.files.len());
-    assert!(outcome.files.iter().all(|f| f.verified && stage.read(&f.path).is_some()), "{all}");
+    assert!(outcome.files.iter().all(|f| f.verified && run.facts.files.contains_key(&f.path)), "{all}");
     assert!(outcome.text.starts_with("File "), "{all}");
     assert!(outcome.usage.tokens.total.is_some_and(|t| t >= 1150) && outcome.cost_usd.is_some(), "{all}");
 }
@@ -184,42 +180,37 @@ fn stopped(stage: &TestStage, outcome: &Outcome, kind: FailureKind, files: std::
 #[test]
 fn turns_are_limited_exactly() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let (stage, outcome) = limited(|l| l.max_turns = Some(2), surface);
-        stopped(&stage, &outcome, FailureKind::MaxTurns, 2..=2);
-        assert_eq!((outcome.turns, stage.model.requests_to_main().len()), (2, 2), "{}", shown(&outcome));
+    for run in [limited(|l| l.max_turns = Some(2)), replay("max_turns.json")] {
+        stopped(&run, FailureKind::MaxTurns, 2..=2);
+        assert_eq!((run.run.outcome.turns, run.facts.model_requests), (2, 2), "{}", run.run.shown());
     }
 }
 
 #[test]
 fn tool_call_limit_applies_to_the_first_excess_call() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
+    for run in [limited(|l| l.max_tool_calls = Some(2)), replay("max_tool_calls.json")] {
         // The excess call may still be carried out before the agent is stopped.
-        let (stage, outcome) = limited(|l| l.max_tool_calls = Some(2), surface);
-        stopped(&stage, &outcome, FailureKind::MaxToolCalls, 2..=3);
+        stopped(&run, FailureKind::MaxToolCalls, 2..=3);
     }
 }
-
-/// A limit by name, and its name in the outcome.
-type Case = (&'static str, fn(&mut Limits), FailureKind);
 
 #[test]
 fn tokens_and_cost_are_limited_within_a_turn() {
     needs_real_gemini!();
     // Each turn uses 1,150 tokens, 150 of them output, for 0.000675 dollars: the third turn exceeds each of these
     // limits.
-    let cases: [Case; 3] = [
-        ("tokens", |l| l.max_tokens = Some(2400), FailureKind::MaxTokens),
-        ("output", |l| l.max_output_tokens = Some(400), FailureKind::MaxOutputTokens),
-        ("cost", |l| l.max_cost = Some(0.0015), FailureKind::MaxCost),
-    ];
-    for ((name, limits, kind), surface) in
-        cases.into_iter().zip([Surface::StreamJson, Surface::StreamJson, Surface::Json])
-    {
-        let (stage, outcome) = limited(limits, surface);
-        stopped(&stage, &outcome, kind, 2..=4);
-        let turns = stage.model.requests_to_main().len();
-        assert!((3..=4).contains(&turns), "{name} was detected after {turns} requests: {}", shown(&outcome));
+    for (run, kind) in [
+        (limited(|l| l.max_tokens = Some(2400)), FailureKind::MaxTokens),
+        (replay("max_output_tokens.stream-json"), FailureKind::MaxOutputTokens),
+        (replay("max_cost.json"), FailureKind::MaxCost),
+    ] {
+        stopped(&run, kind, 2..=4);
+        let turns = run.facts.model_requests;
+        assert!(
+            (3..=4).contains(&turns),
+            "{kind:?} was detected after {turns} requests: {}",
+            run.run.shown()
+        );
     }
 }

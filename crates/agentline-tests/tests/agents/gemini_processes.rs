@@ -1,10 +1,10 @@
 //! Tests timeouts, cancellation and crashes with the real Gemini CLI: a run always ends, reports why, and leaves
 //! nothing running.
 
-use agentline::{Event, FailureKind, Outcome, RunRequest, Surface, Verdict, blocking};
+use agentline::{Event, FailureKind, Outcome, RunRequest, Verdict, blocking};
 use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
+use agentline_tests::{TestStage, needs_real_gemini, shown, survivors, tapes::replay};
 use serde_json::json;
 use std::{
     process::Command,
@@ -44,11 +44,10 @@ fn timed_out(outcome: &Outcome, kind: FailureKind, phase: Phase, words: &[&str])
 #[test]
 fn silence_before_the_answer_times_out_on_both_surfaces() {
     needs_real_gemini!();
-    for (surface, last) in
-        [(Surface::StreamJson, "last activity: agent"), (Surface::Json, "last activity: started")]
-    {
-        let stage = TestStage::new(Script::always(GeminiStep::hang()));
-        let outcome = stage.outcome(default_request(&stage).surface(surface).idle_timeout(secs(3)));
+    let stage = TestStage::new(Script::always(GeminiStep::hang()));
+    let live = stage.outcome(default_request(&stage).idle_timeout(secs(3)));
+    let taped = replay("idle.json").run.outcome;
+    for (outcome, last) in [(live, "last activity: agent"), (taped, "last activity: started")] {
         timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &["idle timeout of 3 s", last]);
         assert!(outcome.text.is_empty() && outcome.session_id.is_some(), "{}", shown(&outcome));
         let begun = outcome.first_event_ms.unwrap();

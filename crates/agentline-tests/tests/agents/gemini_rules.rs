@@ -1,22 +1,28 @@
 //! Tests permission modes and the rules of `--allow` and `--deny` with the real Gemini CLI: what is permitted and
 //! denied, and that neither can be evaded.
 
-use agentline::{Event, PermissionMode, RunRequest, Surface, ToolStatus, Verdict};
+use agentline::{Event, Outcome, PermissionMode, Record, RunRequest, Surface, ToolStatus, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini};
+use agentline_tests::{TestStage, needs_real_gemini, tapes::replay};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs};
 
-/// A call and its expected result.
-type Case = (Value, ToolStatus);
+/// A tool, the arguments of a call, and its expected result.
+type Call = (&'static str, Value, ToolStatus);
 
-/// Lets the model call one tool with all arguments in one turn, and compares each result.
-fn check(tool: &str, cases: &[Case], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
-    let calls: Vec<(&str, Value)> = cases.iter().map(|(args, _)| (tool, args.clone())).collect();
-    let stage = TestStage::new(Script::new([GeminiStep::calls(calls), GeminiStep::text("done")]));
+/// Lets the model make all calls in one turn, and compares each result.
+fn check(calls: &[Call], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
+    let steps = calls.iter().map(|(tool, args, _)| (*tool, args.clone()));
+    let stage = TestStage::new(Script::new([GeminiStep::calls(steps), GeminiStep::text("done")]));
     stage.file("src/here.txt", "old");
     stage.file("secret/key.txt", "old");
     let (records, outcome) = stage.play(ask(&stage));
+    assert_calls(calls, &records, &outcome);
+    stage
+}
+
+#[track_caller]
+fn assert_calls(calls: &[Call], records: &[Record], outcome: &Outcome) {
     // An id ends with the number of the call within its turn.
     let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse::<usize>().ok());
     let became: BTreeMap<usize, ToolStatus> = records
@@ -26,26 +32,25 @@ fn check(tool: &str, cases: &[Case], ask: impl Fn(&TestStage) -> RunRequest) -> 
             _ => None,
         })
         .collect();
-    let is_wrong = |(at, (_, status)): &(usize, &Case)| became.get(at) != Some(status);
-    let wrong: Vec<_> = cases.iter().enumerate().filter(is_wrong).collect();
+    let is_wrong = |(at, (.., status)): &(usize, &Call)| became.get(at) != Some(status);
+    let wrong: Vec<_> = calls.iter().enumerate().filter(is_wrong).collect();
     assert!(wrong.is_empty(), "expected {wrong:#?}\nbut {became:?}\n{}", outcome.stderr_tail);
-    let denials = cases.iter().filter(|(_, status)| *status == ToolStatus::Denied).count();
+    let denials = calls.iter().filter(|(.., status)| *status == ToolStatus::Denied).count();
     assert_eq!(outcome.verdict, if denials > 0 { Verdict::DoneWithDenials } else { Verdict::Done });
-    stage
 }
 
-fn command(text: &str, status: ToolStatus) -> Case {
-    (json!({"command": text, "description": "d"}), status)
+fn command(text: &str, status: ToolStatus) -> Call {
+    ("run_shell_command", json!({"command": text, "description": "d"}), status)
 }
 
-fn write(path: impl Into<String>, status: ToolStatus) -> Case {
-    (json!({"file_path": path.into(), "content": "x"}), status)
+fn write(path: impl Into<String>, status: ToolStatus) -> Call {
+    ("write_file", json!({"file_path": path.into(), "content": "x"}), status)
 }
 
 use ToolStatus::{Denied, Ok as Done};
 
 #[test]
-fn allowed_command_permits_no_other_command() {
+fn allowed_command_and_directory_permit_no_other() {
     needs_real_gemini!();
     let mut cases = vec![
         command("echo", Done),
@@ -54,7 +59,11 @@ fn allowed_command_permits_no_other_command() {
         command("echox", Denied),
         command("X=1 echo a", Denied),
         // A nested argument of the same name does not count.
-        (json!({"command": "touch evil0", "description": "d", "more": {"command": "echo a"}}), Denied),
+        (
+            "run_shell_command",
+            json!({"command": "touch evil0", "description": "d", "more": {"command": "echo a"}}),
+            Denied,
+        ),
     ];
     for (i, form) in [
         "echo a && touch evil",
@@ -78,92 +87,60 @@ fn allowed_command_permits_no_other_command() {
     {
         cases.push(command(&form.replace("evil", &format!("evil{}", i + 1)), Denied));
     }
-    let stage = check("run_shell_command", &cases, |stage| {
-        stage.request("go").permission_mode(PermissionMode::Default).allow("Bash(echo *)")
+    let root = tempfile::tempdir().unwrap();
+    let real = root.path().canonicalize().unwrap();
+    let inside = |path: &str| real.join(path).to_string_lossy().into_owned();
+    cases.extend([
+        write("src/a.txt", Done),
+        write("./src/b.txt", Done),
+        write("src/deep/er/c..d.txt", Done),
+        write(inside("src/absolute.txt"), Done),
+        write("src/../esc1.txt", Denied),
+        write("src/x/../../esc2.txt", Denied),
+        write("./src/../esc3.txt", Denied),
+        write("other/src/e.txt", Denied),
+        write("srcx/f.txt", Denied),
+        write("esc4.txt", Denied),
+        write("/ws/esc5.txt", Denied),
+        write(inside("esc6.txt"), Denied),
+    ]);
+    let _ = check(&cases, |stage| {
+        let request = stage.request("go").working_dir(&real).permission_mode(PermissionMode::Default);
+        request.allow("Bash(echo *)").allow("Write(src/**)")
     });
-    let made =
-        fs::read_dir(stage.workspace()).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
-    let evil: Vec<String> = made.filter(|name| name.starts_with("evil")).collect();
-    assert!(evil.is_empty(), "{evil:?}");
+    let made: Vec<String> =
+        fs::read_dir(&real).unwrap().flatten().map(|e| e.file_name().into_string().unwrap()).collect();
+    assert_eq!(made, ["src"]);
+    assert!(real.join("src/deep/er/c..d.txt").is_file() && real.join("src/absolute.txt").is_file());
 }
 
 #[test]
 fn more_specific_rule_wins_across_lists() {
     needs_real_gemini!();
-    let commands = [
+    let calls = [
         command("echo a", Done),
         command("echo a && echo b", Done),
         command("echo a; touch evil1", Denied),
         command("touch evil2", Denied),
         command("echo secret", Denied),
+        write("src/a.txt", Done),
+        write("b.txt", Denied),
+        write("src/gen/c.txt", Denied),
     ];
-    let shell = |request: RunRequest| {
-        let request = request.permission_mode(PermissionMode::Default).deny("Bash");
-        request.allow("Bash(echo *)").deny("Bash(echo secret)")
-    };
-    let files = [write("src/a.txt", Done), write("b.txt", Denied), write("src/gen/c.txt", Denied)];
-    let edits = |request: RunRequest| {
-        let request = request.permission_mode(PermissionMode::AcceptEdits).deny("Write");
-        request.allow("Write(src/**)").deny("Write(src/gen/**)")
-    };
-    let stage = check("run_shell_command", &commands, |stage| shell(stage.request("go")));
-    assert!(!stage.workspace().join("evil1").exists() && !stage.workspace().join("evil2").exists());
-    let stage = check("write_file", &files, |stage| edits(stage.request("go")));
-    let there = ["src/a.txt", "b.txt", "src/gen/c.txt"].map(|path| stage.workspace().join(path).exists());
-    assert_eq!(there, [true, false, false]);
-}
-
-#[test]
-fn allowed_directory_permits_no_other_directory() {
-    needs_real_gemini!();
-    let cases = |stage: Option<&TestStage>| {
-        let root = stage.map_or_else(|| "/ws".into(), |s| s.workspace().canonicalize().unwrap());
-        let root = root.display().to_string();
-        vec![
-            write("src/a.txt", Done),
-            write("./src/b.txt", Done),
-            write("src/deep/er/c..d.txt", Done),
-            write("src/../esc1.txt", Denied),
-            write("src/x/../../esc2.txt", Denied),
-            write("./src/../esc3.txt", Denied),
-            write("other/src/e.txt", Denied),
-            write("srcx/f.txt", Denied),
-            write("esc4.txt", Denied),
-            write(format!("{root}/esc5.txt"), Denied),
-        ]
-    };
-    let stage = check("write_file", &cases(None), |stage| {
-        stage.request("go").permission_mode(PermissionMode::Default).allow("Write(src/**)")
+    let stage = check(&calls, |stage| {
+        let request = stage.request("go").permission_mode(PermissionMode::AcceptEdits);
+        let request = request.deny("Bash").allow("Bash(echo *)").deny("Bash(echo secret)");
+        request.deny("Write").allow("Write(src/**)").deny("Write(src/gen/**)")
     });
-    assert!(stage.read("src/deep/er/c..d.txt").is_some());
-    for i in 1..=5 {
-        assert_eq!(stage.read(&format!("esc{i}.txt")), None);
-    }
+    let there = ["src/a.txt", "b.txt", "src/gen/c.txt", "evil1", "evil2"];
+    let there = there.map(|path| stage.workspace().join(path).exists());
+    assert_eq!(there, [true, false, false, false, false]);
 }
 
 #[test]
-fn absolute_path_into_an_allowed_directory_is_permitted() {
+fn denied_directory_and_command_are_denied_in_every_spelling() {
     needs_real_gemini!();
-    let root = tempfile::tempdir().unwrap();
-    let real = root.path().canonicalize().unwrap();
-    let cases = [
-        write(real.join("src/a.txt").to_string_lossy(), Done),
-        write(real.join("b.txt").to_string_lossy(), Denied),
-    ];
-    let _ = check("write_file", &cases, |stage| {
-        stage
-            .request("go")
-            .working_dir(&real)
-            .permission_mode(PermissionMode::Default)
-            .allow("Write(src/*.txt)")
-    });
-    assert!(real.join("src/a.txt").is_file() && !real.join("b.txt").exists());
-}
-
-#[test]
-fn denied_directory_cannot_be_reached_by_another_spelling() {
-    needs_real_gemini!();
-    let cases = [
+    let calls = [
         write("ok.txt", Done),
         write("secrets/ok.txt", Done),
         write("lib/secret/ok.txt", Done),
@@ -178,17 +155,6 @@ fn denied_directory_cannot_be_reached_by_another_spelling() {
         // The CLI rejects such a name before it requests a decision.
         write("secret/\"quoted\"", ToolStatus::Error),
         write("secret/é", Denied),
-    ];
-    let stage = check("write_file", &cases, |stage| stage.request("go").deny("Write(secret/**)"));
-    let held: Vec<_> =
-        fs::read_dir(stage.workspace().join("secret")).unwrap().flatten().map(|e| e.file_name()).collect();
-    assert_eq!(held, ["key.txt"]);
-}
-
-#[test]
-fn denied_command_is_denied_inside_compound_commands() {
-    needs_real_gemini!();
-    let cases = [
         command("ls src", Done),
         command("rm", Denied),
         command("rm -rf src", Denied),
@@ -200,24 +166,25 @@ fn denied_command_is_denied_inside_compound_commands() {
         command("echo rmdir", Done),
     ];
     let stage =
-        check("run_shell_command", &cases, |stage| stage.request("go").deny("Bash(rm *)").allow("Bash"));
+        check(&calls, |stage| stage.request("go").deny("Write(secret/**)").deny("Bash(rm *)").allow("Bash"));
+    let held: Vec<_> =
+        fs::read_dir(stage.workspace().join("secret")).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(held, ["key.txt"]);
     assert!(stage.read("src/here.txt").is_some());
 }
 
 #[test]
 fn command_blocked_by_the_agent_is_not_a_success() {
     needs_real_gemini!();
-    let cases = [
+    let calls = [
         command("echo $(ls)", Denied),
         command("echo `ls`", Denied),
         command("echo '$(ls)'", Done),
         command("echo 'Blocked: command substitution detected'", Done),
     ];
-    for surface in [Surface::StreamJson, Surface::Json] {
-        check("run_shell_command", &cases, |stage| {
-            stage.request("go").permission_mode(PermissionMode::Bypass).surface(surface)
-        });
-    }
+    check(&calls, |stage| stage.request("go").permission_mode(PermissionMode::Bypass));
+    let taped = replay("blocked_commands.json").run;
+    assert_calls(&calls, &taped.records, &taped.outcome);
 }
 
 #[test]
@@ -230,8 +197,7 @@ fn whole_tool_rules_decide_which_tools_are_available() {
         stage.model.requests_to_main()[0].offered_tools()
     };
     let has = |tools: &[String], name: &str| tools.iter().any(|t| t == name);
-    let plain = offered(&|r| r);
-    assert!(!has(&plain, "write_file") && has(&plain, "glob"), "{plain:?}");
+    // Without rules, `tools_are_allowed_and_excluded` shows the tools of this mode.
     let with = offered(&|r| r.allow("WebFetch").allow("Write").deny("Glob"));
     assert!(has(&with, "web_fetch") && has(&with, "write_file") && !has(&with, "glob"), "{with:?}");
     let bypass = offered(&|r| r.permission_mode(PermissionMode::Bypass).deny("run_shell_command"));

@@ -1,10 +1,13 @@
-//! Tests the ways in which the real Gemini CLI can end, and the verdict of each.
+//! Tests the ways in which the real Gemini CLI can end, and the verdict of each. Variations run on its tapes.
 
 use agentline::{Event, Record};
 use agentline::{FailureKind, Outcome, PermissionMode, RunRequest, Surface, ToolStatus, Trust, Verdict};
 use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script, refused_url};
-use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
+use agentline_tests::{
+    TestStage, needs_real_gemini, shown, survivors,
+    tapes::{TapedRun, replay, replay_on},
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -30,6 +33,19 @@ fn assert_failed(
     assert!(!error.message.is_empty(), "{all}");
     assert_eq!(outcome.agent_exit_code, exit.into(), "{all}");
     assert!(survivors(&outcome.run_id).is_empty(), "a process is still running");
+}
+
+/// A tape and the outcome of a failed run: verdict, kind, phase and exit code of the agent.
+type FailedTape = (&'static str, Verdict, FailureKind, Phase, i32);
+
+/// Replays tapes of failed runs, and returns them in order.
+#[track_caller]
+fn failed<const N: usize>(tapes: [FailedTape; N]) -> [TapedRun; N] {
+    tapes.map(|(tape, verdict, kind, phase, exit)| {
+        let taped = replay(tape);
+        assert_failed(&taped.run.outcome, verdict, kind, phase, exit);
+        taped
+    })
 }
 
 fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
@@ -58,6 +74,7 @@ fn answer_is_done_with_a_complete_outcome() {
     assert_eq!((outcome.unreadable_lines, outcome.stop_reason.as_deref()), (0, None), "{all}");
     assert!(outcome.first_event_ms.is_some_and(|first| first <= outcome.duration_ms), "{all}");
     assert!(outcome.session_id.is_some(), "{all}");
+    assert_eq!(outcome.surface, Some(Surface::StreamJson), "the default: {all}");
     let Event::Started(started) = &records[0].event else { panic!("{:?}", records[0]) };
     assert_eq!((&started.run_id, &started.session_id), (&outcome.run_id, &outcome.session_id));
 }
@@ -73,11 +90,13 @@ fn unavailable_tools_are_denials() {
         ]),
         GeminiStep::text("I could not."),
     ]);
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(script.clone());
-        let outcome =
-            stage.outcome(default_request(&stage).surface(surface).permission_mode(PermissionMode::Default));
-        let all = shown(&outcome);
+    let stage = TestStage::new(script);
+    let live = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Default));
+    assert!(stage.read("a.txt").is_none(), "{}", shown(&live));
+    let taped = replay("unavailable_tools.json");
+    assert!(taped.facts.files.is_empty(), "{:?}", taped.facts);
+    for outcome in [&live, &taped.run.outcome] {
+        let all = shown(outcome);
         assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
         let denied: Vec<_> = outcome
             .denied
@@ -90,7 +109,7 @@ fn unavailable_tools_are_denials() {
             [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
             "{all}"
         );
-        assert!(outcome.files.is_empty() && stage.read("a.txt").is_none(), "{all}");
+        assert!(outcome.files.is_empty(), "{all}");
         assert_eq!(outcome.text, "I could not.", "{all}");
     }
 }
@@ -126,52 +145,47 @@ fn denial_names_the_deny_rule() {
 
 #[test]
 fn plan_mode_changes_nothing() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::calls([
-            ("write_file", json!({"file_path": "a.txt", "content": "a"})),
-            ("run_shell_command", json!({"command": "touch b.txt"})),
-        ]),
-        GeminiStep::text("The plan."),
-    ]));
-    let outcome = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Plan));
-    let all = shown(&outcome);
+    let taped = replay("plan_mode.stream-json");
+    let (outcome, all) = (&taped.run.outcome, taped.run.shown());
     assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
     let denied: Vec<_> = outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str())).collect();
     assert_eq!(denied, [("Write", "policy"), ("Bash", "not_offered")], "{all}");
-    assert!(outcome.files.is_empty() && stage.read("b.txt").is_none(), "{all}");
+    assert!(outcome.files.is_empty() && taped.facts.files.is_empty(), "{all}");
 }
 
 #[test]
 fn path_outside_the_workspace_is_denied() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out.txt");
-        let stage = TestStage::new(Script::new([
-            GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
-            GeminiStep::text("Not there."),
-        ]));
-        let outcome = stage.outcome(default_request(&stage).surface(surface));
-        let all = shown(&outcome);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
+        GeminiStep::text("Not there."),
+    ]));
+    let live = stage.outcome(default_request(&stage));
+    assert!(!path.exists(), "{}", shown(&live));
+    for outcome in [&live, &replay("path_outside.json").run.outcome] {
+        let all = shown(outcome);
         assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
         assert_eq!(
             (outcome.denied.len(), outcome.denied[0].reason.as_str()),
             (1, "outside_workspace"),
             "{all}"
         );
-        assert!(outcome.files.is_empty() && !path.exists(), "{all}");
+        assert!(outcome.files.is_empty(), "{all}");
     }
 }
 
 #[test]
 fn untrusted_directory_is_reported() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let outcome = stage.outcome(default_request(&stage).surface(surface).trust(Trust::No));
-        assert_failed(&outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
-        assert!(stage.model.requests_to_main().is_empty());
+    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
+    let live = stage.outcome(default_request(&stage).trust(Trust::No));
+    assert!(stage.model.requests_to_main().is_empty());
+    let taped = replay("untrusted.json");
+    assert_eq!(taped.facts.model_requests, 0);
+    for outcome in [&live, &taped.run.outcome] {
+        assert_failed(outcome, Verdict::Untrusted, FailureKind::Untrusted, Phase::Request, 55);
         assert_eq!(outcome.cost_usd, None, "token counts are unknown");
     }
 }
@@ -179,15 +193,12 @@ fn untrusted_directory_is_reported() {
 #[test]
 fn missing_sign_in_is_reported_before_any_request() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
-        let outcome = stage.outcome(default_request(&stage).surface(surface));
-        assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
-        assert!(
-            outcome.error.as_ref().unwrap().hint.as_ref().unwrap().contains("GEMINI_API_KEY"),
-            "{}",
-            shown(&outcome)
-        );
+    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")])).env("GEMINI_API_KEY", None);
+    let live = stage.outcome(default_request(&stage));
+    for outcome in [&live, &replay("not_signed_in.json").run.outcome] {
+        assert_failed(outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 41);
+        let hint = outcome.error.as_ref().and_then(|error| error.hint.as_deref());
+        assert!(hint.is_some_and(|hint| hint.contains("GEMINI_API_KEY")), "{}", shown(outcome));
     }
 }
 
@@ -196,28 +207,24 @@ fn rejected_key_is_not_authenticated() {
     needs_real_gemini!();
     let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
     assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
-    let step = GeminiStep::api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.", json!(null));
-    assert_failed(
-        &service_error(step, Surface::Json),
-        Verdict::NotAuthenticated,
-        FailureKind::NotAuthenticated,
-        Phase::Request,
-        145,
-    );
-    let step =
-        GeminiStep::api_error(403, "PERMISSION_DENIED", "The caller does not have permission", json!(null));
-    let outcome = service_error(step, Surface::StreamJson);
-    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 147);
-    assert!(!outcome.error.unwrap().retryable);
+    let (verdict, kind, phase) = (Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request);
+    let [_, denied] = failed([
+        ("unauthenticated.json", verdict, kind, phase, 145),
+        ("permission_denied.stream-json", verdict, kind, phase, 147),
+    ]);
+    assert!(!denied.run.outcome.error.unwrap().retryable);
 }
 
 #[test]
 fn unknown_model_is_named_in_the_error() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::unknown_model()));
-    let outcome = stage.outcome(default_request(&stage).model("gemini-0-nope"));
-    assert_failed(&outcome, Verdict::Failed, FailureKind::UnknownModel, Phase::Request, 1);
-    let error = outcome.error.as_ref().unwrap();
+    let [taped] = failed([(
+        "unknown_model.stream-json",
+        Verdict::Failed,
+        FailureKind::UnknownModel,
+        Phase::Request,
+        1,
+    )]);
+    let error = taped.run.outcome.error.as_ref().unwrap();
     assert!(
         error.message.contains("gemini-0-nope") && error.hint.as_ref().unwrap().contains("--model"),
         "{error:?}"
@@ -226,17 +233,15 @@ fn unknown_model_is_named_in_the_error() {
 
 #[test]
 fn exhausted_quota_fails_immediately() {
-    needs_real_gemini!();
-    for (step, surface, helps) in [
+    let (verdict, kind, phase) = (Verdict::RateLimited, FailureKind::RateLimited, Phase::Response);
+    let taped = failed([
         // There is no wait until the next day.
-        (GeminiStep::daily_quota(), Surface::StreamJson, false),
-        (GeminiStep::rate_limited(Some(400)), Surface::Json, true),
-    ] {
-        let stage = TestStage::new(Script::always(step));
-        let outcome = stage.outcome(default_request(&stage).surface(surface));
-        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, 173);
-        assert_eq!(outcome.error.as_ref().unwrap().retryable, helps, "{}", shown(&outcome));
-        assert_eq!(stage.model.requests_to_main().len(), 1);
+        ("daily_quota.stream-json", verdict, kind, phase, 173),
+        ("rate_limited_for_minutes.json", verdict, kind, phase, 173),
+    ]);
+    for (taped, helps) in taped.iter().zip([false, true]) {
+        assert_eq!(taped.run.outcome.error.as_ref().unwrap().retryable, helps, "{}", taped.run.shown());
+        assert_eq!(taped.facts.model_requests, 1);
     }
 }
 
@@ -246,17 +251,14 @@ fn warnings(records: &[Record], wanted: &str) -> usize {
 
 #[test]
 fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
-    needs_real_gemini!();
-    let overloaded = GeminiStep::api_error(503, "UNAVAILABLE", "The model is overloaded.", json!(null));
-    for (step, surface, exit) in [
-        (GeminiStep::rate_limited(None), Surface::StreamJson, 173),
-        (GeminiStep::rate_limited(Some(1)), Surface::Json, 173),
-        (overloaded, Surface::StreamJson, 247),
-    ] {
-        let stage = TestStage::new(Script::always(step));
-        let (records, outcome) = stage.play(default_request(&stage).surface(surface));
-        assert_failed(&outcome, Verdict::RateLimited, FailureKind::RateLimited, Phase::Response, exit);
-        assert!(warnings(&records, "rate_limited") >= 1, "{records:?}");
+    let (verdict, kind, phase) = (Verdict::RateLimited, FailureKind::RateLimited, Phase::Response);
+    for taped in failed([
+        ("rate_limited.stream-json", verdict, kind, phase, 173),
+        ("rate_limited_for_a_second.json", verdict, kind, phase, 173),
+        ("overloaded.stream-json", verdict, kind, phase, 247),
+    ]) {
+        let (records, outcome) = (&taped.run.records, &taped.run.outcome);
+        assert!(warnings(records, "rate_limited") >= 1, "{records:?}");
         let told_at = records
             .iter()
             .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
@@ -299,29 +301,16 @@ fn agent_retries_are_limited_by_the_retry_patience() {
 
 #[test]
 fn failing_service_is_an_api_error() {
-    needs_real_gemini!();
-    let step = GeminiStep::api_error(500, "INTERNAL", "An internal error has occurred.", json!(null));
-    let outcome = service_error(step, Surface::StreamJson);
-    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 244);
-    assert!(outcome.error.unwrap().retryable);
-    let step = GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>");
-    assert_failed(
-        &service_error(step, Surface::Json),
-        Verdict::Failed,
-        FailureKind::ApiError,
-        Phase::Response,
-        246,
-    );
-    let outcome = service_error(GeminiStep::raw_sse("data: {not json\n\n"), Surface::StreamJson);
-    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 1);
-    let step = GeminiStep::api_error(400, "INVALID_ARGUMENT", "No such argument.", json!(null));
-    let outcome = service_error(step, Surface::Json);
-    assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 144);
-    assert!(
-        !outcome.error.as_ref().unwrap().retryable,
-        "the same request is refused again: {}",
-        shown(&outcome)
-    );
+    let (verdict, kind, phase) = (Verdict::Failed, FailureKind::ApiError, Phase::Response);
+    let [internal, _, _, refused] = failed([
+        ("internal_error.stream-json", verdict, kind, phase, 244),
+        ("bad_gateway.json", verdict, kind, phase, 246),
+        ("invalid_stream.stream-json", verdict, kind, phase, 1),
+        ("invalid_argument.json", verdict, kind, phase, 144),
+    ]);
+    assert!(internal.run.outcome.error.unwrap().retryable);
+    // The same request is refused again.
+    assert!(!refused.run.outcome.error.as_ref().unwrap().retryable, "{}", refused.run.shown());
 }
 
 #[test]
@@ -330,41 +319,38 @@ fn unreachable_service_is_a_network_error() {
     let stage =
         TestStage::new(Script::default()).env("GOOGLE_GEMINI_BASE_URL", Some(&refused_url().unwrap()));
     let outcome = stage.outcome(default_request(&stage));
-    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
-    let outcome = service_error(GeminiStep::drop_connection(), Surface::Json);
-    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
-    let step = GeminiStep::text("The answer ").and_text("is 4.").drop_midway();
-    let outcome = service_error(step, Surface::StreamJson);
-    assert_failed(&outcome, Verdict::Failed, FailureKind::Network, Phase::Response, 1);
-    assert_eq!(outcome.text, "The answer ", "received text is kept: {}", shown(&outcome));
+    let (verdict, kind, phase) = (Verdict::Failed, FailureKind::Network, Phase::Response);
+    assert_failed(&outcome, verdict, kind, phase, 1);
+    let [_, dropped] = failed([
+        ("dropped_connection.json", verdict, kind, phase, 1),
+        ("dropped_midway.stream-json", verdict, kind, phase, 1),
+    ]);
+    assert_eq!(dropped.run.outcome.text, "The answer ", "received text is kept: {}", dropped.run.shown());
 }
 
 #[test]
 fn answer_without_text_is_an_empty_response() {
-    needs_real_gemini!();
-    let (json, stream) = (Surface::Json, Surface::StreamJson);
-    for (step, surface, kind) in [
-        (GeminiStep::empty(), stream, FailureKind::Empty),
-        (GeminiStep::blocked(), json, FailureKind::Blocked),
-        (GeminiStep::empty().finish("SAFETY"), stream, FailureKind::Blocked),
-        (GeminiStep::thought("Hm."), json, FailureKind::Empty),
-        (GeminiStep::empty().finish("MAX_TOKENS"), stream, FailureKind::Empty),
-    ] {
-        let outcome = service_error(step, surface);
-        assert_failed(&outcome, Verdict::Empty, kind, Phase::Response, 0);
+    let (verdict, phase) = (Verdict::Empty, Phase::Response);
+    for taped in failed([
+        ("empty.stream-json", verdict, FailureKind::Empty, phase, 0),
+        ("blocked.json", verdict, FailureKind::Blocked, phase, 0),
+        ("unsafe.stream-json", verdict, FailureKind::Blocked, phase, 0),
+        ("only_thoughts.json", verdict, FailureKind::Empty, phase, 0),
+        ("empty_at_the_token_limit.stream-json", verdict, FailureKind::Empty, phase, 0),
+    ]) {
+        let outcome = &taped.run.outcome;
         assert!(
             outcome.text.is_empty() && outcome.usage.tokens.total.is_some_and(|t| t > 0),
             "{}",
-            shown(&outcome)
+            taped.run.shown()
         );
     }
 }
 
 #[test]
 fn interrupted_answer_is_not_an_empty_response() {
-    needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let outcome = service_error(GeminiStep::text("The answer").finish(None), surface);
+        let outcome = replay_on("interrupted", surface).run.outcome;
         assert_failed(&outcome, Verdict::Failed, FailureKind::ApiError, Phase::Response, 0);
         assert!(outcome.text.starts_with("The answer"), "{}", shown(&outcome));
     }
@@ -372,8 +358,7 @@ fn interrupted_answer_is_not_an_empty_response() {
 
 #[test]
 fn truncated_answer_is_done_without_a_stop_reason() {
-    needs_real_gemini!();
-    let outcome = service_error(GeminiStep::text("The beginning").finish("MAX_TOKENS"), Surface::StreamJson);
+    let outcome = replay("truncated.stream-json").run.outcome;
     assert_eq!(
         (outcome.verdict, outcome.stop_reason.as_deref()),
         (Verdict::Done, None),
@@ -387,48 +372,46 @@ fn truncated_answer_is_done_without_a_stop_reason() {
 fn loop_is_a_failure_despite_reported_success() {
     needs_real_gemini!();
     let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let outcome = service_error(step.clone(), surface);
-        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
-        assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
+    let live = service_error(step, Surface::StreamJson);
+    for outcome in [&live, &replay("loop.json").run.outcome] {
+        assert_failed(outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
+        assert!(outcome.tool_calls >= 3, "{}", shown(outcome));
     }
 }
 
 #[test]
 fn turn_limit_of_the_agent_is_reported_as_a_limit() {
     needs_real_gemini!();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(Script::new((0..5).map(|n| {
-            GeminiStep::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}))
-        })));
-        stage.settings(
-            r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
-        );
-        let outcome = stage.outcome(default_request(&stage).surface(surface));
-        assert_failed(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
-        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(&outcome));
+    let write =
+        |n: usize| GeminiStep::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}));
+    let stage = TestStage::new(Script::new((0..5).map(write)));
+    stage
+        .settings(r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#);
+    let live = stage.outcome(default_request(&stage));
+    for outcome in [&live, &replay("agent_turns.json").run.outcome] {
+        assert_failed(outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
+        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(outcome));
     }
 }
 
 #[test]
 fn prompt_over_the_context_window_is_reported_as_unsent() {
-    needs_real_gemini!();
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-        let mut request = default_request(&stage).surface(surface);
-        request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
-        let outcome = stage.outcome(request);
-        assert_eq!(stage.model.requests_to_main().len(), 0, "{}", shown(&outcome));
-        assert_failed(&outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
+        let taped = replay_on("context_overflow", surface);
+        assert_eq!(taped.facts.model_requests, 0, "{}", taped.run.shown());
+        let outcome = &taped.run.outcome;
+        assert_failed(outcome, Verdict::Failed, FailureKind::ContextOverflow, Phase::Request, 0);
     }
 }
 
 #[test]
 fn invalid_user_settings_are_named() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    stage.settings("{ \"security\": ");
-    let outcome = stage.outcome(default_request(&stage));
-    assert_failed(&outcome, Verdict::Failed, FailureKind::Settings, Phase::Request, 52);
-    assert!(outcome.stderr_tail.contains("settings.json"), "{}", shown(&outcome));
+    let [taped] = failed([(
+        "invalid_settings.stream-json",
+        Verdict::Failed,
+        FailureKind::Settings,
+        Phase::Request,
+        52,
+    )]);
+    assert!(taped.run.outcome.stderr_tail.contains("settings.json"), "{}", taped.run.shown());
 }

@@ -6,6 +6,7 @@ mod acp_gemini;
 #[cfg(target_os = "linux")]
 mod cache_gemini;
 mod gemini_acp;
+#[cfg(unix)]
 mod gemini_acp_launch;
 mod gemini_changes;
 #[cfg(target_os = "linux")]
@@ -24,5 +25,6 @@ mod opencode_sessions;
 mod pool_gemini;
 mod run_messages;
 mod saved_sessions;
+mod tapes;
 #[cfg(target_os = "linux")]
 mod unprivileged_user;

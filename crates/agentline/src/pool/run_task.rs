@@ -71,7 +71,7 @@ fn prepared_run(
         &pool_request.options,
         ServedTools::Now(served),
     )?;
-    prepared_run.say(&pool_request.prompt_text);
+    prepared_run.say(launch, &pool_request.prompt_text);
     Ok(prepared_run)
 }
 

@@ -60,9 +60,11 @@ pub(crate) struct PreparedRun {
 }
 
 impl PreparedRun {
-    /// Sets the prompt text, for a launch that does not contain it.
-    pub(crate) fn say(&mut self, words: &PromptText) {
-        self.spec.prompt.clone_from(&words.text);
+    /// Sets the prompt text, for a launch that does not contain it. What was added to the prompt of the launch, such as
+    /// the instruction to return a value, stays.
+    pub(crate) fn say(&mut self, launch: &Launch, words: &PromptText) {
+        let added = self.spec.prompt.strip_prefix(&*launch.stdin).unwrap_or_default();
+        self.spec.prompt = format!("{}{added}", words.text);
         self.notices.splice(0..0, words.warnings.iter().cloned());
     }
 

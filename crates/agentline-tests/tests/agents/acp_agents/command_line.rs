@@ -1,33 +1,39 @@
-//! Tests these agents on the command line: `agentline run -a NAME`.
+//! Tests these agents on the command line, `agentline run -a NAME`, and checks that the usage in the outcome equals the
+//! usage in the session that the agent saved.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, stage};
+use agentline::{
+    PriceTable,
+    sessions::{SessionFilter, UsageBy, UsageRow},
+};
+use agentline_core::session_usage;
 use agentline_mock::scripted::ModelStep;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 #[test]
 fn claude() {
-    run(CLAUDE);
+    run(CLAUDE, true);
 }
 
 #[test]
 fn codex() {
-    run(CODEX);
+    run(CODEX, true);
 }
 
 #[test]
 fn opencode() {
-    run(OPENCODE);
+    // The agent reports only the last request; the session has all of them.
+    run(OPENCODE, false);
 }
 
-fn run(player: Player) {
-    let stage = stage!(
-        player,
-        vec![(
-            "",
-            vec![player.write("a.txt"), player.shell("echo made > b.txt"), ModelStep::text("It is done.")]
-        )]
-    );
+fn run(player: Player, run_tells: bool) {
+    let steps = vec![
+        player.write("a.txt"),
+        player.shell("echo made > b.txt"),
+        ModelStep::thought("Now I know.").and_text("It is done."),
+    ];
+    let stage = stage!(player, vec![("", steps)]);
     let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
         .args(["run", "-a", player.name, "--permission-mode", "bypass", "--output", "json"])
         .args(["--startup-timeout", "120s", "--timeout", "180s", "Do it."])
@@ -50,4 +56,30 @@ fn run(player: Player) {
     assert_eq!(outcome["agent_version"], player.version, "{all}");
     #[cfg(target_os = "linux")]
     assert_eq!(stage.living(), [0_u32; 0]);
+    same_numbers(&stage, &outcome, run_tells);
+}
+
+/// Compares the outcome with the saved session, as listed, shown and summed up.
+fn same_numbers(stage: &Played, outcome: &Value, run_tells: bool) {
+    let store = stage.agentline().sessions();
+    let all = store.list(&SessionFilter::new().project(stage.stage.workspace())).unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let listed = &all[0];
+    assert_eq!(Some(listed.info.id.as_str()), outcome["session_id"].as_str());
+    let loaded = store.load(&store.find(&listed.info.id, &stage.stage.workspace()).unwrap()).unwrap();
+    let shown = session_usage(&loaded, &PriceTable::built_in());
+    assert_eq!(shown.total, listed.used, "show and list");
+    let rows = store.usage(&SessionFilter::new(), UsageBy::Agent).unwrap();
+    assert_eq!(UsageRow::sum(&rows).used, listed.used, "usage and list");
+    let used = &listed.used;
+    let t = &used.tokens;
+    assert_eq!((used.requests, t.total), (3, Some(390)), "{used:?}");
+    if run_tells {
+        let run = ["input", "output", "cached", "total"]
+            .map(|name| outcome["usage"][format!("{name}_tokens")].as_u64());
+        assert_eq!(run, [t.input, t.output, t.cached, t.total]);
+        // The agent's own total for a run includes helper requests, which no session file has.
+        let costs = (outcome["cost_usd"].as_f64().unwrap(), used.cost_usd.unwrap());
+        assert!(costs.0 > costs.1 - 1e-9 && costs.1 > 0.0, "{costs:?}");
+    }
 }

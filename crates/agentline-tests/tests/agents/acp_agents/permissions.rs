@@ -1,12 +1,21 @@
 //! Tests permission decisions for these agents: a permission handler, the modes, a rule. Codex asks only about edits;
 //! its commands stay in its sandbox.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, send_prompt, stage};
+use crate::acp_agents::{
+    harness::{CLAUDE, CODEX, OPENCODE, Player, send_prompt, stage},
+    rules::{COMMANDS, STARTS_NOTHING, commands},
+};
 use agentline::{
     Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions, ToolKind, Verdict,
 };
 use agentline_mock::scripted::ModelStep;
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 #[tokio::test]
 async fn claude() {
@@ -35,14 +44,17 @@ async fn check_permissions(player: Player) {
             ("bypass task", both("bypass.txt", "bypass")),
             ("ruled task", vec![player.write("secret.txt"), ModelStep::text("said")]),
             ("ruled command", vec![player.shell("touch ruled"), ModelStep::text("said")]),
+            ("commands task", commands(player)),
         ]
     );
     let asked = Arc::new(Mutex::new(Vec::<PermissionRequest>::new()));
-    let seen = asked.clone();
+    let permits_commands = Arc::new(AtomicBool::new(false));
+    let (seen, permits) = (asked.clone(), permits_commands.clone());
     let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().push(ask.clone());
+        let permits = permits.load(Ordering::SeqCst);
         async move {
-            if ask.kind == ToolKind::Shell {
+            if ask.kind == ToolKind::Shell && !permits {
                 Permission::Deny("no commands".into())
             } else {
                 Permission::Allow
@@ -103,5 +115,18 @@ async fn check_permissions(player: Player) {
         _ => {}
     }
     assert_eq!(asked.lock().unwrap().len(), before);
+
+    // The agent asks about every command that starts a program.
+    if player.name == "opencode" {
+        fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
+        permits_commands.store(true, Ordering::SeqCst);
+        let told = send_prompt(&session, stage.request(Mode::Default), "commands task").await;
+        assert_eq!(told.ends().len(), COMMANDS.len(), "{}", told.shown());
+        let asked = asked.lock().unwrap();
+        let is_asked =
+            |command: &str| asked[before..].iter().any(|ask| ask.command.as_deref() == Some(command));
+        let unasked: Vec<&str> = COMMANDS.iter().copied().filter(|command| !is_asked(command)).collect();
+        assert_eq!(unasked, STARTS_NOTHING);
+    }
     session.close().await;
 }

@@ -1,6 +1,9 @@
 //! Tests these agents on a warm pool: two runs share one process, each has its own session, and nothing remains.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens};
+use crate::acp_agents::{
+    harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens},
+    tools,
+};
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -23,17 +26,18 @@ async fn opencode() {
 
 async fn warm(player: Player) {
     let left = player.shell("(sleep 600 >/dev/null 2>&1 &); echo left");
-    let stage = stage!(
-        player,
-        vec![
-            ("first of two", vec![left, ModelStep::text("left")]),
-            ("second of two", vec![ModelStep::text("done")])
-        ]
-    );
+    let mut scripts = vec![
+        ("first of two", vec![left, ModelStep::text("left")]),
+        ("second of two", vec![ModelStep::text("done")]),
+    ];
+    scripts.extend(tools::scripts(player));
+    let stage = stage!(player, scripts);
+    // OpenCode is also tested with tools on the same process, so it has to be started to ask.
+    let mode = if player.name == "opencode" { Mode::Auto } else { Mode::Bypass };
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let mut runs = Vec::new();
     for prompt in ["first of two", "second of two"] {
-        let mut request = stage.request(Mode::Bypass);
+        let mut request = stage.request(mode);
         request.prompt = prompt.into();
         let told = RunRecord::of(pool.run(request).await.unwrap()).await;
         assert_eq!(
@@ -57,6 +61,10 @@ async fn warm(player: Player) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(stage.living(), [status.processes[0].pid.unwrap()]);
+    }
+    if player.name == "opencode" {
+        tools::check_call(&stage, Some(&pool)).await;
+        assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     }
     pool.close().await;
     #[cfg(target_os = "linux")]

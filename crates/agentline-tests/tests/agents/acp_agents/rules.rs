@@ -14,7 +14,7 @@ use std::{
 
 /// Commands that Claude Code considers harmless, and commands that change something. None does harm in an empty
 /// directory.
-const COMMANDS: &[&str] = &[
+pub(crate) const COMMANDS: &[&str] = &[
     "cat f",
     "cd .",
     "date",
@@ -45,7 +45,7 @@ const COMMANDS: &[&str] = &[
 ];
 
 /// The commands that OpenCode runs without asking, because they start no program.
-const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
+pub(crate) const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
 
 /// Runs commands in one turn each, permits every request, and returns the commands for which there was none.
 async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
@@ -65,7 +65,7 @@ async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
     COMMANDS.iter().copied().filter(|command| !asked.iter().any(|asked| asked == command)).collect()
 }
 
-fn commands(player: Player) -> Vec<ModelStep> {
+pub(crate) fn commands(player: Player) -> Vec<ModelStep> {
     COMMANDS.iter().map(|command| player.shell(command)).chain([ModelStep::text("said")]).collect()
 }
 
@@ -88,12 +88,6 @@ async fn claude_code_runs_commands_without_asking_without_rules() {
     for command in ["touch made", "env", "> cut"] {
         assert!(!found.contains(&command), "{command}: {found:?}");
     }
-}
-
-#[tokio::test]
-async fn opencode_asks_about_every_command_that_starts_a_program() {
-    let stage = stage!(OPENCODE, vec![("commands task", commands(OPENCODE))]);
-    assert_eq!(unasked(&stage, stage.request(Mode::Default)).await, STARTS_NOTHING);
 }
 
 /// Rules also decide about actions that Claude Code does not ask about.

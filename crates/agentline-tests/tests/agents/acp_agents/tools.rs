@@ -1,8 +1,9 @@
 //! Tests functions of the program as tools of these agents, and structured answers, in a mode that permits nothing.
+//! `pool` tests OpenCode, which starts slowly, on its warm process.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Player, stage};
+use crate::acp_agents::harness::{CLAUDE, CODEX, Played, Player, Scripts, stage};
 use agentline::{
-    PermissionMode as Mode, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
+    PermissionMode as Mode, Pool, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},
 };
 use agentline_mock::scripted::ModelStep;
@@ -20,27 +21,32 @@ async fn codex() {
     call(CODEX).await;
 }
 
-#[tokio::test]
-async fn opencode() {
-    call(OPENCODE).await;
+async fn call(player: Player) {
+    let stage = stage!(player, scripts(player));
+    check_call(&stage, None).await;
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.living(), [0_u32; 0]);
 }
 
-async fn call(player: Player) {
+/// Returns what the model answers in these tests.
+pub(crate) fn scripts(player: Player) -> Scripts {
     let hand_in = |value: Value| player.hosted("shop", "structured_output", json!({"data": value}));
-    let stage = stage!(
-        player,
-        vec![
-            // This is the second prompt of the session, because the agent was prompted again.
-            ("does not match", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
-            (
-                "Add it up",
-                vec![
-                    player.hosted("shop", "double", json!({"n": 21})),
-                    ModelStep::text("It is {\"sum\": \"much\"}.")
-                ]
-            ),
-        ]
-    );
+    vec![
+        // This is the second prompt of the session, because the agent was prompted again.
+        ("does not match", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
+        (
+            "Add it up",
+            vec![
+                player.hosted("shop", "double", json!({"n": 21})),
+                ModelStep::text("It is {\"sum\": \"much\"}."),
+            ],
+        ),
+    ]
+}
+
+/// Lets the agent call a function and return a value, in a run of its own or on a warm agent.
+pub(crate) async fn check_call(stage: &Played, pool: Option<&Pool>) {
+    let before = stage.stage.model.turns().len();
     let called = Arc::new(Mutex::new(Vec::<Value>::new()));
     let seen = called.clone();
     let wants = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
@@ -54,7 +60,11 @@ async fn call(player: Player) {
         .schema(Schema::from_value(schema).unwrap());
     let mut request = stage.request(Mode::Deny);
     request.prompt = "Add it up".into();
-    let told = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let run = match pool {
+        Some(pool) => pool.run_with(request, options).await,
+        None => stage.agentline().run_with(request, options).await,
+    };
+    let told = RunRecord::of(run.unwrap()).await;
 
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());
@@ -66,11 +76,10 @@ async fn call(player: Player) {
     let own = "allow agentline own_tool -";
     assert_eq!(told.decisions(), tools.iter().map(|(name, _)| format!("{name} {own}")).collect::<Vec<_>>());
     let turns = stage.stage.model.turns();
-    assert!(turns[1].tool_results()[0].contains("twice is 42"), "{:?}", turns[1].tool_results());
+    let results = turns[before + 1].tool_results();
+    assert!(results[0].contains("twice is 42"), "{results:?}");
 
     let value: Value = serde_json::from_str(told.outcome.output.as_ref().unwrap().get()).unwrap();
     assert_eq!((value, told.outcome.text.as_str()), (json!({"sum": 42}), "Mended."), "{}", told.shown());
     assert!(told.warnings().contains(&"repair"), "{}", told.shown());
-    #[cfg(target_os = "linux")]
-    assert_eq!(stage.living(), [0_u32; 0]);
 }

@@ -42,7 +42,8 @@ fn schema_and_check_are_passed_as_flags() {
 #[test]
 fn value_is_printed_to_stdout_in_text_format() {
     needs_real_gemini!();
-    let stage = stage([("", Script::new([GeminiStep::text(r#"{"n": 7}"#)]))]);
+    let answer = GeminiStep::thought("**Look** I wonder why.").and_text(r#"{"n": 7}"#);
+    let stage = stage([("", Script::new([answer]))]);
     stage.file("n.json", r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
     let program = real_gemini().expect("real agents are enabled").path;
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
@@ -51,6 +52,9 @@ fn value_is_printed_to_stdout_in_text_format() {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.lines().last(), Some(r#"{"n":7}"#), "{text}");
+    // Reasoning is shown on request only.
+    let beside = String::from_utf8_lossy(&output.stderr);
+    assert!(!beside.contains("wonder") && !text.contains("wonder"), "{text}{beside}");
 }
 
 #[test]
@@ -74,19 +78,13 @@ fn reasoning_is_shown_with_the_answer_on_request() {
     needs_real_gemini!();
     let stage =
         stage([("", Script::new([GeminiStep::thought("**Look** I wonder why.").and_text("Because.")]))]);
-    let said = |args: &[&str]| {
-        let program = real_gemini().expect("real agents are enabled").path;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
-        command.args(["run", "-m", MODEL, "why"]).args(args).stdin(Stdio::null());
-        command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
-        let output = command.current_dir(stage.workspace()).output().expect("it starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (text(&output.stdout), text(&output.stderr))
-    };
-    let (answer, beside) = said(&["--emit-thoughts"]);
+    let program = real_gemini().expect("real agents are enabled").path;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    command.args(["run", "-m", MODEL, "why", "--emit-thoughts"]).stdin(Stdio::null());
+    command.env_clear().envs(stage.variables()).env("GEMINI_CLI_PATH", program);
+    let output = command.current_dir(stage.workspace()).output().expect("it starts");
+    let [answer, beside] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert_eq!(answer, "Because.\n", "{beside}");
     assert!(beside.contains("I wonder why."), "{beside}");
-    let (answer, beside) = said(&[]);
-    assert_eq!(answer, "Because.\n", "{beside}");
-    assert!(!beside.contains("wonder"), "{beside}");
 }

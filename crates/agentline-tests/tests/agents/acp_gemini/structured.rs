@@ -2,8 +2,8 @@
 
 use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{
-    FailureKind, PermissionMode as Mode, RunOptions, RunRequest, Schema, TypedError, Verdict,
-    tools::schemars::JsonSchema,
+    FailureKind, PermissionMode as Mode, Pool, PoolOptions, RunOptions, RunRequest, Schema, Surface,
+    TypedError, Verdict, tools::schemars::JsonSchema,
 };
 use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script};
@@ -22,12 +22,18 @@ fn person() -> Value {
     })
 }
 
-/// Runs a request with a schema, in a mode that permits nothing.
-async fn value(stage: &TestStage, schema: Value, change: impl FnOnce(RunRequest) -> RunRequest) -> RunRecord {
+/// Runs a request with a schema on the warm agent, in a mode that permits nothing.
+async fn value(
+    pool: &Pool,
+    stage: &TestStage,
+    prompt: &str,
+    schema: Value,
+    change: impl FnOnce(RunRequest) -> RunRequest,
+) -> RunRecord {
     let mut request = in_mode(stage, Mode::Default);
-    request.prompt = "Who was it?".into();
+    request.prompt = prompt.into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
-    RunRecord::of(stage.agentline().run_with(change(request), options).await.expect("a valid request")).await
+    RunRecord::of(pool.run_with(change(request), options).await.expect("a valid request")).await
 }
 
 fn output(told: &RunRecord) -> Value {
@@ -35,28 +41,82 @@ fn output(told: &RunRecord) -> Value {
     serde_json::from_str(output.get()).expect("a value")
 }
 
+/// One warm agent answers all of these prompts, each in its own session.
 #[tokio::test]
-async fn value_is_submitted_through_the_tool() {
+async fn values_are_submitted_corrected_or_read_from_the_text() {
     needs_real_gemini!();
-    let ada = json!({"name": "Ada", "age": 36});
-    let stage =
-        stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": ada})), GeminiStep::text("Done.")]))]);
-    let told = value(&stage, person(), |r| r).await;
-    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada), "{}", told.shown());
+    let ada = || json!({"name": "Ada", "age": 36});
+    let stage = stage([
+        // This is the second prompt of the session, because the agent was prompted again.
+        (
+            "does not match",
+            Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Mended.")]),
+        ),
+        (
+            "submitted",
+            Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Done.")]),
+        ),
+        ("corrected", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
+        (
+            "in the text",
+            Script::new([GeminiStep::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]),
+        ),
+    ]);
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let asked = || stage.model.requests_to_main();
+
+    let told = value(&pool, &stage, "submitted", person(), |r| r).await;
+    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada()), "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
     // The model is told the format, and the caller's prompt stays unchanged.
-    let prompt = stage.model.requests_to_main()[0].prompt();
-    assert!(prompt.starts_with("Who was it?") && prompt.contains("structured_output"), "{prompt}");
+    let prompt = asked()[0].prompt();
+    assert!(prompt.starts_with("submitted") && prompt.contains("structured_output"), "{prompt}");
+
+    let before = asked().len();
+    let told = value(&pool, &stage, "corrected", person(), |r| r).await;
+    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(output(&told), ada());
+    assert_eq!(
+        (told.warnings(), told.outcome.text.as_str()),
+        (vec!["unknown_model", "repair"], "Mended."),
+        "{}",
+        told.shown()
+    );
+    let second = asked()[before + 1].prompt();
+    assert!(second.contains("/age") && second.contains("integer"), "{second}");
+
+    let told = value(&pool, &stage, "in the text", person(), |r| r).await;
+    assert_eq!((told.outcome.verdict, told.outcome.turns), (Verdict::Done, 1), "{}", told.shown());
+    assert_eq!(output(&told), ada());
+    assert_eq!(pool.status().started, 1);
+    pool.close().await;
 }
 
+/// The answer stays wrong, so this model needs no second script.
 #[tokio::test]
-async fn scalar_value_is_accepted_in_plan_mode() {
+async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
     needs_real_gemini!();
-    // An answer without text is normally empty; here the value is the answer.
-    let stage =
-        stage([("", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")]))]);
-    let told = value(&stage, json!({"type": "integer"}), |r| r.permission_mode(Mode::Plan)).await;
+    let stage = stage([
+        // An answer without text is normally empty; here the value is the answer.
+        ("a scalar", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")])),
+        ("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}"))),
+    ]);
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let told =
+        value(&pool, &stage, "Who was it?", person(), |r| r.repair_turns(1).permission_mode(Mode::Plan))
+            .await;
+    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
+    assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
+    for words in ["after 1 repair turn", "age", "the text starts with: {\"name\": \"Ada\"}"] {
+        assert!(error.message.contains(words), "{words}: {}", error.message);
+    }
+    assert_eq!((stage.model.requests_to_main().len(), told.outcome.output.is_none()), (2, true));
+
+    let integer = json!({"type": "integer"});
+    let told = value(&pool, &stage, "a scalar", integer, |r| r.permission_mode(Mode::Plan)).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
+    pool.close().await;
 }
 
 #[tokio::test]
@@ -83,59 +143,6 @@ async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
     session.close().await;
 }
 
-#[tokio::test]
-async fn invalid_value_is_corrected_within_the_repair_turns() {
-    needs_real_gemini!();
-    let stage = stage([
-        // This is the second prompt of the session, because the agent was prompted again.
-        (
-            "does not match",
-            Script::new([
-                GeminiStep::call(TOOL, json!({"data": {"name": "Ada", "age": 36}})),
-                GeminiStep::text("Mended."),
-            ]),
-        ),
-        ("", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
-    ]);
-    let told = value(&stage, person(), |r| r).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!(output(&told), json!({"name": "Ada", "age": 36}));
-    assert_eq!(
-        (told.warnings(), told.outcome.text.as_str()),
-        (vec!["unknown_model", "repair"], "Mended."),
-        "{}",
-        told.shown()
-    );
-    let second = stage.model.requests_to_main()[1].prompt();
-    assert!(second.contains("/age") && second.contains("integer"), "{second}");
-}
-
-#[tokio::test]
-async fn value_in_the_text_is_used_if_the_tool_was_not_called() {
-    needs_real_gemini!();
-    let stage = stage([(
-        "",
-        Script::new([GeminiStep::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]),
-    )]);
-    let told = value(&stage, person(), |r| r).await;
-    assert_eq!((told.outcome.verdict, told.outcome.turns), (Verdict::Done, 1), "{}", told.shown());
-    assert_eq!(output(&told), json!({"name": "Ada", "age": 36}));
-}
-
-#[tokio::test]
-async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
-    needs_real_gemini!();
-    let stage = stage([("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}")))]);
-    let told = value(&stage, person(), |r| r.repair_turns(1)).await;
-    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
-    assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
-    assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
-    for words in ["after 1 repair turn", "age", "the text starts with: {\"name\": \"Ada\"}"] {
-        assert!(error.message.contains(words), "{words}: {}", error.message);
-    }
-    assert_eq!((stage.model.requests_to_main().len(), told.outcome.output.is_none()), (2, true));
-}
-
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[schemars(crate = "agentline::tools::schemars")]
 struct Answer {
@@ -156,6 +163,7 @@ async fn typed_run_returns_the_value_or_an_error() {
     let request = |prompt: &str| stage.request(prompt).repair_turns(0);
     let typed = stage.agentline().run_typed::<Answer>(request("good")).await.unwrap();
     assert_eq!((typed.value, typed.outcome.verdict), (Answer { count: 3 }, Verdict::Done));
+    assert_eq!(typed.outcome.surface, Some(Surface::Acp), "it was chosen for the schema");
     let error = stage.agentline().run_typed::<Answer>(request("bad")).await.unwrap_err();
     assert!(matches!(error, TypedError::Failed(_)), "{error:?}");
     assert_eq!((error.verdict(), error.text()), (Some(Verdict::InvalidOutput), "no idea"), "{error}");

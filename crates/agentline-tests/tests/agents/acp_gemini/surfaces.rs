@@ -7,7 +7,6 @@ use agentline::{
     tools::{Tool, ToolHost},
 };
 use agentline_core::Sandbox;
-use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
@@ -41,19 +40,6 @@ async fn incompatible_options_are_refused_with_a_reason() {
     refused(agentline.run_with(plain, schema.clone()).await, "surface");
     // No surface supports both a schema and a sandbox.
     refused(agentline.run_with(request().sandbox(Sandbox::On), schema).await, "sandbox");
-}
-
-#[tokio::test]
-async fn surface_is_chosen_from_the_request() {
-    needs_real_gemini!();
-    let stage = stage([("", Script::always(GeminiStep::text("{}")))]);
-    let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
-    for (options, surface) in [(RunOptions::new(), Surface::StreamJson), (schema, Surface::Acp)] {
-        let told =
-            RunRecord::of(stage.agentline().run_with(stage.request("go"), options).await.unwrap()).await;
-        let found = (told.outcome.verdict, told.outcome.surface);
-        assert_eq!(found, (Verdict::Done, Some(surface)), "{}", told.shown());
-    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
-    FailureKind, Limits, RunOptions, Verdict,
+    FailureKind, Limits, Pool, PoolOptions, RunOptions, Surface, Verdict,
     completion::{CheckResult, CompletionCheck},
 };
 use agentline_core::Phase;
@@ -42,14 +42,20 @@ async fn check_reprompts_the_agent_until_it_passes() {
     assert_eq!(told.outcome.usage.tokens.total, Some(375), "{}", told.shown());
 }
 
+/// The error of a limit, and how to set it.
+type LimitCase = (FailureKind, fn(&mut Limits));
+
+/// One warm agent makes all of these runs.
 #[tokio::test]
-async fn command_can_be_a_check_with_limited_rounds() {
+async fn command_can_be_a_check_and_rounds_and_budgets_are_limited() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
     // The agent is not idle while the check runs.
     let check = "sleep 2.5; echo two tests failed; exit 3";
-    let request = stage.request("go").until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let request = stage.request("go").surface(Surface::Acp);
+    let limited = request.clone().until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
+    let told = RunRecord::of(pool.run(limited).await.unwrap()).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
     assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", told.shown());
@@ -58,26 +64,16 @@ async fn command_can_be_a_check_with_limited_rounds() {
     let asked = stage.model.requests_to_main();
     assert_eq!((asked.len(), told.outcome.turns), (3, 3), "{}", told.shown());
     assert!(asked[2].prompt().contains("two tests failed"), "{}", asked[2].prompt());
-}
 
-#[tokio::test]
-async fn budgets_apply_across_all_rounds() {
-    needs_real_gemini!();
-    for (kind, limits) in [
-        (FailureKind::MaxTurns, {
-            let mut limits = Limits::default();
-            limits.max_turns = Some(3);
-            limits
-        }),
-        (FailureKind::MaxTokens, {
-            let mut limits = Limits::default();
-            limits.max_tokens = Some(300);
-            limits
-        }),
-    ] {
-        let stage = stage([("", Script::always(GeminiStep::text("I am done.")))]);
-        let request = stage.request("go").until("false").limits(limits);
-        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let cases: [LimitCase; 2] = [
+        (FailureKind::MaxTurns, |limits| limits.max_turns = Some(3)),
+        (FailureKind::MaxTokens, |limits| limits.max_tokens = Some(300)),
+    ];
+    for (kind, limit) in cases {
+        let before = stage.model.requests_to_main().len();
+        let mut request = request.clone().until("false");
+        limit(&mut request.limits);
+        let told = RunRecord::of(pool.run(request).await.unwrap()).await;
         let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
         assert_eq!(
             (told.outcome.verdict, error.phase),
@@ -86,6 +82,7 @@ async fn budgets_apply_across_all_rounds() {
             told.shown()
         );
         assert_eq!(error.kind, kind, "{}", told.shown());
-        assert!(stage.model.requests_to_main().len() <= 4, "{}", told.shown());
+        assert!(stage.model.requests_to_main().len() - before <= 4, "{}", told.shown());
     }
+    pool.close().await;
 }

@@ -1,0 +1,314 @@
+//! The scenarios that are recorded: what the model answers, and what differs in the environment and the request.
+
+use crate::TestStage;
+use agentline::{PermissionMode, PriceTable, RunRequest, Surface, Trust};
+use agentline_core::Price;
+use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
+use serde_json::json;
+use std::time::Duration;
+
+/// A run of the real Gemini CLI against a scripted model, which is recorded on one or more surfaces.
+#[derive(Debug)]
+pub struct Scenario {
+    /// The name of the scenario.
+    pub name: &'static str,
+    /// The surfaces on which it is recorded. Each gives a tape.
+    pub surfaces: &'static [Surface],
+    script: fn() -> Script,
+    prepare: fn(TestStage) -> TestStage,
+    change: fn(&TestStage, RunRequest) -> RunRequest,
+    prices: fn() -> PriceTable,
+}
+
+const STREAM: &[Surface] = &[Surface::StreamJson];
+const JSON: &[Surface] = &[Surface::Json];
+const BOTH: &[Surface] = &[Surface::StreamJson, Surface::Json];
+
+impl Scenario {
+    fn new(name: &'static str, surfaces: &'static [Surface], script: fn() -> Script) -> Self {
+        Self {
+            name,
+            surfaces,
+            script,
+            prepare: |stage| stage,
+            change: |_, request| request,
+            prices: PriceTable::built_in,
+        }
+    }
+
+    fn prepare(mut self, prepare: fn(TestStage) -> TestStage) -> Self {
+        self.prepare = prepare;
+        self
+    }
+
+    fn request_with(mut self, change: fn(&TestStage, RunRequest) -> RunRequest) -> Self {
+        self.change = change;
+        self
+    }
+
+    fn prices(mut self, prices: fn() -> PriceTable) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// Returns the name of the tape for a surface.
+    #[must_use]
+    pub fn tape_name(&self, surface: Surface) -> String {
+        format!("{}.{surface}", self.name)
+    }
+
+    /// Creates the environment of the run.
+    #[must_use]
+    pub fn stage(&self) -> TestStage {
+        (self.prepare)(TestStage::new((self.script)()))
+    }
+
+    /// Returns the prices of the run.
+    #[must_use]
+    pub fn price_table(&self) -> PriceTable {
+        (self.prices)()
+    }
+
+    /// Returns the request of the run. Every timeout is far below that of the test runner.
+    #[must_use]
+    pub fn request(&self, stage: &TestStage) -> RunRequest {
+        let request = stage.request("Say hello");
+        let request = request.timeout(Duration::from_secs(60)).idle_timeout(Duration::from_secs(45));
+        (self.change)(stage, request)
+    }
+}
+
+/// Returns all scenarios.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    [denials(), refused_requests(), service_errors(), answers(), usage(), limits(), changes()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn settings(stage: TestStage, json: &str) -> TestStage {
+    stage.settings(json);
+    stage
+}
+
+fn write(path: &str, content: &str) -> GeminiStep {
+    GeminiStep::call("write_file", json!({"file_path": path, "content": content}))
+}
+
+fn shell(command: &str) -> GeminiStep {
+    GeminiStep::call("run_shell_command", json!({"command": command}))
+}
+
+fn api_error(status: u16, name: &str, message: &str) -> Script {
+    Script::always(GeminiStep::api_error(status, name, message, json!(null)))
+}
+
+fn denials() -> Vec<Scenario> {
+    let unavailable = || {
+        let calls = GeminiStep::calls([
+            ("write_file", json!({"file_path": "a.txt", "content": "a"})),
+            ("run_shell_command", json!({"command": "touch b.txt"})),
+            ("no_such_tool", json!({})),
+        ]);
+        Script::new([calls, GeminiStep::text("I could not.")])
+    };
+    vec![
+        Scenario::new("unavailable_tools", JSON, unavailable)
+            .request_with(|_, request| request.permission_mode(PermissionMode::Default)),
+        Scenario::new("path_outside", JSON, || {
+            Script::new([write("/nowhere/out.txt", "out"), GeminiStep::text("Not there.")])
+        }),
+        Scenario::new("plan_mode", STREAM, || {
+            let calls = GeminiStep::calls([
+                ("write_file", json!({"file_path": "a.txt", "content": "a"})),
+                ("run_shell_command", json!({"command": "touch b.txt"})),
+            ]);
+            Script::new([calls, GeminiStep::text("The plan.")])
+        })
+        .request_with(|_, request| request.permission_mode(PermissionMode::Plan)),
+        Scenario::new("blocked_commands", JSON, || {
+            let command = |text: &str| ("run_shell_command", json!({"command": text, "description": "d"}));
+            let calls =
+                ["echo $(ls)", "echo `ls`", "echo '$(ls)'", "echo 'Blocked: command substitution detected'"];
+            Script::new([GeminiStep::calls(calls.map(command)), GeminiStep::text("done")])
+        }),
+    ]
+}
+
+/// Scenarios in which no request reaches the model.
+fn refused_requests() -> Vec<Scenario> {
+    let hello = || Script::new([GeminiStep::text("Hello.")]);
+    vec![
+        Scenario::new("untrusted", JSON, hello).request_with(|_, request| request.trust(Trust::No)),
+        Scenario::new("not_signed_in", JSON, hello).prepare(|stage| stage.env("GEMINI_API_KEY", None)),
+        Scenario::new("context_overflow", BOTH, hello).request_with(|_, mut request| {
+            request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
+            request
+        }),
+        Scenario::new("invalid_settings", STREAM, hello).prepare(|stage| settings(stage, "{ \"security\": ")),
+    ]
+}
+
+fn service_errors() -> Vec<Scenario> {
+    vec![
+        Scenario::new("unauthenticated", JSON, || {
+            api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.")
+        }),
+        Scenario::new("permission_denied", STREAM, || {
+            api_error(403, "PERMISSION_DENIED", "The caller does not have permission")
+        }),
+        Scenario::new("unknown_model", STREAM, || Script::always(GeminiStep::unknown_model()))
+            .request_with(|_, request| request.model("gemini-0-nope")),
+        Scenario::new("daily_quota", STREAM, || Script::always(GeminiStep::daily_quota())),
+        Scenario::new("rate_limited_for_minutes", JSON, || {
+            Script::always(GeminiStep::rate_limited(Some(400)))
+        }),
+        Scenario::new("rate_limited", STREAM, || Script::always(GeminiStep::rate_limited(None))),
+        Scenario::new("rate_limited_for_a_second", JSON, || {
+            Script::always(GeminiStep::rate_limited(Some(1)))
+        }),
+        Scenario::new("overloaded", STREAM, || api_error(503, "UNAVAILABLE", "The model is overloaded.")),
+        Scenario::new("internal_error", STREAM, || {
+            api_error(500, "INTERNAL", "An internal error has occurred.")
+        }),
+        Scenario::new("bad_gateway", JSON, || {
+            Script::always(GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>"))
+        }),
+        Scenario::new("invalid_stream", STREAM, || {
+            Script::always(GeminiStep::raw_sse("data: {not json\n\n"))
+        }),
+        Scenario::new("invalid_argument", JSON, || api_error(400, "INVALID_ARGUMENT", "No such argument.")),
+        Scenario::new("dropped_connection", JSON, || Script::always(GeminiStep::drop_connection())),
+        Scenario::new("dropped_midway", STREAM, || {
+            Script::always(GeminiStep::text("The answer ").and_text("is 4.").drop_midway())
+        }),
+    ]
+}
+
+fn answers() -> Vec<Scenario> {
+    vec![
+        Scenario::new("empty", STREAM, || Script::always(GeminiStep::empty())),
+        Scenario::new("blocked", JSON, || Script::always(GeminiStep::blocked())),
+        Scenario::new("unsafe", STREAM, || Script::always(GeminiStep::empty().finish("SAFETY"))),
+        Scenario::new("only_thoughts", JSON, || Script::always(GeminiStep::thought("Hm."))),
+        Scenario::new("empty_at_the_token_limit", STREAM, || {
+            Script::always(GeminiStep::empty().finish("MAX_TOKENS"))
+        }),
+        Scenario::new("interrupted", BOTH, || Script::always(GeminiStep::text("The answer").finish(None))),
+        Scenario::new("truncated", STREAM, || {
+            Script::always(GeminiStep::text("The beginning").finish("MAX_TOKENS"))
+        }),
+        Scenario::new("loop", JSON, || {
+            Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))
+        }),
+    ]
+}
+
+fn tokens(prompt: u64, candidates: u64, cached: u64, thoughts: u64) -> GeminiTokens {
+    GeminiTokens { prompt, candidates, cached, thoughts, total: None }
+}
+
+/// Returns a step that announces a file and writes it.
+fn write_number(n: usize) -> GeminiStep {
+    let args = json!({"file_path": format!("{n}.txt"), "content": format!("{n}\n")});
+    GeminiStep::text(format!("File {n}.")).and_call("write_file", args)
+}
+
+/// Returns two turns with 3,000 prompt tokens in total (1,200 of them cached), 300 answer tokens and 70 thought tokens.
+fn two_turns() -> Script {
+    let first = write_number(1).usage(tokens(1000, 100, 200, 50));
+    // The delay of the model ensures that the record of the first turn is read before the second.
+    Script::new([first, GeminiStep::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
+}
+
+fn usage() -> Vec<Scenario> {
+    vec![
+        Scenario::new("two_turns", &[Surface::Json, Surface::Acp], two_turns),
+        Scenario::new("two_turns_with_own_prices", STREAM, two_turns).prices(|| {
+            let mut price = Price::default();
+            (price.input, price.output) = (10.0, 100.0);
+            PriceTable::built_in().with([(crate::MODEL.to_owned(), price)].into())
+        }),
+        Scenario::new("two_turns_without_a_price", STREAM, two_turns)
+            .request_with(|_, request| request.model("gemini-0-unpriced")),
+        Scenario::new("failed_after_a_turn", BOTH, || {
+            let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
+            Script::new([write_number(1).usage(tokens(1000, 100, 200, 50)), refused])
+        }),
+    ]
+}
+
+/// Returns an agent that writes one file per second until a limit stops it.
+fn endless() -> Script {
+    Script::new((1..20).map(|n| write_number(n).delay(800).usage(tokens(1000, 100, 0, 50))))
+}
+
+fn limits() -> Vec<Scenario> {
+    vec![
+        Scenario::new("max_turns", JSON, endless).request_with(|_, mut request| {
+            request.limits.max_turns = Some(2);
+            request
+        }),
+        Scenario::new("max_tool_calls", JSON, endless).request_with(|_, mut request| {
+            request.limits.max_tool_calls = Some(2);
+            request
+        }),
+        Scenario::new("max_output_tokens", STREAM, endless).request_with(|_, mut request| {
+            request.limits.max_output_tokens = Some(400);
+            request
+        }),
+        Scenario::new("max_cost", JSON, endless).request_with(|_, mut request| {
+            request.limits.max_cost = Some(0.0015);
+            request
+        }),
+        Scenario::new("agent_turns", JSON, || {
+            Script::new((0..5).map(|n| write(&format!("{n}.txt"), "x")))
+        })
+        .prepare(|stage| {
+            settings(
+                stage,
+                r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
+            )
+        }),
+        Scenario::new("idle", JSON, || Script::always(GeminiStep::hang()))
+            .request_with(|_, request| request.idle_timeout(Duration::from_secs(3))),
+    ]
+}
+
+fn changes() -> Vec<Scenario> {
+    vec![
+        Scenario::new("changes", JSON, || {
+            let edit = json!({
+                "file_path": "edit.txt", "instruction": "Say new.", "old_string": "old", "new_string": "new",
+            });
+            let late = json!({"command": "sleep 0.3; echo late > late.txt", "is_background": true});
+            Script::new([
+                write("new.txt", "one\ntwo\n"),
+                GeminiStep::call("replace", edit),
+                shell("echo made > made.txt && rm gone.txt && mv before.txt after.txt"),
+                GeminiStep::call("run_shell_command", late),
+                // These two calls have no effect: the first file is unchanged, and the second cannot exist.
+                write("same.txt", "same\n"),
+                write("edit.txt/below.txt", "never"),
+                GeminiStep::text("Done.").delay(2000),
+            ])
+        })
+        .prepare(|stage| {
+            for (path, content) in
+                [("edit.txt", "old\n"), ("gone.txt", "x"), ("before.txt", "b\n"), ("same.txt", "same\n")]
+            {
+                stage.file(path, content);
+            }
+            stage
+        }),
+        Scenario::new("unavailable_write", STREAM, || {
+            Script::new([write("a.txt", "a"), GeminiStep::text("No.")])
+        })
+        .prepare(|stage| {
+            stage.file("a.txt", "before");
+            stage
+        })
+        .request_with(|_, request| request.permission_mode(PermissionMode::Default)),
+    ]
+}
