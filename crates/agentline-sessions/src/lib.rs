@@ -80,6 +80,3 @@ pub use watch::{SessionChange, SessionWatch};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctest;
-
-#[cfg(test)]
-mod tests;

@@ -129,3 +129,6 @@ impl fmt::Debug for SessionStore {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
