@@ -58,6 +58,7 @@ mod saved;
 mod saved_diff;
 mod secret;
 mod session_usage;
+mod signal;
 mod tape;
 pub mod terminal_text;
 mod time;
@@ -124,6 +125,7 @@ pub use saved::{
 };
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};
+pub use signal::Signal;
 pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};

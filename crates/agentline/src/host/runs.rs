@@ -27,7 +27,7 @@ use crate::{
 };
 use agentline_core::{
     Event, Failure, FailureKind, Layer, Notice, Outcome, Problem, Problems, Record, RunInfo, RunRequest,
-    Verdict,
+    Signal, Verdict,
 };
 use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -129,7 +129,7 @@ impl Host {
         let (outcome, messages) = loop {
             let place = tokio::select! {
                 place = self.admission.place() => place,
-                () = stop.cancelled() => break (stopped_before(&info(run, &host_run.request), 2), None),
+                () = stop.cancelled() => break (stopped_before(&info(run, &host_run.request), Signal::Interrupt), None),
             };
             let (request, options) = (host_run.request.clone(), host_run.options.clone());
             let completer = completer();
@@ -215,7 +215,8 @@ impl Host {
             }
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
-        let outcome = last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), 15));
+        let outcome =
+            last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), Signal::Terminate));
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
         let reading = tokio::task::spawn_blocking(move || {
             let messages = completer.complete(transcript, &outcome);

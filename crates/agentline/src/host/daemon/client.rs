@@ -13,7 +13,8 @@ use crate::{
     },
 };
 use agentline_core::{
-    Event, Failure, FailureKind, Outcome, PriceTable, Problems, Record, RunInfo, RunRequest, Started, Verdict,
+    Event, Failure, FailureKind, Outcome, PriceTable, Problems, Record, RunInfo, RunRequest, Signal, Started,
+    Verdict,
 };
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
@@ -244,7 +245,7 @@ impl Client {
 }
 
 /// Returns the outcome of a run that the daemon did not end in time.
-fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
+fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<Signal>) -> Outcome {
     let hint = "stop the pool with `agentline pool stop`; the next run starts its own agent";
     let mut outcome = match stopped {
         Some(signal) => stopped_before(info, signal),

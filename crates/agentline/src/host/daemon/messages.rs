@@ -1,7 +1,7 @@
 //! The messages between daemon and client, one per line. Events have the format of `--output events`.
 
 use crate::{detect::HostEnv, pool::PoolStatus, run::Launched};
-use agentline_core::{Isolation, PriceTable, Problem, RunRequest, config::AgentSettings};
+use agentline_core::{Isolation, PriceTable, Problem, RunRequest, Signal, config::AgentSettings};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) enum ToDaemon {
     Run(Box<DaemonRun>),
     /// Cancels the run of this connection with this signal.
-    Cancel(i32),
+    Cancel(Signal),
     Status,
     /// Stops all agents and exits.
     Stop,

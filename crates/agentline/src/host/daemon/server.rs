@@ -13,7 +13,7 @@ use crate::{
     process::Supervisor,
     run::options::RunOptions,
 };
-use agentline_core::{Event, PriceTable, agents::AgentRegistry};
+use agentline_core::{Event, PriceTable, Signal, agents::AgentRegistry};
 use std::{
     fs::{self, File, Permissions},
     future::Future,
@@ -253,7 +253,7 @@ impl Daemon {
             tokio::select! {
                 () = async { drop(work.wait_for(|work| work.stopping).await) }, if goes_on => {
                     goes_on = false;
-                    canceller.cancel_by(15);
+                    canceller.cancel_with(Signal::Terminate);
                 }
                 record = run.next() => {
                     let Some(record) = record else { return };
@@ -269,13 +269,13 @@ impl Daemon {
                     Ok(Some(line)) => {
                         let line = line.whole().unwrap_or_default();
                         if let Ok(ToDaemon::Cancel(signal)) = serde_json::from_slice(&line) {
-                            canceller.cancel_by(signal);
+                            canceller.cancel_with(signal);
                         }
                     }
                     // The client has disconnected, so its run is cancelled.
                     Ok(None) | Err(_) => {
                         listens = false;
-                        canceller.cancel_by(15);
+                        canceller.cancel_with(Signal::Terminate);
                     }
                 }
             }
