@@ -221,7 +221,7 @@ fn cancel_after_the_result_only_speeds_up_shutdown() {
 
 #[test]
 fn cancelled_by_either_signal_with_partial_output() {
-    for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
+    for (signal, name) in [(Signal::Interrupt, "SIGINT"), (Signal::Terminate, "SIGTERM")] {
         let mut player = started(spec(), &[INIT, TEXT, TOOL]);
         player.take(InputKind::Cancel { run: crate::play::RUN, signal });
         player.exit(ExitReason::Code(0));
