@@ -52,7 +52,7 @@ mod promptfoo;
 mod raw_json;
 mod redact;
 mod request;
-mod rpc;
+pub mod rpc;
 mod run;
 mod saved;
 mod saved_diff;

@@ -352,15 +352,20 @@ fn invalid_data_on_the_socket_has_no_effect() {
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    assert!(dialogue(b"").contains("hello"));
-    assert!(dialogue(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid request"));
-    assert!(dialogue(b"\"status\"\n").contains("idle_exit_ms"));
+    let call = |method: &str, params: Value| {
+        dialogue(format!("{}\n", json!({"id": 1, "method": method, "params": params})).as_bytes())
+    };
+    assert_eq!(dialogue(b""), "");
+    assert!(dialogue(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid JSON"));
+    assert!(call("initialize", json!({})).contains("pool/stop"));
     dialogue(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
     dialogue(&vec![b'x'; 4 << 20]);
-    dialogue(b"{\"run\":{}}\n");
-    dialogue(b"{\"cancel\":9}\n");
-    let order = b"{\"run\":{\"env\":{},\"home\":\"/\",\"cwd\":\"/\"";
-    dialogue(order);
+    assert!(call("initialize", json!({"caller": {"env": {}}})).contains("-32602"));
+    assert!(call("initialize", json!({"pool": {"max_processes": 1}})).contains("the pool is shared"));
+    assert!(call("pool/configure", json!({"max_processes": 1})).contains("the pool is shared"));
+    assert!(call("run", json!({"request": {"prompt": 1}})).contains("-32602"));
+    dialogue(b"{\"method\":\"cancel\",\"params\":{\"run\":\"1\",\"signal\":9}}\n");
+    dialogue(b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"caller\":{\"env\":{},\"home\":\"/\"");
     assert_eq!(user.warm("say fine").out, "fine\n");
     assert_eq!(user.status()["pool"]["runs"], 1);
 }
@@ -368,7 +373,7 @@ fn invalid_data_on_the_socket_has_no_effect() {
 #[test]
 fn incompatible_daemon_is_not_used() {
     for (hello, why) in [
-        (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
+        (Some("{\"id\":1,\"result\":{\"server\":{\"version\":\"0.0.1\"}}}\n"), "version 0.0.1"),
         (Some("good morning\n"), "does not respond"),
         (None, "does not respond"),
     ] {
