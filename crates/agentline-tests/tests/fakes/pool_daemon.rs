@@ -5,7 +5,7 @@ use agentline_tests::FakeStage;
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{
         fs::PermissionsExt as _,
         net::{UnixListener, UnixStream},
@@ -367,6 +367,33 @@ fn invalid_data_on_the_socket_has_no_effect() {
     dialogue(b"{\"method\":\"cancel\",\"params\":{\"run\":\"1\",\"signal\":9}}\n");
     dialogue(b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"caller\":{\"env\":{},\"home\":\"/\"");
     assert_eq!(user.warm("say fine").out, "fine\n");
+    assert_eq!(user.status()["pool"]["runs"], 1);
+}
+
+#[test]
+fn socket_serves_the_host_protocol() {
+    let user = User::with_daemon(&[]);
+    let mut stream = UnixStream::connect(user.socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let params = json!({"prompt": "say a\nsay b\nsay c", "report_launch": true, "merge_events": false});
+    writeln!(stream, "{}", json!({"jsonrpc": "2.0", "id": "one", "method": "run", "params": params}))
+        .unwrap();
+    let mut messages: Vec<Value> = Vec::new();
+    for line in BufReader::new(&stream).lines() {
+        messages.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if messages.last().unwrap().get("id").is_some() {
+            break;
+        }
+    }
+    let outcome = &messages.last().unwrap()["result"];
+    assert_eq!((&outcome["verdict"], &outcome["text"]), (&json!("done"), &json!("abc")), "{outcome:#}");
+    assert_eq!(messages[0]["method"], "run/launched", "{messages:?}");
+    assert_eq!(messages[0]["params"]["run_id"], outcome["run_id"]);
+    assert!(messages[0]["params"]["command"][0].is_string(), "{messages:?}");
+    let events: Vec<&Value> = messages.iter().map(|message| &message["params"]["event"]).collect();
+    let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "no event is merged");
+    // The connection is still open, and the pool is the one of all callers.
     assert_eq!(user.status()["pool"]["runs"], 1);
 }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 use agentline_core::{
     Problem, Signal,
-    rpc::{self, InvalidMessage, RpcMessage, RpcResult},
+    rpc::{self, InvalidMessage, JsonRpcError, RpcMessage},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -305,7 +305,11 @@ impl Host {
                 Ok(params) => self.take_call(None, &method, params, work),
                 Err(why) => invalid(&why),
             },
-            Ok(RpcMessage::Response { id, result }) => self.take_response(id, result),
+            Ok(RpcMessage::Response { id, result: Ok(result) }) => match serde_json::from_str(result.get()) {
+                Ok(result) => self.take_response(id, Ok(result)),
+                Err(why) => invalid(&why),
+            },
+            Ok(RpcMessage::Response { id, result: Err(error) }) => self.take_response(id, Err(error)),
             Err(InvalidMessage::Json(why)) => invalid(&why),
             Err(InvalidMessage::NotAnObject) => {
                 let error = RpcError::new(RpcError::INVALID, "a message must be a JSON object");
@@ -356,19 +360,11 @@ impl Host {
     }
 
     /// Handles a response of the host.
-    fn take_response(&self, id: &RawValue, result: RpcResult<'_>) {
-        let invalid = |why: serde_json::Error| RpcError::new(RpcError::INTERNAL, why.to_string());
-        let answer = match result {
-            Ok(result) => serde_json::from_str(result.get()).map_err(invalid),
-            Err(error) => {
-                let message = if error.message.is_empty() {
-                    "the host returned an error".to_owned()
-                } else {
-                    error.message.into_owned()
-                };
-                Err(RpcError::new(error.code, message))
-            }
-        };
+    fn take_response(&self, id: &RawValue, result: Result<Value, JsonRpcError<'_>>) {
+        let answer = result.map_err(|error| {
+            let named = Some(error.message.into_owned()).filter(|message| !message.is_empty());
+            RpcError::new(error.code, named.unwrap_or_else(|| "the host returned an error".into()))
+        });
         // A response without a pending request came too late and is ignored.
         let _ = self.peer.answered(id, answer);
     }
