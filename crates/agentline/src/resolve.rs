@@ -17,7 +17,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Failure, FailureKind, Launch, LaunchContext, Outcome, Plan, Problem, Problems, Program, RunInfo,
-    RunRequest, Trust, Verdict,
+    RunRequest, Signal, Trust, Verdict,
 };
 use std::{
     path::{Path, PathBuf},
@@ -43,9 +43,8 @@ pub(crate) struct ResolvedRun {
 }
 
 /// Returns the outcome of a run that was cancelled before its agent started.
-pub(crate) fn stopped_before(info: &RunInfo, signal: i32) -> Outcome {
-    let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-    let message = format!("cancelled by the caller ({by}) before the run started");
+pub(crate) fn stopped_before(info: &RunInfo, signal: Signal) -> Outcome {
+    let message = format!("cancelled by the caller ({}) before the run started", signal.name());
     Outcome::not_begun(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 

@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "problem",
                 "raw_json",
                 "saved_diff",
+                "signal",
                 "terminal_text",
                 "tool",
                 "usage",

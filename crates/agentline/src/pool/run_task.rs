@@ -11,14 +11,14 @@ use crate::{
     resolve::{not_ready_in_time, not_started, stopped_before},
     run::{
         active_run::CompletionTiming,
-        channel::{RunItem, RunReceiver, RunSender, Wakeup},
+        channel::{ForwardedRun, RunItem, RunReceiver, RunSender, Wakeup, forward},
         live_process::ProcessHandle,
         prepare::PreparedRun,
         services::ServedTools,
         session_follower::AgentHome,
     },
 };
-use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Verdict};
+use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Signal, Verdict};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -189,72 +189,37 @@ impl RunTask {
         attempt_end
     }
 
-    /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
+    /// Forwards the events of an attempt to the caller.
     async fn forward(&mut self, run: &RunReceiver, slot: &mut Slot) -> AttemptEnd {
-        let mut held: Vec<Record> = Vec::new();
-        let mut has_output = false;
-        let stopper = run.stopper();
-        loop {
-            let item = tokio::select! {
-                item = std::future::poll_fn(|cx| run.poll(cx)), if !self.channel.is_full() => item,
-                signal = self.cancelled_or_ready() => {
-                    if let Some(signal) = signal {
-                        self.is_stopped = true;
-                        stopper.stop(signal);
-                    }
-                    continue;
-                }
-            };
-            match item {
-                RunItem::Batch(mut batch) => {
-                    if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
-                        slot.opened();
-                    }
-                    has_output |= batch.iter().any(|record| rules_out_retry(&record.event));
-                    if has_output {
-                        held.append(&mut batch);
-                        self.channel.send(std::mem::take(&mut held));
-                        if self.channel.wants_outcome_only() && slot.is_opened() {
-                            run.want_outcome_only();
-                        }
-                    } else {
-                        held.append(&mut batch);
-                    }
-                }
-                RunItem::Over(outcome) => {
-                    let outcome = outcome.unwrap_or_else(|| {
-                        let lost = Failure::new(
-                            FailureKind::Crashed,
-                            "internal error: the agent's task panicked or its runtime shut down",
-                        );
-                        Box::new(self.not_begun(Verdict::Failed, lost))
-                    });
-                    if !has_output && !self.is_stopped && lost_early(&outcome) {
-                        return AttemptEnd::Unheard(outcome);
-                    }
-                    if !held.is_empty() {
-                        self.channel.send(held);
-                    }
-                    return AttemptEnd::Over(outcome);
-                }
-            }
+        let mut attempt = Attempt {
+            run,
+            slot,
+            caller: &self.channel,
+            held: Vec::new(),
+            has_output: false,
+            is_stopped: &mut self.is_stopped,
+        };
+        let outcome = forward(&mut attempt, &self.channel).await;
+        let Attempt { held, has_output, .. } = attempt;
+        let outcome = outcome.unwrap_or_else(|| {
+            let lost = Failure::new(
+                FailureKind::Crashed,
+                "internal error: the agent's task panicked or its runtime shut down",
+            );
+            Box::new(self.not_begun(Verdict::Failed, lost))
+        });
+        if !has_output && !self.is_stopped && lost_early(&outcome) {
+            return AttemptEnd::Unheard(outcome);
         }
+        if !held.is_empty() {
+            self.channel.send(held);
+        }
+        AttemptEnd::Over(outcome)
     }
 
     /// Waits until the caller cancels the run.
-    async fn stopped(&self) -> i32 {
+    async fn stopped(&self) -> Signal {
         self.channel.stopped(&self.wakeup).await
-    }
-
-    /// Waits until the caller cancels the run or has made room for more events.
-    async fn cancelled_or_ready(&self) -> Option<i32> {
-        match self.channel.stop() {
-            Some(signal) => Some(signal),
-            None => {
-                self.wakeup.notified().await;
-                self.channel.stop()
-            }
-        }
     }
 
     /// Returns how long the run may still wait for a slot.
@@ -268,13 +233,49 @@ impl RunTask {
         Outcome::not_begun(&self.pool_request.resolved.info, verdict, failure)
     }
 
-    fn cancelled(&self, signal: i32) -> Outcome {
+    fn cancelled(&self, signal: Signal) -> Outcome {
         stopped_before(&self.pool_request.resolved.info, signal)
     }
 
     fn waited_too_long(&self) -> Outcome {
         let failure = Failure::new(FailureKind::TimeoutRun, "timed out waiting for a pool slot");
         self.not_begun(Verdict::TimedOut, failure.hint("raise `--timeout` or `pool.max_processes`"))
+    }
+}
+
+/// An attempt at a run. Its events before the agent's first output are held back, so that the run can be retried.
+struct Attempt<'a> {
+    run: &'a RunReceiver,
+    slot: &'a mut Slot,
+    caller: &'a RunSender,
+    held: Vec<Record>,
+    has_output: bool,
+    is_stopped: &'a mut bool,
+}
+
+impl ForwardedRun for Attempt<'_> {
+    async fn next(&mut self) -> RunItem {
+        self.run.next().await
+    }
+
+    async fn cancel(&mut self, signal: Signal) {
+        *self.is_stopped = true;
+        self.run.stopper().stop(signal);
+    }
+
+    fn pass(&mut self, mut batch: Vec<Record>) -> Vec<Record> {
+        if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
+            self.slot.opened();
+        }
+        self.has_output |= batch.iter().any(|record| record.event.rules_out_retry());
+        self.held.append(&mut batch);
+        if !self.has_output {
+            return Vec::new();
+        }
+        if self.caller.wants_outcome_only() && self.slot.is_opened() {
+            self.run.want_outcome_only();
+        }
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -351,7 +352,7 @@ async fn open_spare(
         .blocking(move |inner| inner.opening_run(&for_run.resolved, &for_run.template.launch, &home));
     let run = slot.live.board(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
-        if let RunItem::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
+        if let RunItem::Over(outcome) = run.next().await {
             break outcome;
         }
     };
@@ -371,21 +372,6 @@ async fn open_spare(
 /// Returns the outcome of a run that the pool refused.
 fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
     Outcome::not_begun(&pool_request.resolved.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
-}
-
-/// Returns whether an event must reach the caller as soon as it arrives. After such an event the run cannot be retried.
-fn rules_out_retry(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::Started(_)
-            | Event::Warning { .. }
-            | Event::Unreadable { .. }
-            | Event::Commands { .. }
-            | Event::Mode { .. }
-            | Event::ConfigOption { .. }
-            | Event::SessionInfo { .. }
-            | Event::Agent { .. }
-    )
 }
 
 /// Returns whether the agent was lost, rather than the run refused.
