@@ -119,3 +119,52 @@ fn of_session(session: &SessionSpec) -> PoolKey {
 fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::{agentline::Agentline, detect::HostEnv, error::Error};
+    use agentline_core::{RunRequest, Surface};
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn runs_with_other_prompts_share_a_process_but_not_runs_with_other_rules_or_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(dir.path().join(".gemini")).unwrap();
+        fs::create_dir(dir.path().join("ws")).unwrap();
+        let settings = dir.path().join(".gemini/settings.json");
+        fs::write(&settings, "{}").unwrap();
+        let prepare = |request: RunRequest, env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let host_env = HostEnv::new(env, dir.path(), dir.path());
+            let agentline = Agentline::new(host_env).program("gemini", &program);
+            let planned = agentline.inner().plan(request.surface(Surface::Acp)).unwrap();
+            super::prepare(agentline.inner(), PendingStart::Planned(planned, RunOptions::default()))
+        };
+        let (first, process) = prepare(RunRequest::new("one"), &[]).unwrap();
+        let (second, other) = prepare(RunRequest::new("two").name("a name"), &[]).unwrap();
+        assert_eq!((first.process, first.session), (second.process, second.session));
+        assert_eq!(second.run.turn.prompt, "two");
+        assert_ne!(process.private, other.private, "each process has a directory of its own");
+        let keys = |request: RunRequest, env: &[(&str, &str)]| {
+            let (request, _) = prepare(request, env).unwrap();
+            (request.process == first.process, request.session == first.session)
+        };
+        assert_eq!(keys(RunRequest::new("one").model("m"), &[]).1, false);
+        assert_eq!(keys(RunRequest::new("one").working_dir("ws"), &[]), (true, false));
+        assert_eq!(keys(RunRequest::new("one").deny("Bash"), &[]), (false, true));
+        assert_eq!(keys(RunRequest::new("one"), &[("PATH", "/bin")]), (false, true));
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        assert_eq!(keys(RunRequest::new("one"), &[]), (false, true));
+        let mut wrong = RunRequest::new("one");
+        wrong.prompt_file = Some("missing.md".into());
+        wrong.include_directories = vec!["missing".into()];
+        let Err(StartFailure::Error(Error::Usage(problems))) = prepare(wrong, &[]) else { panic!() };
+        let mut keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["include_directories", "prompt_file"]);
+    }
+}
