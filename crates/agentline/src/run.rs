@@ -11,6 +11,7 @@ pub(crate) mod messages;
 pub(crate) mod options;
 pub(crate) mod prepare;
 pub(crate) mod requests;
+pub(crate) mod resolved;
 pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod session_cleanup;
@@ -20,10 +21,9 @@ pub(crate) mod typed;
 pub mod validate;
 pub(crate) mod watchdog;
 
+use crate::resolve::spec::ProcessSpec;
 use crate::run::channel::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, channel};
-use agentline_core::{
-    CacheStatus, Event, Launch, Millis, Notice, Outcome, Record, Redactor, Signal, Verdict,
-};
+use agentline_core::{CacheStatus, Event, Millis, Notice, Outcome, Record, Redactor, Signal, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -60,11 +60,17 @@ pub struct Launched {
 }
 
 impl Launched {
-    pub(crate) fn of(launch: &Launch, redactor: &Redactor) -> Self {
-        let command =
-            std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.arguments().cloned());
+    /// Describes the command of a process.
+    pub(crate) fn of(process: &ProcessSpec, redactor: &Redactor) -> Self {
+        let command = process.command().map(|word| redactor.text(&word).into_owned()).collect();
+        Self { command, withheld: process.withheld.clone() }
+    }
+
+    /// Describes the command of any process that serves the run, with a placeholder for the private directory.
+    pub(crate) fn of_any(process: &ProcessSpec, redactor: &Redactor) -> Self {
+        let command = process.command().map(|word| process.placeholders.text(word));
         let command = command.map(|word| redactor.text(&word).into_owned()).collect();
-        Self { command, withheld: launch.withheld.clone() }
+        Self { command, withheld: process.withheld.clone() }
     }
 }
 

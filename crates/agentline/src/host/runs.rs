@@ -13,7 +13,7 @@ use super::{
 use crate::host::admission::AttemptResult;
 use crate::{
     agentline::Agentline,
-    cache::Lookup,
+    api::{LookedUpRun, look_up},
     fs::private_dir::{self, ATTACHMENTS, PrivateDir},
     resolve::{stopped_before, time_until},
     run::{
@@ -153,19 +153,15 @@ impl Host {
         let host_run = self.host_run(run, params)?;
         let completer =
             || with_messages.then(|| Completer::new(&host_run.agentline, &host_run.request.prompt));
-        let known = if warm {
-            self.pool().look_up(&host_run.agentline, &host_run.request, &host_run.options).await
-        } else {
-            host_run.agentline.look_up(&host_run.request, &host_run.options).await
-        };
-        let recorder = match known {
-            Some(Lookup::Hit(known)) => {
+        let (request, options) = (host_run.request.clone(), host_run.options.clone());
+        let pool = warm.then(|| self.pool());
+        let mut new = match look_up(&host_run.agentline, pool.as_ref(), request, options).await? {
+            LookedUpRun::Over(known) => {
                 // A cached run needs no model request, so it does not wait for a slot.
                 let (outcome, messages) = self.follow(run, &reporting, *known, completer(), stop).await;
                 return run_response(outcome, messages.as_ref(), &host_run.notices, None);
             }
-            Some(Lookup::Miss(recorder)) => Some(recorder),
-            Some(Lookup::Unclear) | None => None,
+            LookedUpRun::New(new) => new,
         };
         let mut attempt = 1;
         let (outcome, messages) = loop {
@@ -175,17 +171,10 @@ impl Host {
                     break (stopped_before(&info(run, &host_run.request), signal), None);
                 }
             };
-            let (request, options) = (host_run.request.clone(), host_run.options.clone());
             let completer = completer();
-            let begun = if warm {
-                self.pool().start_uncached(&host_run.agentline, request, options).await?
-            } else {
-                host_run.agentline.start_uncached(request, options).await?
-            };
-            let begun = match &recorder {
-                Some(recorder) => recorder.keep(begun),
-                None => begun,
-            };
+            // The pool may have been replaced while the run waited.
+            new.set_pool(self.pool());
+            let begun = new.start().await?;
             let (outcome, messages) = self.follow(run, &reporting, begun, completer, stop).await;
             let taken = taken(&outcome);
             let wait = self.admission.learn(taken, attempt, asked_to_wait(&outcome));

@@ -1,7 +1,8 @@
 //! Detects a full temporary directory, and removes what killed agents leave in it.
 
-use agentline_core::{Agent, Launch, Notice, Outcome};
+use agentline_core::{Agent, Notice, Outcome};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -28,9 +29,9 @@ pub(crate) struct ProcessTemp {
 }
 
 impl ProcessTemp {
-    /// Describes a process that was just started with a private directory in `ours`.
-    pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, launch: &Launch) -> Self {
-        let theirs = launch.env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    /// Describes a process that was just started with this environment and a private directory in `ours`.
+    pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, env: &BTreeMap<String, String>) -> Self {
+        let theirs = env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let dirs = [theirs, ours, std::env::temp_dir()];
         let now = SystemTime::now();
         let started = now.checked_sub(START_SLACK).unwrap_or(now);
