@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Code {
 }
 
 wire! { struct Wire<'a> {
-    id: Present<'a> = "id", method: Option<Str<'a>> = "method", params: Present<'a> = "params",
+    id: Present<'a> = "id", method: Present<'a> = "method", params: Present<'a> = "params",
     result: Present<'a> = "result", error: Present<'a> = "error",
 } }
 wire! { struct WireError<'a> { code: Code = "code", message: Str<'a> = "message", data: Present<'a> = "data" } }
@@ -101,21 +101,27 @@ pub enum InvalidMessage<'a> {
 /// Parses one message. Returns `None` if the text is not a message.
 #[must_use]
 pub fn read(text: &str) -> Option<RpcMessage<'_>> {
-    parse(text).ok()
+    message(text, |_| true).ok()
 }
 
-/// Parses one message.
+/// Parses one message. Unlike [`read`], it does not accept a method that is not a string.
 ///
 /// # Errors
 /// Returns why the text is not a message.
 pub fn parse(text: &str) -> Result<RpcMessage<'_>, InvalidMessage<'_>> {
+    message(text, |method| method.starts_with('"'))
+}
+
+fn message(text: &str, is_method: impl Fn(&str) -> bool) -> Result<RpcMessage<'_>, InvalidMessage<'_>> {
     let wire = serde_json::from_str::<Wire<'_>>(text).map_err(InvalidMessage::Json)?;
     if !wire.is_object() {
         return Err(InvalidMessage::NotAnObject);
     }
     let params = wire.params.0.unwrap_or(RawValue::NULL);
     let id = wire.id.0;
-    if let Some(Str(method)) = wire.method {
+    let method = wire.method.0.filter(|raw| raw.get() != "null" && is_method(raw.get()));
+    if let Some(method) = method {
+        let Str(method) = serde_json::from_str(method.get()).map_err(InvalidMessage::Json)?;
         return Ok(match id {
             Some(id) => RpcMessage::Request { id, method, params },
             None => RpcMessage::Notification { method, params },
@@ -248,6 +254,8 @@ mod tests {
         for text in ["", "42", "[]", "null", "{}", "\"x\"", r#"{"id":1}"#, r#"{"id":1,"meth"#, "plain text"] {
             assert!(read(text).is_none(), "{text}");
         }
+        assert!(read(r#"{"method":5}"#).is_some());
+        assert!(matches!(parse(r#"{"method":5}"#), Err(InvalidMessage::Incomplete { id: None })));
         assert!(matches!(parse("{"), Err(InvalidMessage::Json(_))));
         assert!(matches!(parse("[]"), Err(InvalidMessage::NotAnObject)));
         assert!(

@@ -411,6 +411,7 @@ fn incompatible_daemon_is_not_used() {
             let mut callers = Vec::new();
             for _ in 0..2 {
                 let (mut caller, _) = listener.accept().unwrap();
+                BufReader::new(&caller).read_line(&mut String::new()).unwrap();
                 caller.write_all(hello.unwrap_or_default().as_bytes()).unwrap();
                 callers.push(caller);
             }

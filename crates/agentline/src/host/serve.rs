@@ -311,10 +311,14 @@ impl Host {
             },
             Ok(RpcMessage::Response { id, result: Err(error) }) => self.take_response(id, Err(error)),
             Err(InvalidMessage::Json(why)) => invalid(&why),
-            Err(InvalidMessage::NotAnObject) => {
-                let error = RpcError::new(RpcError::INVALID, "a message must be a JSON object");
-                self.refuse(RawValue::NULL.to_owned(), &error);
-            }
+            Err(InvalidMessage::NotAnObject) => match serde_json::from_str::<Value>(text) {
+                Ok(_) => {
+                    let error = RpcError::new(RpcError::INVALID, "a message must be a JSON object");
+                    self.refuse(RawValue::NULL.to_owned(), &error);
+                }
+                // The codec does not look into values that it does not need.
+                Err(why) => invalid(&why),
+            },
             Err(InvalidMessage::Incomplete { id }) => {
                 let why = "a message must have a `method`, a `result` or an `error`";
                 self.refuse(id.unwrap_or(RawValue::NULL).to_owned(), &RpcError::new(RpcError::INVALID, why));
