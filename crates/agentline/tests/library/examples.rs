@@ -1,35 +1,65 @@
 //! Checks that every example runs to completion with the real agent.
 
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, sync::OnceLock};
 
-/// The name of each example and a text that it must print.
-const EXAMPLES: &[(&str, &str)] = &[
-    ("one_prompt", "done: Done."),
-    ("live_events", "cancelled: "),
-    ("workflow_provider", "\"response\": "),
-    ("replay_tape", "played again: done"),
-    ("acp_basic", "done: Done."),
-    ("acp_custom_env", "done: Done."),
-    ("acp_structured", "done: 9 of 10: Small and clear. [\"no test\"]"),
-];
+/// Builds the examples once, and returns their directory, or `None` if real agents are disabled.
+fn built() -> Option<&'static PathBuf> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
+            assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused if CI=true");
+            return None;
+        }
+        // `cargo test --workspace` has built them with the same features of the dependencies, so this is quick.
+        // Without `--workspace`, it would build all dependencies again.
+        let build = Command::new(env!("CARGO")).args(["build", "-q", "--workspace", "--examples"]).status();
+        assert!(build.expect("cargo").success());
+        let test = std::env::current_exe().expect("this test");
+        Some(test.parent().and_then(|deps| deps.parent()).expect("the build directory").join("examples"))
+    };
+    FOLDER.get_or_init(build).as_ref()
+}
 
-fn built(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test");
-    test.parent().and_then(|deps| deps.parent()).expect("the build directory").join("examples").join(name)
+fn prints(name: &str, text: &str) {
+    let Some(folder) = built() else { return };
+    let output = Command::new(folder.join(name)).output().expect("a built example");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains(text), "{name}: {out}\n{err}");
+}
+
+/// One test for each example, so that they run in parallel, with a text that it must print.
+macro_rules! examples {
+    ($($name:ident: $text:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            prints(stringify!($name), $text);
+        })*
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+examples! {
+    one_prompt: "done: Done.";
+    live_events: "cancelled: ";
+    workflow_provider: "\"response\": ";
+    replay_tape: "played again: done";
+    acp_basic: "done: Done.";
+    acp_custom_env: "done: Done.";
+    acp_structured: "done: 9 of 10: Small and clear. [\"no test\"]";
 }
 
 #[test]
-fn every_example_runs_to_completion() {
-    if std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
-        assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused if CI=true");
-        return;
-    }
-    // `cargo test` has built them already, unless only this file was requested.
-    let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "agentline", "--examples"]).status();
-    assert!(build.expect("cargo").success());
-    for (name, text) in EXAMPLES {
-        let output = Command::new(built(name)).output().expect("a built example");
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && out.contains(text), "{name}: {out}\n{err}");
-    }
+fn every_example_is_tested() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let files = std::fs::read_dir(folder).expect("the examples").map(|entry| entry.expect("a file").path());
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    let mut found: Vec<String> = files
+        .filter(is_source)
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    let mut tested = NAMES.to_vec();
+    tested.sort_unstable();
+    assert_eq!(found, tested);
 }
