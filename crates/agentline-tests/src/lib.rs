@@ -23,6 +23,7 @@ mod stage;
 pub mod tapes;
 mod told;
 mod typescript;
+mod watchdog;
 
 use agentline::Outcome;
 
@@ -34,6 +35,8 @@ pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
+#[cfg(unix)]
+pub use os::unread_bytes;
 pub use os::{cpu_time, ignore_interrupts, restore_signals};
 #[cfg(target_os = "linux")]
 pub use process_case::ProcessCase;
@@ -44,6 +47,7 @@ pub use real::{real_gemini, skipped};
 pub use stage::{MODEL, TestStage};
 pub use told::RunRecord;
 pub use typescript::TypeScript;
+pub use watchdog::Watchdog;
 
 /// Formats an outcome for a failed assertion.
 ///

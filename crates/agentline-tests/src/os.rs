@@ -23,6 +23,20 @@ fn set<const N: usize>(signals: [libc::c_int; N], handler: libc::sighandler_t) {
     }
 }
 
+/// Returns how many bytes a pipe holds that nobody has read.
+#[cfg(unix)]
+#[must_use]
+pub fn unread_bytes(pipe: impl std::os::fd::AsFd) -> usize {
+    use std::os::fd::AsRawFd as _;
+    let mut bytes: libc::c_int = 0;
+    #[expect(unsafe_code, reason = "one system call")]
+    // SAFETY: the descriptor is open while it is borrowed, and the call fills in the number that it is given.
+    unsafe {
+        libc::ioctl(pipe.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut bytes)
+    };
+    usize::try_from(bytes).unwrap_or(0)
+}
+
 /// Returns the processor time that this process has used, which other processes do not disturb.
 #[must_use]
 pub fn cpu_time() -> Duration {

@@ -7,101 +7,61 @@ mod unconfirmed;
 #[path = "gemini_workspace/workspace.rs"]
 mod workspace;
 
-use crate::host::Host;
-use agentline::{
-    Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Session, Surface, Trust, Verdict,
-};
-use agentline_tests::{needs_real_gemini, real_gemini, shown};
-use serde_json::{Value, json};
+use agentline::{Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict};
+use agentline_tests::{needs_real_gemini, shown};
+use serde_json::json;
 use workspace::{DUMP, HostileWorkspace, SHELL};
-
-/// How a run reaches the agent.
-enum Path {
-    Cold(Surface),
-    Warm(Pool),
-    Conversation(Box<Session>),
-    Host(Host),
-    HostConversation(Host),
-}
-
-impl Path {
-    /// Returns the verdict of a prompt in the malicious workspace, and the whole outcome.
-    async fn run(&mut self, hostile: &HostileWorkspace, prompt: &str, mode: Mode) -> (Value, String) {
-        let request = hostile.request(prompt).permission_mode(mode);
-        let params = json!({"permission_mode": mode, "model": agentline_tests::MODEL,
-            "working_dir": hostile.stage.workspace(), "extensions": [], "timeout": 120});
-        let outcome = match self {
-            Self::Cold(surface) => {
-                hostile.stage.agentline().run(request.surface(*surface)).await.unwrap().outcome().await
-            }
-            Self::Warm(pool) => pooled(pool, request).await,
-            Self::Conversation(session) => {
-                if mode == Mode::Plan {
-                    // Gemini CLI has this mode only in sessions that were opened for it.
-                    let opened = hostile.stage.agentline().session(request.clone()).await.unwrap();
-                    std::mem::replace(&mut **session, opened).close().await;
-                }
-                session.prompt_with(request).await.unwrap().outcome().await
-            }
-            Self::Host(host) => return of_host(&host.run(params, prompt)),
-            Self::HostConversation(host) => return of_host(&host.converse(params, prompt)),
-        };
-        (json!(outcome.verdict), shown(&outcome))
-    }
-
-    async fn close(self) {
-        match self {
-            Self::Warm(pool) => pool.close().await,
-            Self::Conversation(session) => session.close().await,
-            Self::Cold(_) | Self::Host(_) | Self::HostConversation(_) => {}
-        }
-    }
-}
-
-fn of_host(outcome: &Value) -> (Value, String) {
-    (outcome["verdict"].clone(), format!("{outcome:#}"))
-}
 
 async fn pooled(pool: &Pool, request: RunRequest) -> Outcome {
     pool.run(request).await.expect("a valid request").outcome().await
 }
 
-/// Tests every path in a mode that allows everything, and in modes in which nothing may run.
-async fn assert_ignored(hostile: &HostileWorkspace, mut path: Path) {
-    for (prompt, mode, verdict) in [
-        (SHELL, Mode::Deny, Verdict::DoneWithDenials),
-        (DUMP, Mode::Bypass, Verdict::Done),
-        (SHELL, Mode::Plan, Verdict::DoneWithDenials),
-    ] {
-        let (found, outcome) = path.run(hostile, prompt, mode).await;
-        assert_eq!(found, json!(verdict), "{mode:?}: {outcome}");
+/// A prompt, its mode and the expected verdict: one mode that allows everything, and modes in which nothing may run.
+const MODES: [(&str, Mode, Verdict); 3] = [
+    (DUMP, Mode::Bypass, Verdict::Done),
+    (SHELL, Mode::Deny, Verdict::DoneWithDenials),
+    (SHELL, Mode::Plan, Verdict::DoneWithDenials),
+];
+
+/// Runs the prompts of these modes, cold on a surface or warm on a pool. `paths.rs` shows that the other paths start
+/// the agent in the same way.
+async fn assert_ignored(
+    hostile: &HostileWorkspace,
+    run: impl AsyncFn(RunRequest) -> Outcome,
+    modes: &[(&str, Mode, Verdict)],
+) {
+    for (prompt, mode, verdict) in modes {
+        let outcome = run(hostile.request(prompt).permission_mode(*mode)).await;
+        assert_eq!(outcome.verdict, *verdict, "{mode:?}: {}", shown(&outcome));
     }
-    path.close().await;
     assert!(hostile.has_dumped(), "the shell ran");
     hostile.assert_unharmed();
 }
 
-fn host(hostile: &HostileWorkspace) -> Host {
-    let program = real_gemini().expect("real agents are enabled").path;
-    Host::start(hostile.stage.variables(), ("GEMINI_CLI_PATH", &program), &hostile.stage.outside())
+async fn assert_ignored_on(surface: Surface, modes: &[(&str, Mode, Verdict)]) {
+    let hostile = HostileWorkspace::new();
+    let agentline = hostile.stage.agentline();
+    let run =
+        async |request: RunRequest| agentline.run(request.surface(surface)).await.unwrap().outcome().await;
+    assert_ignored(&hostile, run, modes).await;
 }
 
 #[tokio::test]
 async fn json_runs_ignore_the_workspace() {
     needs_real_gemini!();
-    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::Json)).await;
+    assert_ignored_on(Surface::Json, &MODES[..1]).await;
 }
 
 #[tokio::test]
 async fn stream_json_runs_ignore_the_workspace() {
     needs_real_gemini!();
-    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::StreamJson)).await;
+    assert_ignored_on(Surface::StreamJson, &MODES[..2]).await;
 }
 
 #[tokio::test]
 async fn cold_acp_runs_ignore_the_workspace() {
     needs_real_gemini!();
-    assert_ignored(&HostileWorkspace::new(), Path::Cold(Surface::Acp)).await;
+    assert_ignored_on(Surface::Acp, &MODES).await;
 }
 
 #[tokio::test]
@@ -117,30 +77,8 @@ async fn warm_runs_ignore_the_workspace() {
     let second = pooled(&pool, hostile.request("hello")).await;
     assert_eq!(second.verdict, Verdict::Done, "{}", shown(&second));
     assert_eq!(pool.status().started, 1, "one process serves both workspaces: {:?}", pool.status());
-    assert_ignored(&hostile, Path::Warm(pool)).await;
-}
-
-#[tokio::test]
-async fn conversations_ignore_the_workspace() {
-    needs_real_gemini!();
-    let hostile = HostileWorkspace::new();
-    let request = hostile.request("").permission_mode(Mode::Deny);
-    let session = hostile.stage.agentline().session(request).await.unwrap();
-    assert_ignored(&hostile, Path::Conversation(Box::new(session))).await;
-}
-
-#[tokio::test]
-async fn hosted_runs_ignore_the_workspace() {
-    needs_real_gemini!();
-    let hostile = HostileWorkspace::new();
-    assert_ignored(&hostile, Path::Host(host(&hostile))).await;
-}
-
-#[tokio::test]
-async fn hosted_conversations_ignore_the_workspace() {
-    needs_real_gemini!();
-    let hostile = HostileWorkspace::new();
-    assert_ignored(&hostile, Path::HostConversation(host(&hostile))).await;
+    assert_ignored(&hostile, async |request| pooled(&pool, request).await, &MODES).await;
+    pool.close().await;
 }
 
 /// The attacks are real: in a fully trusted workspace they succeed, cold and warm.
@@ -186,10 +124,6 @@ async fn directory_trusted_by_gemini_cli_is_still_ignored() {
         let cold = hostile.stage.agentline().run(request.clone()).await.unwrap().outcome().await;
         assert_eq!(cold.verdict, Verdict::Done, "{trust:?}: {}", shown(&cold));
     }
-    let pool = Pool::new(hostile.stage.agentline(), PoolOptions::default());
-    let warm = pooled(&pool, hostile.request(DUMP)).await;
-    assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
-    pool.close().await;
     hostile.assert_unharmed();
     assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is unchanged");
 }

@@ -1,12 +1,17 @@
 //! A client of `agentline host` for tests with real agents.
 
+use agentline_tests::Watchdog;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
 };
+
+/// The time limit for one request. A real agent may take minutes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A host process and its standard streams. The process ends with the value.
 pub(crate) struct Host {
@@ -41,8 +46,11 @@ impl Host {
         self.last_id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params});
         writeln!(self.stdin.as_mut().unwrap(), "{request}").unwrap();
+        let _watchdog = Watchdog::over(&self.process, PATIENCE, method);
         loop {
-            let message: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
+            let line =
+                self.lines.next().unwrap_or_else(|| panic!("the host ended before it answered {method}"));
+            let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
             if message["id"] == self.last_id && message.get("method").is_none() {
                 assert!(message.get("error").is_none(), "{method}: {message}");
                 return message["result"].clone();
@@ -68,6 +76,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         drop(self.stdin.take());
+        let _watchdog = Watchdog::over(&self.process, PATIENCE, "the end of the host");
         let _ = self.process.wait();
     }
 }

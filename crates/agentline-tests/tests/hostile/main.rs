@@ -8,6 +8,7 @@ mod config_file;
 mod gemini_workspace;
 mod host;
 mod hostile_input;
+mod paths;
 mod private_files;
 mod process_kills;
 mod rules;

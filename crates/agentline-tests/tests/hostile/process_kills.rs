@@ -4,7 +4,7 @@
 use agentline::process::{Isolation, Process, ProcessEvent, ProcessExit, Supervisor};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
-    ProcessCase, TestStage,
+    ProcessCase, TestStage, Watchdog,
     kills::{Programs, Tally, Victim, carry_out, plan},
     needs_real_gemini, real_gemini, running_with,
 };
@@ -142,7 +142,9 @@ async fn a_lost_init_or_supervisor_ends_the_agent() {
             let mut process = start(&case, "(env -i setsid sleep $TAG &); echo up; sleep $TAG", isolation);
             let mut out = Vec::new();
             while out != b"up\n" {
-                assert!(matches!(process.next(&mut out).await, ProcessEvent::Bytes(_)));
+                let next =
+                    tokio::time::timeout(LONG, process.next(&mut out)).await.expect("a line of the agent");
+                assert!(matches!(next, ProcessEvent::Bytes(_)));
             }
             let init = parent_of(process.pid().unwrap());
             signal("-9", &[if kills_init { init } else { parent_of(init) }]);
@@ -166,6 +168,7 @@ fn host_as(case: &ProcessCase, mut command: Command, isolation: Isolation) -> (C
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     let mut host = command.spawn().unwrap();
+    let _watchdog = Watchdog::over(&host, LONG, "the first line of the host");
     let mut line = String::new();
     BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
     (host, line)
@@ -204,7 +207,9 @@ fn repeatedly_stopped_supervisor_leaves_no_processes() {
     // Whenever the supervisor is resumed, it is stopped again: only the init can end the run.
     let stops = format!("while kill -STOP {supervisor}; do :; done");
     let mut stopping = Command::new("sh").args(["-c", &stops]).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + LONG;
     while !is_stopped(supervisor) {
+        assert!(Instant::now() < until, "the supervisor {supervisor} was not stopped");
         std::thread::yield_now();
     }
     host.kill().unwrap();
@@ -316,7 +321,9 @@ fn kills_during_a_real_gemini_run_leave_no_processes() {
             Victim::Supervisor => signal("-9", &[supervisor]),
             _ => signal("-9", &[child.id(), supervisor]),
         }
+        let watchdog = Watchdog::over(&child, LONG * 4, "the end of agentline");
         let output = child.wait_with_output().unwrap();
+        drop(watchdog);
         nothing_is_left(&case);
         if kills == Victim::Supervisor {
             let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -2,13 +2,12 @@
 
 mod generated;
 
-use crate::host::Host;
 use agentline::{
     PermissionMode as Mode, PermissionRequest, Policy, Pool, PoolOptions, RunRequest, Surface, ToolKind,
     ToolStatus, Verdict,
 };
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{RunRecord, TestStage, needs_real_gemini, real_gemini, shown};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini, shown};
 use generated::Numbers;
 use serde_json::{Value, json};
 use std::{
@@ -74,9 +73,9 @@ async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
 }
 
-/// Pattern rules also apply on processes that serve many runs.
+/// Pattern rules also apply on processes that serve many runs. `config_file` tests rules over the host.
 #[tokio::test]
-async fn pattern_rules_apply_in_the_pool_and_the_host() {
+async fn pattern_rules_apply_in_the_pool() {
     needs_real_gemini!();
     let calls = || {
         let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
@@ -89,7 +88,7 @@ async fn pattern_rules_apply_in_the_pool_and_the_host() {
         ];
         [GeminiStep::calls(calls), GeminiStep::text("said")]
     };
-    let stage = TestStage::new(Script::new((0..4).flat_map(|_| calls())));
+    let stage = TestStage::new(Script::new((0..2).flat_map(|_| calls())));
     stage.file("victim", "x");
     let rules = ["Bash(rm:*)", "Write(src/**)"];
     let check = |path: &str, outcome: &Value| {
@@ -112,12 +111,6 @@ async fn pattern_rules_apply_in_the_pool_and_the_host() {
     fs::remove_file(stage.workspace().join("src/no.txt")).unwrap();
     check("warm", &json!(pool.run(request).await.unwrap().outcome().await));
     pool.close().await;
-    let program = real_gemini().expect("real agents are enabled").path;
-    let mut host = Host::start(stage.variables(), ("GEMINI_CLI_PATH", &program), &stage.outside());
-    let params = json!({"permission_mode": "bypass", "deny": rules, "model": agentline_tests::MODEL,
-        "working_dir": stage.workspace(), "extensions": []});
-    check("host", &host.run(params.clone(), "go"));
-    check("conversation over the host", &host.converse(params, "go"));
 }
 
 /// Commands that the agent considers harmless also need permission, in every spelling, and so do reads.

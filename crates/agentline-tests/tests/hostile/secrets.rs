@@ -1,7 +1,7 @@
 //! Checks that a secret stays redacted however it is spelled or split.
 
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini};
+use agentline_tests::{MODEL, TestStage, Watchdog, needs_real_gemini, real_gemini};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -11,6 +11,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 /// The caller's key. It has the format of a real key, but is not one.
@@ -207,6 +208,8 @@ fn the_host_protocol_shows_no_secret() {
     let run = json!({"jsonrpc": "2.0", "id": 1, "method": "run",
         "params": {"prompt": "go", "surface": "stream-json", "working_dir": user.path("ws"), "messages": true}});
     writeln!(stdin, "{run}").expect("a request");
+    let _watchdog =
+        Watchdog::over(&host, Duration::from_secs(90), "the outcome of a run and the end of the host");
     let mut all = String::new();
     for line in BufReader::new(host.stdout.take().expect("stdout")).lines() {
         let line = line.expect("text");

@@ -468,6 +468,16 @@ fn environment_is_passed_completely_unless_a_list_restricts_it() {
 }
 
 #[test]
+fn agent_works_in_the_project_root() {
+    let desk = ProviderSetup::events(&[INIT, "echo x > there.txt", ANSWER, DONE]);
+    let project = desk.workspace().join("project");
+    fs::create_dir(&project).unwrap();
+    let context = CallContext::default().project_root(&project);
+    desk.provider(json!({})).generate("hi", &context, None).unwrap();
+    assert!(project.join("there.txt").exists());
+}
+
+#[test]
 fn invalid_call_starts_nothing() {
     let desk = ProviderSetup::script("touch started");
     let provider = desk.provider(json!({}));

@@ -90,12 +90,17 @@ async fn unconfirmed_agent_is_refused_in_headless_runs() {
 async fn agent_that_loads_its_configuration_differently_is_refused() {
     needs_real_gemini!();
     let real = real_gemini().unwrap().path.canonicalize().unwrap();
-    for (call, instead) in [
+    for (is_warm, call, instead) in [
         (
+            false,
             "readFileSync",
             "String(file).endsWith('settings.json') ? read(fs.openSync(file), ...rest) : read(file, ...rest)",
         ),
-        ("existsSync", "String(file).endsWith('.env') ? fs.readdirSync('.').includes('.env') : read(file)"),
+        (
+            true,
+            "existsSync",
+            "String(file).endsWith('.env') ? fs.readdirSync('.').includes('.env') : read(file)",
+        ),
     ] {
         let hostile = HostileWorkspace::new();
         let program = hostile.stage.outside().join("gemini");
@@ -110,11 +115,14 @@ async fn agent_that_loads_its_configuration_differently_is_refused() {
         let agentline = hostile.stage.agentline().program("gemini", &program);
         let run = async |request: RunRequest| agentline.run(request).await.unwrap().outcome().await;
         let request = hostile.request(SHELL).surface(Surface::Acp);
-        assert_refused(&run(request.clone()).await, ".gemini/settings.json");
-        let pool = Pool::new(agentline.clone(), PoolOptions::default());
-        let warm = pool.run(request).await.unwrap().outcome().await;
-        assert_refused(&warm, ".gemini/settings.json");
-        pool.close().await;
+        if is_warm {
+            let pool = Pool::new(agentline.clone(), PoolOptions::default());
+            let warm = pool.run(request).await.unwrap().outcome().await;
+            assert_refused(&warm, ".gemini/settings.json");
+            pool.close().await;
+        } else {
+            assert_refused(&run(request).await, ".gemini/settings.json");
+        }
         hostile.assert_unharmed();
     }
 }

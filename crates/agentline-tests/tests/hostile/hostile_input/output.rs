@@ -1,6 +1,7 @@
 //! Tests output that is not read, and peers that send without end.
 
-use super::user::{User, signal, until, wait_unread};
+use super::user::{PATIENCE, User, signal, until, wait_unread};
+use agentline_tests::{Watchdog, unread_bytes};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,22 +15,22 @@ fn unread_run(args: &[&str]) -> (User, Child) {
     let user = User::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
     let args = [&["run", "-o", "events"], args, &["hi"]].concat();
     let child = user.agentline(&args).spawn().unwrap();
-    let is_full = || {
-        // The output thread waits in a write.
-        let path = format!("/proc/{}/wchan", child.id());
-        std::fs::read_to_string(path).is_ok_and(|place| place.contains("pipe_write"))
-    };
-    let begun = Instant::now();
-    // If the system does not report what a thread waits for, the test waits for a fixed time.
-    while !is_full() && begun.elapsed() < Duration::from_secs(8) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    // The agent writes every millisecond. If nothing was added for a while, the pipe is full, and the output thread
+    // waits in a write.
+    let mut seen = (0, Instant::now());
+    until("a full pipe", || {
+        let unread = unread_bytes(child.stdout.as_ref().unwrap());
+        if unread != seen.0 {
+            seen = (unread, Instant::now());
+        }
+        seen.0 > 0 && seen.1.elapsed() > Duration::from_millis(1500)
+    });
     (user, child)
 }
 
 #[test]
 fn timeout_ends_the_program_although_output_is_not_read() {
-    let (_user, mut child) = unread_run(&["--timeout", "4"]);
+    let (_user, mut child) = unread_run(&["--timeout", "2"]);
     assert_eq!(wait_unread(&mut child), 8);
 }
 
@@ -69,13 +70,14 @@ fn second_signal_ends_a_host_whose_output_is_not_read() {
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
-/// An endless check occupies its own thread, and blocks no other run.
+/// An endless check occupies its own thread, blocks no other run, and has a limit of its own.
 #[test]
 fn endless_schema_check_does_not_stall_other_host_runs() {
     let user = User::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let _watchdog = Watchdog::over(&host, PATIENCE, "the outcomes of two runs");
     let mut schema = json!({"type": "string"});
     for _ in 0..40 {
         schema = json!({"anyOf": [schema.clone()]});
@@ -103,6 +105,10 @@ fn endless_schema_check_does_not_stall_other_host_runs() {
         if let Some(id) = line["id"].as_u64().filter(|_| line.get("method").is_none()) {
             if id == 1 {
                 assert_eq!(line["result"]["verdict"], "invalid_output", "{line:#}");
+                let error = &line["result"]["error"];
+                let message = "the check of the answer against the schema did not finish within 10 s";
+                assert!(error["message"].as_str().unwrap().contains(message), "{error:#}");
+                assert!(error["hint"].as_str().unwrap().contains("anyOf"), "{error:#}");
             }
             if id == 3 {
                 assert_eq!(line["result"]["verdict"], "done", "{line:#}");
