@@ -9,7 +9,7 @@ use crate::{
     exit,
     ui::Global,
 };
-use agentline::core::agents::AGENTS;
+use agentline_core::agents::AGENTS;
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\

@@ -29,9 +29,9 @@ pub fn command() -> clap::Command {
 /// Runs the program.
 pub fn main_impl() -> ExitCode {
     // This executable is also the supervisor of a run. The check must come before any thread is started.
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     // All children of this process belong to the library.
-    agentline::process::adopt_orphans();
+    agentline::supervisor::adopt_orphans();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(Ui::default().usage(&error)),

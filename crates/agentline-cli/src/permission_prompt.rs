@@ -4,8 +4,9 @@
 
 use crate::ui::Ui;
 use agentline::{
-    Diff, Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, RunRequest, ToolKind,
+    Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, RunRequest, ToolKind,
 };
+use agentline_core::Diff;
 use std::{
     io::{self, BufRead, IsTerminal},
     path::Path,

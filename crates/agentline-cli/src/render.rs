@@ -11,7 +11,7 @@ mod provider;
 pub(crate) mod table;
 
 use crate::{output::OutputFormat, ui::Ui};
-use agentline::{Completer, PermissionMode, Record};
+use agentline::{PermissionMode, Record, messages::Completer};
 use std::io;
 
 /// The options of a renderer.

@@ -2,10 +2,11 @@
 
 use crate::error::CommandError;
 use agentline::{
-    Agentline, Config, Layer, Problems, RunRequest,
-    settings::{ChangedTrust, Settings},
+    Agentline, Problems, RunRequest,
+    config::{ChangedTrust, Settings},
     trust::TRUST_CHANGED,
 };
+use agentline_core::{Config, Layer};
 use std::path::Path;
 
 /// Returns the `--prices` flag as a layer of settings.

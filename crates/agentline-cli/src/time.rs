@@ -1,6 +1,7 @@
 //! Parses times that the user types, in the time zone of this machine.
 
-use agentline::{Millis, Problem};
+use agentline::Problem;
+use agentline_core::Millis;
 use jiff::{
     Span, Timestamp, Zoned,
     civil::{Date, DateTime},

@@ -4,17 +4,15 @@
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
 use crate::{error::CommandError, exit};
-use agentline::{
-    Problem,
-    terminal_text::{painted, plain},
-};
+use agentline::Problem;
+use agentline_core::terminal_text::{painted, plain};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
     time::{Duration, Instant},
 };
 
-pub(crate) use agentline::terminal_text::Paint;
+pub(crate) use agentline_core::terminal_text::Paint;
 
 /// The buffer size, enough for a batch of events. Larger writes are not buffered.
 const BUFFER: usize = 64 << 10;

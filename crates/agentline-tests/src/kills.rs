@@ -5,7 +5,7 @@
 //! two minutes.
 
 use crate::{FakeStage, HostProgram, running_with, survivors};
-use agentline::process::Isolation;
+use agentline::supervisor::Isolation;
 use serde_json::json;
 use std::{
     collections::BTreeMap,

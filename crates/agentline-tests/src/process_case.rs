@@ -1,7 +1,10 @@
 //! The processes of one test of the process layer.
 
 use crate::{running_with, survivors};
-use agentline::process::{Process, Spawn, Supervisor};
+use agentline::{
+    internals::process::{Process, Spawn},
+    supervisor::Supervisor,
+};
 use std::{
     collections::BTreeSet,
     fs,

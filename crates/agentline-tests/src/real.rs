@@ -1,6 +1,7 @@
 //! The real agents, installed once into our cache directory at pinned versions from the npm registry.
 
-use agentline::{Agentline, Program, agents, install};
+use agentline::{Agentline, agents, install};
+use agentline_core::Program;
 use std::{
     io::Write as _,
     sync::{

@@ -1,11 +1,15 @@
 //! Everything that reads text from an agent, a model or a workspace, with texts that are meant to be slow.
 
 use agentline::{
-    Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, PermissionRequest, Policy,
-    Redactor, RunId, RunRequest, Schema, SplitItem, Stream, ToolKind, TurnSpec, agents,
-    disk_fs::DiskFs,
-    extract_json_text, json_candidates,
-    snapshot::{Snapshot, SnapshotOptions},
+    PermissionRequest, Policy, RunRequest, Schema, ToolKind, agents,
+    internals::{
+        disk_fs::DiskFs,
+        snapshot::{Snapshot, SnapshotOptions},
+    },
+};
+use agentline_core::{
+    Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, Redactor, RunId, SplitItem,
+    Stream, TurnSpec, extract_json_text, json_candidates,
 };
 use std::{collections::BTreeMap, fs, hint::black_box, path::Path};
 
@@ -222,9 +226,9 @@ fn junk(text: &str) {
 /// Feeds lines of the agent to a connection.
 fn play(lines: impl IntoIterator<Item = String>) {
     let Ok(agent) = agents::find("gemini") else { return };
-    let dialogue = agent.dialogue(&agentline::DialogueConfig::default());
+    let dialogue = agent.dialogue(&agentline_core::DialogueConfig::default());
     let mut connection =
-        Connection::new(dialogue, agentline::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
+        Connection::new(dialogue, agentline_core::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
     let mut out: Vec<ConnectionOutput> = Vec::new();
     let mut feed = |what: InputKind<'_>| {
         connection.take(&Input { at: 1, what }, &mut out);

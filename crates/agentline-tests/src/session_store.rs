@@ -201,7 +201,7 @@ fn turns(
 
 /// Formats a time as RFC 3339.
 fn moment(at: u64) -> String {
-    let (day, rest) = (agentline::day_of(at, 0), at % 86_400_000);
+    let (day, rest) = (agentline_core::day_of(at, 0), at % 86_400_000);
     let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
     format!("{day}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1000)
 }

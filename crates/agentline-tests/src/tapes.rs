@@ -9,7 +9,8 @@ mod scenarios;
 mod scrub;
 
 use crate::{stage::TestStage, told::RunRecord};
-use agentline::{Event, Surface, Tape};
+use agentline::{Event, Surface};
+use agentline_core::Tape;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,

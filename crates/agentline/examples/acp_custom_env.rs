@@ -9,7 +9,7 @@ use agentline_mock::gemini::demo_script;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program that prints the primes below 50")
         .surface(Surface::Acp)

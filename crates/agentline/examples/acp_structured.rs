@@ -21,6 +21,7 @@ struct CodeReview {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    agentline::init();
     // The scripted model first submits an invalid value, receives the reason, and corrects the value.
     let hand_in = |value| GeminiStep::call("mcp_agentline_structured_output", json!({ "data": value }));
     let stage = stage::set(Script::new([

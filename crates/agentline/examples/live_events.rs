@@ -8,6 +8,7 @@ use agentline_mock::gemini::demo_script;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    agentline::init();
     let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program")
         .working_dir(&stage.workspace)

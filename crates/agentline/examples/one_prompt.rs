@@ -8,7 +8,7 @@ use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Must come first: the agent's processes then end even if this program is killed.
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     let stage = stage::set(demo_script())?;
     let request = RunRequest::new("Write a program that prints the primes below 50")
         .working_dir(&stage.workspace)

@@ -3,11 +3,14 @@
 
 mod stage;
 
-use agentline::{ConnectionOutput, PermissionMode, RunRequest, Tape, blocking};
+use agentline::{
+    PermissionMode, RunRequest, blocking,
+    tape::{ConnectionOutput, Tape},
+};
 use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     let stage = stage::set(demo_script())?;
     let file = stage.workspace.with_file_name("run.tape.jsonl");
     let request = RunRequest::new("Write a program")

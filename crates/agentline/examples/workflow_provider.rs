@@ -7,7 +7,7 @@ use agentline::provider::{CallContext, Provider};
 use agentline_mock::gemini::demo_script;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     let stage = stage::set(demo_script())?;
     let config = serde_json::json!({ "model": "gemini-2.5-pro", "timeout": 120 });
     let provider = Provider::new(stage.agentline.clone(), config.as_object().cloned().unwrap_or_default())?;

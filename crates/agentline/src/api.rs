@@ -13,12 +13,9 @@ use crate::{
         live_process::ProcessHandle,
         options::RunOptions,
         resolved::{PendingStart, Resolved},
-        typed::{Typed, TypedError, run_typed},
     },
 };
 use agentline_core::{Millis, Notice, Redactor, RunRequest};
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use std::{sync::Arc, time::Instant};
 
 impl Agentline {
@@ -87,32 +84,6 @@ impl Agentline {
             }
         });
         Ok(run)
-    }
-
-    /// Runs a prompt whose answer is a value of type `T`, and waits for the value.
-    ///
-    /// # Errors
-    /// Fails if there is no such value. The error has the reason, and the outcome if there is one.
-    pub async fn run_typed<T: DeserializeOwned + JsonSchema>(
-        &self,
-        request: RunRequest,
-    ) -> Result<Typed<T>, TypedError> {
-        self.run_typed_with(request, RunOptions::new()).await
-    }
-
-    /// Runs a prompt like [`run_typed`](Self::run_typed), with the caller's options.
-    ///
-    /// # Errors
-    /// Fails like [`run_typed`](Self::run_typed).
-    pub async fn run_typed_with<T: DeserializeOwned + JsonSchema>(
-        &self,
-        request: RunRequest,
-        options: RunOptions,
-    ) -> Result<Typed<T>, TypedError> {
-        run_typed(|schema| async move {
-            Ok(self.run_with(request, options.schema(schema)).await?.outcome().await)
-        })
-        .await
     }
 }
 

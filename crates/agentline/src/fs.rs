@@ -1,5 +1,6 @@
 //! Files and directories: reading within limits, digests, and directories that only the user may read.
 
+#[cfg(feature = "host")]
 pub(crate) mod bounded_lines;
 pub(crate) mod digester;
 pub(crate) mod path_bytes;

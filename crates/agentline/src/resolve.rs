@@ -123,6 +123,7 @@ impl Inner {
         if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
             return Err(StartFailure::over(&info, Verdict::Failed, refused));
         }
+        crate::trace::resolved(&info);
         Ok(CheckedRun { agent, plan, program, cwd, info, temporary })
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod session;
 pub(crate) mod session_cleanup;
 pub(crate) mod session_follower;
 pub(crate) mod tape_file;
+#[cfg(feature = "schema")]
 pub(crate) mod typed;
 pub mod validate;
 pub(crate) mod watchdog;
@@ -179,6 +180,7 @@ impl Run {
 
     /// Creates a run that ended before it began.
     pub(crate) fn over(outcome: Outcome) -> Self {
+        crate::trace::ended(&outcome);
         let run_id = outcome.run_id.clone();
         let state = State::Over(Some(Box::new(outcome)));
         Self {

@@ -4,15 +4,17 @@
 //! drafts specify, `format` is enforced before 2019-09 and only an annotation since. References resolve within the
 //! schema; nothing is ever fetched.
 
+mod answer;
 mod check;
 mod depth;
-pub(crate) mod limit;
+mod limit;
 mod message;
 mod wrap;
 
-use crate::{fs::regular_file::read_to_limit, tools::AnswerTool};
+use crate::{fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
 use check::CompiledSchema;
+pub(crate) use limit::CheckTimeout;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 use std::{fmt, fs, io, path::Path, sync::Arc};
@@ -188,20 +190,6 @@ impl Schema {
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Schema").field(&self.inner.document).finish()
-    }
-}
-
-/// Formats the sentences as a list with one line each.
-pub(crate) fn listed(sentences: &[String]) -> String {
-    let lines: Vec<String> = sentences.iter().map(|sentence| format!("- {sentence}")).collect();
-    lines.join("\n")
-}
-
-/// Returns the first `most` characters of a text, with an ellipsis if it was cut.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

@@ -7,7 +7,8 @@ use crate::{
     setup::Setup,
     ui::{Paint, Ui},
 };
-use agentline::{AgentInfo, Surface, SurfaceFeatures};
+use agentline::Surface;
+use agentline_core::{AgentInfo, SurfaceFeatures};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;

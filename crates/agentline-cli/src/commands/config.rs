@@ -1,7 +1,7 @@
 //! `agentline config`: shows or checks the effective settings.
 
 use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
-use agentline::Redactor;
+use agentline_core::Redactor;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};

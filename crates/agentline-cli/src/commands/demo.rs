@@ -11,7 +11,8 @@ use crate::{
     render::{RenderOptions, Renderer},
     ui::Ui,
 };
-use agentline::{Agent, Agentline, PermissionMode, Program, Tape, core::agents, install};
+use agentline::{Agent, Agentline, PermissionMode, install};
+use agentline_core::{Program, Tape, agents};
 use agentline_mock::{
     demo::{AGENT, Demo, PROMPT},
     gemini::Script,

@@ -8,9 +8,10 @@ use crate::{
     ui::{Paint, Ui},
 };
 use agentline::{
-    Agent, Explanation, Layer, PermissionRequest, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
-    core::agents::AgentRegistry, files::AgentFiles,
+    Agent, PermissionRequest, Policy, Problem, Rule, RunRequest, Surface, ToolKind,
+    internals::files::AgentFiles,
 };
+use agentline_core::{Explanation, Layer, agents::AgentRegistry};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

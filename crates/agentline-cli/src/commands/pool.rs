@@ -4,7 +4,7 @@ use crate::{error::CommandError, output::ReportFormat, ui::Ui};
 #[cfg(unix)]
 use crate::{live_run, setup::Setup};
 #[cfg(unix)]
-use agentline::process::Supervisor;
+use agentline::supervisor::Supervisor;
 use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -80,10 +80,10 @@ mod unix {
     use crate::{error::CommandError, exit, live_run, output::ReportFormat, ui::Ui};
     use agentline::{
         Agentline, PoolOptions, Problem,
-        core::config::parse_duration,
-        daemon::{self, Client, DaemonOptions, NoDaemon},
-        process::Supervisor,
+        host::daemon::{self, Client, DaemonOptions, NoDaemon},
+        supervisor::Supervisor,
     };
+    use agentline_core::config::parse_duration;
     use std::{
         io::Write,
         os::unix::process::CommandExt,

@@ -7,7 +7,8 @@ use crate::{
     setup::{Setup, prices_flag},
     ui::{Paint, Ui},
 };
-use agentline::{Price, PriceTable};
+use agentline::PriceTable;
+use agentline_core::Price;
 use clap::Args;
 use serde::Serialize;
 use std::{io::Write, path::PathBuf};

@@ -9,7 +9,8 @@ use crate::{
     render::{RenderOptions, Renderer},
     ui::Ui,
 };
-use agentline::{Event, PermissionMode, Problem, Record, Signal, Tape, TapePlayer};
+use agentline::{Event, PermissionMode, Problem, Record, Signal};
+use agentline_core::{Tape, TapePlayer};
 use clap::Args;
 use std::{
     fs::File,

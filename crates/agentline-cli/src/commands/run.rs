@@ -12,9 +12,10 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    Agentline, Completer, Error, Failure, FailureKind, Layer, Outcome, PermissionHandler, Record, Run,
-    RunInfo, RunOptions, RunRequest, Verdict,
+    Agentline, Error, FailureKind, Outcome, PermissionHandler, Record, Run, RunOptions, RunRequest, Verdict,
+    messages::Completer,
 };
+use agentline_core::{Failure, Layer, RunInfo};
 use clap::Args;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
@@ -274,7 +275,7 @@ async fn begin(
     }
     #[cfg(unix)]
     if warm {
-        match agentline::daemon::Client::connect(agentline.host_env()).await {
+        match agentline::host::daemon::Client::connect(agentline.host_env()).await {
             Ok(pool) => return pool.run(agentline, request).await,
             Err(why) => ui.detail(format!("{why}; starting an agent for this run")),
         }
@@ -353,7 +354,7 @@ impl RunArgs {
 #[cfg(test)]
 mod tests {
     use crate::args::{Cli, CliCommand};
-    use agentline::core::config::KEYS;
+    use agentline_core::config::KEYS;
     use clap::{CommandFactory, Parser};
 
     #[test]

@@ -14,7 +14,8 @@ use crate::{
     time::TimeParser,
     ui::Ui,
 };
-use agentline::{PriceTable, SavedSession};
+use agentline::PriceTable;
+use agentline_core::SavedSession;
 use agentline_sessions::{FoundSession, SessionError, SessionFilter, SessionStore, render::TimeFormat};
 use clap::{Args, Subcommand};
 use std::{

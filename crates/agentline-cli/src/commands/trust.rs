@@ -3,10 +3,10 @@
 use crate::{error::CommandError, exit, output::ReportFormat, ui::Ui};
 use agentline::{
     Agentline, Problem,
-    core::config::one_line,
-    settings::ChangedTrust,
+    config::ChangedTrust,
     trust::{Manifest, TrustStore},
 };
+use agentline_core::config::one_line;
 use clap::Args;
 use serde_json::{Value, json};
 use std::{

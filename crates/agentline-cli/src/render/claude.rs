@@ -2,7 +2,8 @@
 
 use super::RunRenderer;
 use crate::ui::Ui;
-use agentline::{ClaudeLines, PermissionMode, Record};
+use agentline::{PermissionMode, Record};
+use agentline_core::ClaudeLines;
 use std::io::{self, Write};
 
 /// Writes the stream-json lines of Claude Code.

@@ -2,7 +2,7 @@
 
 use super::{RunRenderer, json::WithMessages, messages::MessageCollector};
 use crate::ui::Ui;
-use agentline::{Completer, Event, Record};
+use agentline::{Event, Record, messages::Completer};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ impl EventsRenderer {
 struct LastLine<'a> {
     seq: u32,
     at_ms: u64,
-    from: agentline::Origin,
+    from: agentline_core::Origin,
     r#type: &'static str,
     outcome: WithMessages<'a>,
 }

@@ -3,8 +3,9 @@
 use super::{RenderOptions, RunRenderer};
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
-use agentline::terminal_text::{duration, plain};
-use agentline::{Event, FileChangeKind, FileRow, Outcome, Record, ToolStatus, Verdict};
+use agentline::{Event, FileRow, Outcome, Record, ToolStatus, Verdict};
+use agentline_core::FileChangeKind;
+use agentline_core::terminal_text::{duration, plain};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -183,7 +184,7 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     }
     match &outcome.cache {
         Some(cache) if cache.hit => ui.print_status("  from the cache: result of an earlier run, at no cost"),
-        Some(agentline::CacheStatus { reason: Some(reason), .. }) => {
+        Some(agentline_core::CacheStatus { reason: Some(reason), .. }) => {
             ui.print_status(format!("  not cached: {reason}"))
         }
         _ => {}

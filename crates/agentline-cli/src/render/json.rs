@@ -3,7 +3,7 @@
 use super::{RunRenderer, messages::MessageCollector};
 use crate::render::phrases;
 use crate::ui::Ui;
-use agentline::{Completer, Event, Message, Outcome, Record};
+use agentline::{Event, Message, Outcome, Record, messages::Completer};
 use serde::Serialize;
 use std::io::{self, Write};
 

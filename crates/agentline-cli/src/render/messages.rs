@@ -1,6 +1,10 @@
 //! The messages of a run, for the formats that include them.
 
-use agentline::{Completer, Message, Outcome, Record, RunMessages, Transcript};
+use agentline::{
+    Message, Outcome, Record,
+    messages::{Completer, RunMessages},
+};
+use agentline_core::Transcript;
 use std::borrow::Cow;
 
 /// Collects the messages of a run, if they are requested.

@@ -1,10 +1,8 @@
 //! Texts about a run for people: tool calls, activity, failures.
 
 use crate::ui::{Paint, Ui};
-use agentline::{
-    Event, FailureKind, Outcome, ToolUse, Verdict,
-    terminal_text::{plain, shorten},
-};
+use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
+use agentline_core::terminal_text::{plain, shorten};
 use serde_json::Value;
 
 /// The maximum length of a tool's target in a line.
@@ -64,7 +62,7 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
 }
 
 /// Returns a hint for refused tools, which depends on the reasons.
-fn way_out(denied: &[agentline::Denial]) -> &'static str {
+fn way_out(denied: &[agentline_core::Denial]) -> &'static str {
     let all = |reason: &str| denied.iter().all(|denial| denial.reason == reason);
     if all("outside_workspace") {
         "allow the directory with `--include-dir DIR`, or choose another workspace with `--cwd`"
@@ -75,7 +73,7 @@ fn way_out(denied: &[agentline::Denial]) -> &'static str {
     }
 }
 
-fn shown_tool(denial: &agentline::Denial) -> String {
+fn shown_tool(denial: &agentline_core::Denial) -> String {
     let name = if denial.tool.is_empty() { &denial.native_tool } else { &denial.tool };
     match denial.reason.as_str() {
         "" => plain(name).into_owned(),

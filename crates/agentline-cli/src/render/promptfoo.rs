@@ -3,7 +3,8 @@
 use super::RunRenderer;
 use crate::render::phrases;
 use crate::ui::Ui;
-use agentline::{Event, Record, promptfoo_view};
+use agentline::{Event, Record};
+use agentline_core::promptfoo_view;
 use std::io::{self, Write};
 
 /// Writes `{"output", "tokenUsage", …}` or `{"error", …}`.

@@ -3,8 +3,8 @@
 use super::RunRenderer;
 use crate::render::phrases;
 use crate::ui::Ui;
-use agentline::terminal_text::plain;
 use agentline::{Event, Record, provider::ResultCollector};
+use agentline_core::terminal_text::plain;
 use std::io::{self, Write};
 
 /// Writes `{"response", "files"}`.

@@ -1,7 +1,7 @@
 //! A table that fits a terminal: columns are as wide as their content, and some shrink.
 
 use crate::ui::{Paint, Ui};
-use agentline::terminal_text::plain;
+use agentline_core::terminal_text::plain;
 use std::io::{self, Write};
 
 /// Selects a column that shrinks.

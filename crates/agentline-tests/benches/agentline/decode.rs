@@ -2,8 +2,9 @@
 //! of five, in processor time, so that a busy machine has little effect.
 
 use crate::transport::usage;
-use agentline::{
-    Connection, ConnectionOutput, Input, InputKind, LineSplitter, RunId, SplitItem, Stream, TurnSpec, agents,
+use agentline::agents;
+use agentline_core::{
+    Connection, ConnectionOutput, Input, InputKind, LineSplitter, RunId, SplitItem, Stream, TurnSpec,
 };
 
 const ROUNDS: usize = 5;
@@ -89,8 +90,8 @@ fn values(bytes: &[u8]) -> usize {
 fn core(bytes: &[u8]) -> usize {
     let agent = agents::find("gemini").expect("it is listed");
     let mut connection = Connection::new(
-        agent.dialogue(&agentline::DialogueConfig::default()),
-        agentline::Timeouts::default(),
+        agent.dialogue(&agentline_core::DialogueConfig::default()),
+        agentline_core::Timeouts::default(),
     );
     let (mut out, mut events) = (Vec::new(), 0);
     let mut feed = |what: InputKind<'_>, out: &mut Vec<ConnectionOutput>| {

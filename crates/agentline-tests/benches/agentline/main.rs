@@ -31,7 +31,7 @@ const PARTS: &[Part] = &[
 ];
 
 fn main() {
-    agentline::process::supervisor_main_if_asked();
+    agentline::init();
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
             pool::NAME => pool::main(),

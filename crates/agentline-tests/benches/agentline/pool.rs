@@ -6,7 +6,7 @@ mod child;
 mod floor;
 
 use crate::{median, transport::CHILD};
-use agentline::Program;
+use agentline_core::Program;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, real_gemini};
 use child::Told;

@@ -1,7 +1,7 @@
 //! Measures the detection of changed files: a scan before and a scan after, in workspaces of two sizes.
 
 use crate::median;
-use agentline::snapshot::{Snapshot, SnapshotOptions};
+use agentline::internals::snapshot::{Snapshot, SnapshotOptions};
 use std::time::Instant;
 
 const ROUNDS: usize = 5;

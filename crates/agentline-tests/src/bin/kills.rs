@@ -5,7 +5,7 @@
 
 #[cfg(target_os = "linux")]
 fn main() {
-    use agentline::process::Isolation;
+    use agentline::supervisor::Isolation;
     use agentline_tests::kills::{Programs, carry_out, plan};
     use std::io::Write as _;
 

@@ -5,10 +5,14 @@
 
 use std::io::Write;
 
-use agentline::process::{Isolation, Process, ProcessEvent, Spawn, supervisor_main_if_asked};
+use agentline::{
+    init,
+    internals::process::{Process, ProcessEvent, Spawn},
+    supervisor::Isolation,
+};
 
 fn main() {
-    supervisor_main_if_asked();
+    init();
     agentline_tests::restore_signals();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(host());

@@ -1,7 +1,8 @@
 //! The scenarios that are recorded: what the model answers, and what differs in the environment and the request.
 
 use crate::TestStage;
-use agentline::{PermissionMode, Price, PriceTable, RunRequest, Surface, Trust};
+use agentline::{PermissionMode, PriceTable, RunRequest, Surface, Trust};
+use agentline_core::Price;
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use serde_json::json;
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! Tests the cache with the real Gemini CLI: a run is made once and then replayed with its files, without a model
 //! request.
 
-use agentline::{
-    CachePolicy, Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict,
-};
+use agentline::{Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict};
+use agentline_core::CachePolicy;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};

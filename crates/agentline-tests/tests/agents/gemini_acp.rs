@@ -1,6 +1,7 @@
 //! Tests the main workflow over ACP with the real Gemini CLI: as a cold run, in a conversation, and on a warm pool.
 
-use agentline::{ChangeSource, Event, FileChangeKind, Pool, PoolOptions, Surface, Verdict};
+use agentline::{Event, Pool, PoolOptions, Surface, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::gemini::{GeminiStep, Script, demo_script};
 use agentline_tests::{TestStage, needs_real_gemini};
 

@@ -1,11 +1,10 @@
 //! Tests the list of changed files with the real Gemini CLI: it matches the disk, whatever changed the files.
 //! Variations run on its tapes.
 
-use agentline::{
+use agentline::{Event, Outcome, RunRequest, Verdict};
+use agentline_core::{
     ChangeSource::{self, Shell, Tool, Unknown},
-    Event,
     FileChangeKind::{self, Created, Deleted, Modified},
-    Outcome, RunRequest, Verdict,
 };
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{RunRecord, TestStage, needs_real_gemini, shown, tapes::replay};

@@ -2,7 +2,8 @@
 //! correctly. The run is recorded, and its tape gives the same events and outcome.
 
 use crate::gemini_output::run_and_replay;
-use agentline::{ChangeSource, Event, FileChangeKind, Surface, Verdict};
+use agentline::{Event, Surface, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::gemini::demo_script;
 use agentline_tests::{TestStage, needs_real_gemini};
 

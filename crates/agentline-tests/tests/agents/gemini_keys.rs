@@ -15,7 +15,8 @@
 //! | `useVertexAI` | `vertex_ai_key_selects_the_auth_method` | the CLI asks for what Vertex AI needs, and talks to its address |
 //! | `mcp_settings_path` | `model_key_workspace_project_and_servers_reach_the_agent` | the tools that the model is offered |
 
-use agentline::{Outcome, RunRequest, Sandbox, Verdict, blocking, core::Config};
+use agentline::{Outcome, RunRequest, Verdict, blocking};
+use agentline_core::{Config, Sandbox};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};

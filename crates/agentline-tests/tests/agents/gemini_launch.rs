@@ -1,8 +1,7 @@
 //! Tests a launch of the real Gemini CLI: prompts, settings, sign-in, servers, sessions and the user's home.
 
-use agentline::{
-    FailureKind, McpServer, Outcome, PermissionMode, RunRequest, Surface, SystemMode, Trust, Verdict,
-};
+use agentline::{FailureKind, McpServer, Outcome, PermissionMode, RunRequest, Surface, Trust, Verdict};
+use agentline_core::SystemMode;
 use agentline_mock::gemini::{FAKE_KEY, GeminiStep, SETTINGS, Script};
 use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
 use serde_json::json;

@@ -1,9 +1,8 @@
 //! Tests tokens, cost and limits with the real Gemini CLI: counts match the model's, and limits are enforced.
 //! Variations run on its tapes.
 
-use agentline::{
-    Event, FailureKind, Limits, Outcome, Phase, PriceTable, RunRequest, Surface, UsageSource, Verdict,
-};
+use agentline::{Event, FailureKind, Limits, Outcome, PriceTable, RunRequest, Surface, Verdict};
+use agentline_core::{Phase, UsageSource};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use agentline_tests::{
     MODEL, RunRecord, TestStage, needs_real_gemini, shown, survivors,
@@ -62,7 +61,7 @@ fn tokens_and_cost_match_the_model_on_both_surfaces() {
             Event::Usage(u) => Some((r.from, u.tokens.total)),
             _ => None,
         });
-        assert_eq!(live, Some((agentline::Origin::SessionFile, Some(1150))), "{records:?}");
+        assert_eq!(live, Some((agentline_core::Origin::SessionFile, Some(1150))), "{records:?}");
     }
 }
 
@@ -80,7 +79,7 @@ fn assert_consistent_usage(outcome: &Outcome) {
     );
     assert_eq!(usage.origins["input_tokens"], UsageSource::Stream, "{all}");
     assert_eq!(usage.origins.len(), 5, "{all}");
-    assert_eq!(outcome.cost_source, Some(agentline::CostSource::Prices), "{all}");
+    assert_eq!(outcome.cost_source, Some(agentline_core::CostSource::Prices), "{all}");
     let doubts = ["usage_disagrees", "cost_estimated"];
     assert!(!outcome.warnings.iter().any(|w| doubts.contains(&&*w.code)), "{all}");
 }

@@ -1,9 +1,7 @@
 //! Checks that no output of the real Gemini CLI is lost, late or duplicated, and that its tape replays identically.
 
-use agentline::{
-    ConnectionOutput, Event, FailureKind, Outcome, Phase, Record, RunRequest, Surface, Tape, Verdict,
-    blocking,
-};
+use agentline::{Event, FailureKind, Outcome, Record, RunRequest, Surface, Verdict, blocking};
+use agentline_core::{ConnectionOutput, Phase, Tape};
 use agentline_mock::gemini::{FAKE_KEY, GeminiPart, GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::{Value, json};

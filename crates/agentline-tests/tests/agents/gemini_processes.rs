@@ -1,7 +1,8 @@
 //! Tests timeouts, cancellation and crashes with the real Gemini CLI: a run always ends, reports why, and leaves
 //! nothing running.
 
-use agentline::{Event, FailureKind, FileChangeKind, Outcome, Phase, RunRequest, Verdict, blocking};
+use agentline::{Event, FailureKind, Outcome, RunRequest, Verdict, blocking};
+use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown, survivors, tapes::replay};
 use serde_json::json;

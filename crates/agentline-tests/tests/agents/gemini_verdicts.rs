@@ -1,9 +1,8 @@
 //! Tests the ways in which the real Gemini CLI can end, and the verdict of each. Variations run on its tapes.
 
 use agentline::{Event, Record};
-use agentline::{
-    FailureKind, Outcome, PermissionMode, Phase, RunRequest, Surface, ToolStatus, Trust, Verdict,
-};
+use agentline::{FailureKind, Outcome, PermissionMode, RunRequest, Surface, ToolStatus, Trust, Verdict};
+use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script, refused_url};
 use agentline_tests::{
     TestStage, needs_real_gemini, shown, survivors,

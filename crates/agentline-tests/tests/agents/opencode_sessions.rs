@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
-    Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, ToolStatus,
-    agents::opencode::OpenCode,
-    core::agents::AGENTS,
+    Agent as _, ToolStatus,
     sessions::{SessionChange, SessionStore, SessionWatch, sqlite::Database},
+};
+use agentline_core::{
+    Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat,
+    agents::{AGENTS, opencode::OpenCode},
 };
 use agentline_mock::{openai, scripted::ModelStep};
 use agentline_tests::AcpStage;

@@ -4,9 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
-    Block, Completer, Content, Event, Message, MessageSource, Original, Outcome, PermissionMode, Role,
-    RunMessages, RunRequest, Surface,
+    Event, Message, Outcome, PermissionMode, RunRequest, Surface,
+    messages::{Completer, MessageSource, RunMessages},
 };
+use agentline_core::{Block, Content, Original, Role};
 use agentline_mock::gemini::{FAKE_KEY, GeminiStep, GeminiTokens, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::json;

@@ -2,11 +2,8 @@
 //! agents.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use agentline::{
-    SavedSession,
-    core::agents::AGENTS,
-    sessions::{Query, SessionChange, SessionFilter, SessionStore, UsageBy},
-};
+use agentline::sessions::{Query, SessionChange, SessionFilter, SessionStore, UsageBy};
+use agentline_core::{SavedSession, agents::AGENTS};
 use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
 use sha2::{Digest, Sha256};
 use std::{

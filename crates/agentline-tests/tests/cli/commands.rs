@@ -36,7 +36,7 @@ fn every_alias_of_an_agent_finds_it() {
         // The fake agent of these tests has one surface, which not every alias uses.
         let done = user.agentline(&["run", "-a", name, "--surface", "stream-json", "-o", "json", "hi"]);
         assert_eq!((done.code, &done.json()["agent"]), (0, &json!("gemini")), "{name}: {}", done.err);
-        let metadata = agentline::Provider::metadata_of(name).unwrap();
+        let metadata = agentline::provider::Provider::metadata_of(name).unwrap();
         assert_eq!(serde_json::to_value(metadata).unwrap()["name"], "gemini-cli", "{name}");
     }
 }

@@ -4,7 +4,7 @@
 mod expect;
 mod hosts;
 mod large_output;
-mod stage;
+pub(crate) mod stage;
 mod table;
 
 use agentline::Surface;

@@ -14,3 +14,5 @@ mod pool_daemon;
 mod process;
 #[cfg(target_os = "linux")]
 mod sessions;
+#[cfg(target_os = "linux")]
+mod tracing;

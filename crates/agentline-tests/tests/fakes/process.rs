@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agentline::process::{
-    Process, ProcessEvent, ProcessExit, ProcessSignal, SpawnError, StdStream, StdoutMode, Supervisor,
+use agentline::{
+    internals::process::{Process, ProcessEvent, ProcessExit, ProcessSignal, SpawnError, StdStream, StdoutMode},
+    supervisor::Supervisor,
 };
 use agentline_tests::ProcessCase;
 

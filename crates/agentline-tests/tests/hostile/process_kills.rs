@@ -1,7 +1,10 @@
 //! Checks that nothing survives when agentline, its supervisor or both are killed.
 #![cfg(target_os = "linux")]
 
-use agentline::process::{Isolation, Process, ProcessEvent, ProcessExit, Supervisor};
+use agentline::{
+    internals::process::{Process, ProcessEvent, ProcessExit},
+    supervisor::{Isolation, Supervisor},
+};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
     ProcessCase, TestStage, Watchdog,

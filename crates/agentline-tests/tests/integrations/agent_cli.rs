@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
-    Agentline, Content, Event, PermissionMode, Role,
+    Agentline, Event, PermissionMode,
     agent_cli::{
         CapabilitySource, CliCapabilities, Execute, LoadError, capabilities, detect_cli, execute,
         load_messages, load_messages_or_none,
@@ -11,6 +11,7 @@ use agentline::{
     agents,
     detect::HostEnv,
 };
+use agentline_core::{Content, Role};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
-    Agentline, Provider, ProviderError, ProviderResult, Verdict,
+    Agentline, Verdict,
     detect::HostEnv,
-    provider::{CallContext, ErrorKind},
+    provider::{CallContext, ErrorKind, Provider, ProviderError, ProviderResult},
 };
 use serde_json::{Map, Value, json};
 use std::{

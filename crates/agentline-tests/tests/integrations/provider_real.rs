@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::{
-    Provider, ProviderError, ProviderResult, Verdict,
-    provider::{CallContext, ErrorKind},
+    Verdict,
+    provider::{CallContext, ErrorKind, Provider, ProviderError, ProviderResult},
 };
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini};

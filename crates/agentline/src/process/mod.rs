@@ -15,7 +15,7 @@
 //!
 //! ```
 //! // First in `main`. Does not return in the process that is to be the supervisor.
-//! agentline::process::supervisor_main_if_asked();
+//! agentline::init();
 //! // … build the runtime, run agents …
 //! ```
 //!
@@ -99,7 +99,7 @@ static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 ///
 /// Call it first in `main`, before any thread exists. With it, nothing outlives a run even if the calling program is
 /// killed; see the [module](self).
-pub fn supervisor_main_if_asked() {
+pub fn init() {
     #[cfg(unix)]
     if supervisor::asked() {
         std::process::exit(i32::from(supervisor::run().is_err()));
@@ -189,10 +189,10 @@ pub enum StdoutMode {
 /// Which program cleans up when the host dies suddenly.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Supervisor {
-    /// The current program, if it has called [`supervisor_main_if_asked`]; otherwise the same as `None`.
+    /// The current program, if it has called [`init`]; otherwise the same as `None`.
     #[default]
     CurrentExe,
-    /// Another program that calls [`supervisor_main_if_asked`], such as `agentline`.
+    /// Another program that calls [`init`], such as `agentline`.
     Path(PathBuf),
     /// No supervisor. The [module](self) documentation lists the cases that are then not covered.
     None,

@@ -3,6 +3,7 @@
 use crate::{
     process::ProcessSnapshot,
     run::{channel::RunSender, services::ToolServer, session_follower::Follower},
+    trace::TurnSpan,
     workspace::WorkspaceBefore,
 };
 use agentline_core::{
@@ -31,6 +32,7 @@ pub(crate) struct Submission {
 /// The state of one run that the core does not have.
 pub(crate) struct ActiveRun {
     pub(crate) channel: RunSender,
+    pub(crate) span: TurnSpan,
     /// Notices to emit before any other event.
     pub(crate) notices: Vec<Notice>,
     pub(crate) follower: Follower,
@@ -74,6 +76,7 @@ pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
     let unknown = || Failure::new(FailureKind::Crashed, "the agent had already exited");
     let failure = why.cloned().unwrap_or_else(unknown);
     let outcome = Outcome::not_begun(&late.spec.info, Verdict::Failed, failure);
+    late.active_run.span.ended(&outcome);
     late.active_run.channel.finish(outcome);
 }
 

@@ -2,10 +2,17 @@
 
 use crate::process::{Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor};
 use agentline_core::{Failure, FailureKind};
-use futures_util::FutureExt;
 use serde_json::Value;
 use std::{
-    any::Any, collections::BTreeMap, fmt, panic::AssertUnwindSafe, path::PathBuf, pin::Pin, sync::Arc,
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -114,8 +121,12 @@ impl CompletionCheck {
             match &self.how {
                 How::Function(check) => {
                     // The function may also panic before it returns its future.
-                    let asked = AssertUnwindSafe(async { check(input).await });
-                    asked.catch_unwind().await.unwrap_or_else(|panic| {
+                    let mut asked = Box::pin(async { check(input).await });
+                    let caught = poll_fn(move |cx| {
+                        let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(cx)));
+                        polled.map_or_else(|panic| Poll::Ready(Err(panic)), |poll| poll.map(Ok))
+                    });
+                    caught.await.unwrap_or_else(|panic| {
                         Err(Failure::new(
                             FailureKind::Tool,
                             format!("the check panicked: {}", panic_message(&*panic)),

@@ -274,6 +274,7 @@ impl Driver {
                             active_run.started = true;
                             self.integrity.settle();
                         }
+                        active_run.span.event(&record.event);
                         active_run.pending.push(record);
                     }
                 }
@@ -555,6 +556,7 @@ impl Driver {
     fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
         let Some(mut active_run) = self.active_runs.remove(&run) else { return };
         self.temp.explain_full(&mut outcome);
+        active_run.span.ended(&outcome);
         self.state.send_modify(|state| state.spent.add(&outcome));
         // The last events are sent even if the consumer has no room.
         if !active_run.pending.is_empty() {

@@ -115,6 +115,7 @@ impl ProcessHandle {
         let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
+        crate::trace::spawned(mark, pid, live.process.is_supervised());
         let integrity = Arc::clone(&live.integrity);
         Ok(Self {
             board,

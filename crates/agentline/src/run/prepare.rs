@@ -72,6 +72,7 @@ impl PreparedRun {
         keep.extend(tool_server.map(|tool_server| Box::new(tool_server.calls()) as _));
         let active_run = ActiveRun {
             channel,
+            span: crate::trace::TurnSpan::new(&self.spec.info),
             notices: self.notices,
             follower: self.follower,
             before: self.before,

@@ -1,7 +1,7 @@
 //! Runs whose answer is a value of a Rust type.
 
-use crate::{Schema, error::Error};
-use agentline_core::{Outcome, Phase, Verdict};
+use crate::{agentline::Agentline, error::Error, run::options::RunOptions, schema::Schema};
+use agentline_core::{Outcome, Phase, RunRequest, Verdict};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -68,11 +68,39 @@ impl TypedError {
     }
 }
 
+impl Agentline {
+    /// Runs a prompt whose answer is a value of type `T`, and waits for the value.
+    ///
+    /// # Errors
+    /// Fails if there is no such value. The error has the reason, and the outcome if there is one.
+    pub async fn run_typed<T: DeserializeOwned + JsonSchema>(
+        &self,
+        request: RunRequest,
+    ) -> Result<Typed<T>, TypedError> {
+        self.run_typed_with(request, RunOptions::new()).await
+    }
+
+    /// Runs a prompt like [`run_typed`](Self::run_typed), with the caller's options.
+    ///
+    /// # Errors
+    /// Fails like [`run_typed`](Self::run_typed).
+    pub async fn run_typed_with<T: DeserializeOwned + JsonSchema>(
+        &self,
+        request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Typed<T>, TypedError> {
+        run_typed(|schema| async move {
+            Ok(self.run_with(request, options.schema(schema)).await?.outcome().await)
+        })
+        .await
+    }
+}
+
 /// Calls `run` with the schema of a type and deserializes the resulting value as that type.
 ///
 /// # Errors
 /// Fails if there is no value. The error contains the outcome, if there is one.
-pub async fn run_typed<T, F, Fut>(run: F) -> Result<Typed<T>, TypedError>
+async fn run_typed<T, F, Fut>(run: F) -> Result<Typed<T>, TypedError>
 where
     T: DeserializeOwned + JsonSchema,
     F: FnOnce(Schema) -> Fut,

@@ -3,15 +3,11 @@
 //! If the answer fails, the agent is re-prompted, within limits, as part of the same run.
 
 use crate::{
-    Schema,
     run::completion::{CheckInput, CheckResult, CompletionCheck},
-    schema::{
-        STRUCTURED_OUTPUT,
-        limit::{CheckTimeout, check_within},
-        listed, shortened,
-    },
+    schema::{CheckTimeout, STRUCTURED_OUTPUT, Schema},
+    text::{listed, shortened},
 };
-use agentline_core::{Failure, FailureKind, HostResponse, Notice, json_candidates};
+use agentline_core::{Failure, FailureKind, HostResponse, Notice};
 use serde_json::Value;
 use std::{path::PathBuf, time::Duration};
 
@@ -96,15 +92,11 @@ impl Validator {
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
             None => handed_in,
-            Some(schema) => {
-                let (checked, answer) = (schema.clone(), text.to_owned());
-                let fits = move || fitting(&checked, &answer, handed_in.as_ref());
-                match check_within(left, fits).await {
-                    Ok(Ok(value)) => Some(value),
-                    Ok(Err(wrong)) => return self.repair(schema.clone(), text, &wrong),
-                    Err(timeout) => return unchecked(timeout, left),
-                }
-            }
+            Some(schema) => match schema.value_of(text, handed_in, left).await {
+                Ok(Ok(value)) => Some(value),
+                Ok(Err(wrong)) => return self.repair(schema.clone(), text, &wrong),
+                Err(timeout) => return unchecked(timeout, left),
+            },
         };
         let Some(checker) = self.until.clone() else { return accepted(value) };
         let mut input = CheckInput::new(text, &self.workspace);
@@ -185,27 +177,6 @@ fn unchecked(timeout: CheckTimeout, left: Duration) -> Validation {
 fn accepted(value: Option<Value>) -> Validation {
     let value = value.map(|value| value.to_string());
     Validation { answer: HostResponse::Accept { value }, notices: Vec::new() }
-}
-
-/// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
-fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
-    let by_tool = handed_in.map(|input| schema.take(input));
-    if let Some(Ok(value)) = by_tool {
-        return Ok(value);
-    }
-    let candidates = json_candidates(text);
-    let bare = candidates.iter().find(|candidate| schema.check(candidate).is_ok()).cloned();
-    // A model may write the input of the tool as text, or plain text where the schema accepts a string.
-    let wrapped = || candidates.iter().find_map(|candidate| schema.take(candidate).ok());
-    let words = || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
-    if let Some(value) = bare.or_else(wrapped).or_else(words) {
-        return Ok(value);
-    }
-    match (by_tool, candidates.first()) {
-        (Some(Err(wrong)), _) => Err(wrong),
-        (_, Some(candidate)) => Err(schema.check(candidate).err().unwrap_or_default()),
-        _ => Err(vec!["the answer contains no JSON value".into()]),
-    }
 }
 
 #[cfg(test)]

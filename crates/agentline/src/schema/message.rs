@@ -1,6 +1,6 @@
 //! Describes validation errors as sentences, and summarizes schemas.
 
-use crate::schema::shortened;
+use crate::text::shortened;
 use boon::{ErrorKind, ValidationError};
 use serde_json::Value;
 use std::fmt::{Display, Write};

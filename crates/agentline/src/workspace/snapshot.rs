@@ -24,6 +24,7 @@
 mod active;
 mod compare;
 mod content;
+mod gitignore;
 mod lines;
 pub(crate) mod memo;
 pub(crate) mod prints;

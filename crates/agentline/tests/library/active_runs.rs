@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use agentline::snapshot::ActiveWorkspace;
+use agentline::internals::snapshot::ActiveWorkspace;
 
 fn folders() -> (tempfile::TempDir, impl Fn(&str) -> std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();

@@ -2,6 +2,8 @@
 
 mod active_runs;
 mod examples;
+#[cfg(target_os = "linux")]
+mod killed_program;
 mod settings;
 mod snapshot;
 mod tools;

@@ -1,7 +1,7 @@
 //! Tests settings on a real disk: which files are found, and how unreadable ones are reported.
 #![expect(clippy::unwrap_used, reason = "a test must fail if its setup fails")]
 
-use agentline::settings::{find_layers, workspace_file};
+use agentline::config::{find_layers, workspace_file};
 use agentline_core::{Config, Problems};
 use std::{ffi::OsString, fs, path::Path};
 
@@ -143,7 +143,7 @@ fn price_file_is_read_from_the_configured_path() {
     let build = || {
         let trust = [("AGENTLINE_TRUST".into(), "full".into())];
         let layers = find_layers(&machine.path("home/project"), Some(&machine.path("home")), trust);
-        agentline::settings::build(&layers)
+        agentline::config::build(&layers)
     };
     let missing = build().unwrap_err().to_string();
     assert!(missing.contains("does not exist") && missing.contains("prices.toml"), "{missing}");

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use agentline::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange, SnapshotOptions, line_count};
+use agentline::internals::snapshot::{
+    ChangeKind, Evidence, Snapshot, SnapshotChange, SnapshotOptions, line_count,
+};
 use tempfile::TempDir;
 
 /// A workspace in a temporary directory, with space for files outside it.

@@ -1,7 +1,8 @@
 //! The environment of the demo: a temporary directory with an empty home and a workspace, and a scripted model on
 //! loopback.
 
-use agentline::{Agent, Agentline, PermissionMode, Program, RunRequest, Trust, detect::HostEnv};
+use agentline::{Agent, Agentline, PermissionMode, RunRequest, Trust, detect::HostEnv};
+use agentline_core::Program;
 use agentline_mock::demo::{Demo, MODEL};
 use std::{
     collections::BTreeMap,

@@ -2,7 +2,8 @@
 
 use super::{Pace, TapeLines};
 use crate::{error::CommandError, exit, ui::Ui};
-use agentline::{ExitReason, Problem, TapeAction, TapeHeader, core::agents};
+use agentline::Problem;
+use agentline_core::{ExitReason, TapeAction, TapeHeader, agents};
 use std::{
     fs,
     io::{self, IsTerminal, Read, Write},

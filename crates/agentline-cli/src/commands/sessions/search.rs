@@ -8,7 +8,7 @@ use crate::{
     render::table::fit,
     ui::{Paint, Ui},
 };
-use agentline::{Role, terminal_text::plain};
+use agentline_core::{Role, terminal_text::plain};
 use agentline_sessions::{Case, Hit, HitPlace, Query, SearchResult};
 use clap::Args;
 use std::io::{self, Write};

@@ -3,8 +3,9 @@
 
 use super::{SessionArg, SessionsContext};
 use crate::{error::CommandError, exit, ui::Ui};
-use agentline::{
-    BlockOrder, Entry, Message, SavedSession, SessionInfo, claude_messages, session_usage, unified_message,
+use agentline::Message;
+use agentline_core::{
+    BlockOrder, Entry, SavedSession, SessionInfo, claude_messages, session_usage, unified_message,
 };
 use agentline_sessions::{
     FoundSession,
@@ -111,8 +112,8 @@ struct Head<'a> {
     #[serde(flatten)]
     info: &'a SessionInfo,
     files: Vec<&'a std::path::Path>,
-    usage: agentline::UsageEntry,
-    damage: &'a [agentline::ReadError],
+    usage: agentline_core::UsageEntry,
+    damage: &'a [agentline_core::ReadError],
 }
 
 impl SessionJson<'_> {

@@ -6,7 +6,8 @@ use crate::{
     exit,
     ui::{Paint, Ui},
 };
-use agentline::{BlockOrder, Problem, unified_message};
+use agentline::Problem;
+use agentline_core::{BlockOrder, unified_message};
 use agentline_sessions::{
     SessionChange,
     render::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
@@ -95,7 +96,7 @@ struct Telling {
     teller: TextRenderer,
     /// How much of each entry has been shown.
     progress: Vec<EntryProgress>,
-    info: agentline::SessionInfo,
+    info: agentline_core::SessionInfo,
 }
 
 impl Telling {

@@ -2,7 +2,8 @@
 
 use crate::transport::{cpu, spent};
 use agentline::{
-    Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::HostEnv, process::Supervisor,
+    Agentline, Outcome, PermissionMode, Pool, PoolOptions, RunRequest, detect::HostEnv,
+    supervisor::Supervisor,
 };
 use agentline_tests::MODEL;
 use serde::{Deserialize, Serialize};

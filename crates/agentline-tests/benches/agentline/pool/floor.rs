@@ -1,6 +1,6 @@
 //! The floor: one process, pipes, and a minimal ACP client.
 
-use agentline::Program;
+use agentline_core::Program;
 use agentline_tests::{MODEL, TestStage};
 use serde_json::{Value, json};
 use std::{

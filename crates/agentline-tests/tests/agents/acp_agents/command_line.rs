@@ -3,9 +3,10 @@
 
 use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, stage};
 use agentline::{
-    PriceTable, session_usage,
+    PriceTable,
     sessions::{SessionFilter, UsageBy, UsageRow},
 };
+use agentline_core::session_usage;
 use agentline_mock::scripted::ModelStep;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};

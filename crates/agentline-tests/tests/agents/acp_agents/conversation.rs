@@ -4,9 +4,8 @@
 use crate::acp_agents::harness::{
     CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage, tokens, until,
 };
-use agentline::{
-    ChangeSource, Event, FileChangeKind, PermissionMode as Mode, Record, Session, ToolStatus, Verdict,
-};
+use agentline::{Event, PermissionMode as Mode, Record, Session, ToolStatus, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};

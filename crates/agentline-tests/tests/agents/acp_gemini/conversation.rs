@@ -3,9 +3,10 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
-    Event, FailureKind, FileChangeKind, Permission, PermissionHandler, PermissionMode as Mode, Phase, Pool,
-    PoolOptions, Run, RunOptions, Session, ToolStatus, Verdict,
+    Event, FailureKind, Permission, PermissionHandler, PermissionMode as Mode, Pool, PoolOptions, Run,
+    RunOptions, Session, ToolStatus, Verdict,
 };
+use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! Tests that the agent reads and writes files through agentline, within the workspace.
 
 use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage, write};
-use agentline::{ChangeSource, FileChangeKind, PermissionMode as Mode, Verdict};
+use agentline::{PermissionMode as Mode, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 

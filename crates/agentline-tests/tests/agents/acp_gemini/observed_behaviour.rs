@@ -1,7 +1,8 @@
 //! Checks with the real program the behaviour that the adapter's documentation leaves open.
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage};
-use agentline::{Event, FailureKind, ModelValidation, PermissionMode as Mode, Phase, RunRequest, Verdict};
+use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Verdict};
+use agentline_core::{ModelValidation, Phase};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use std::{fs, time::Duration};

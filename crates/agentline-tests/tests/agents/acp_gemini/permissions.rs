@@ -3,9 +3,10 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
-    FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, Phase, RunOptions,
+    FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions,
     Surface, ToolStatus, Verdict,
 };
+use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;

@@ -2,9 +2,10 @@
 
 use crate::acp_gemini::harness::{RunRecord, in_mode, send_prompt, stage};
 use agentline::{
-    FailureKind, PermissionMode as Mode, Phase, Pool, PoolOptions, RunOptions, RunRequest, Schema, Surface,
+    FailureKind, PermissionMode as Mode, Pool, PoolOptions, RunOptions, RunRequest, Schema, Surface,
     TypedError, Verdict, tools::schemars::JsonSchema,
 };
+use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde::Deserialize;

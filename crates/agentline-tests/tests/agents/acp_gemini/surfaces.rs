@@ -2,10 +2,11 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, stage, write};
 use agentline::{
-    Agentline, Error, RunOptions, RunRequest, Sandbox, Schema, Surface, Verdict,
+    Agentline, Error, RunOptions, RunRequest, Schema, Surface, Verdict,
     detect::HostEnv,
     tools::{Tool, ToolHost},
 };
+use agentline_core::Sandbox;
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 

@@ -2,9 +2,10 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage};
 use agentline::{
-    FailureKind, McpServer, PermissionMode as Mode, Phase, RunOptions, Surface, ToolStatus, Verdict,
+    FailureKind, McpServer, PermissionMode as Mode, RunOptions, Surface, ToolStatus, Verdict,
     tools::{CallDecision, Tool, ToolHost},
 };
+use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, SETTINGS, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::{Value, json};

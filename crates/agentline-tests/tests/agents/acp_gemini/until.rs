@@ -2,9 +2,10 @@
 
 use crate::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
-    FailureKind, Limits, Phase, Pool, PoolOptions, RunOptions, Surface, Verdict,
+    FailureKind, Limits, Pool, PoolOptions, RunOptions, Surface, Verdict,
     completion::{CheckResult, CompletionCheck},
 };
+use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::needs_real_gemini;
 use std::time::Duration;

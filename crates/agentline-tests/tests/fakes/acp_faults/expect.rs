@@ -2,9 +2,10 @@
 
 use crate::acp_faults::stage::{GEMINI, Played, Stage, UNKNOWN};
 use agentline::{
-    ChangeSource, Error, Event, FailureKind, FileChangeKind, Outcome, Permission, PermissionHandler,
-    PermissionMode, Phase, Pool, PoolOptions, Run, RunOptions, RunRequest, Verdict,
+    Error, Event, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode, Pool, PoolOptions,
+    Run, RunOptions, RunRequest, Verdict,
 };
+use agentline_core::{ChangeSource, FileChangeKind, Phase};
 use agentline_fakes::fake_acp::fault;
 use std::{
     future::pending,

@@ -1,9 +1,10 @@
 //! The environment for runs of the fake ACP agent, and checks that apply to every run.
 
 use agentline::{
-    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, Tape, agents::AgentRegistry,
-    config::AgentSettings, detect::HostEnv, process::Supervisor,
+    Agentline, Event, Outcome, PermissionMode, Record, Run, RunRequest, Surface, agents::AgentRegistry,
+    config::AgentSettings, detect::HostEnv, supervisor::Supervisor,
 };
+use agentline_core::Tape;
 use agentline_tests::survivors;
 use serde_json::Value;
 use std::{

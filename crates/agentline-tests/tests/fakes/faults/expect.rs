@@ -1,7 +1,8 @@
 //! The expected result of a run with a fault, and how a row of the table is played and compared.
 
 use crate::faults::stage::{Played, Stage};
-use agentline::{ChangeSource, FailureKind, FileChangeKind, RunRequest, Surface, Verdict};
+use agentline::{FailureKind, RunRequest, Surface, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 

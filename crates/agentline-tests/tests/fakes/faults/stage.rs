@@ -1,7 +1,7 @@
 //! The environment for one run of the fake agent, and checks that apply to every run.
 
 use agentline::{
-    Agentline, Event, Outcome, Record, RunRequest, Surface, detect::HostEnv, process::Supervisor,
+    Agentline, Event, Outcome, Record, RunRequest, Surface, detect::HostEnv, supervisor::Supervisor,
 };
 use agentline_tests::{running_with, survivors};
 use serde_json::Value;
@@ -184,12 +184,12 @@ impl Played {
         assert!(!self.texts().concat().contains(SECRET), "the secret is in the joined text");
         for record in &self.records {
             let json = serde_json::to_string(record).expect("a record is JSON");
-            assert!(!shows(&json), "the secret is in an event: {}", agentline::sample(&json));
+            assert!(!shows(&json), "the secret is in an event: {}", agentline_core::sample(&json));
         }
         // The chunks on the tape must not give the secret when they are joined either.
         let mut joined = String::new();
         for line in self.tape.lines() {
-            assert!(!shows(line), "the secret is on the tape: {}", agentline::sample(line));
+            assert!(!shows(line), "the secret is on the tape: {}", agentline_core::sample(line));
             let inner = serde_json::from_str::<Value>(line).ok();
             let inner =
                 inner.and_then(|v| v["text"].as_str().and_then(|t| serde_json::from_str::<Value>(t).ok()));

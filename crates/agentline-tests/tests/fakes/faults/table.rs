@@ -5,7 +5,8 @@
 //! reported as unreadable, and a document without text is an empty answer.
 
 use crate::faults::expect::{BY_NOBODY, BY_TOOL, Row, both, done, empty, ends, failed, row, timed_out};
-use agentline::{ChangeSource, Event, FailureKind, FileChangeKind, ToolStatus, Verdict};
+use agentline::{Event, FailureKind, ToolStatus, Verdict};
+use agentline_core::{ChangeSource, FileChangeKind};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Tests cached outcomes: a host gets the same from the cache as from the original run.
 
 use crate::host::{stage, start_with};
-use agentline::{CachePolicy, Pool, PoolOptions, Surface, cache::Cache};
+use agentline::{Pool, PoolOptions, Surface, cache::Cache};
+use agentline_core::CachePolicy;
 use agentline_tests::{FakeStage, HostProgram, shown};
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};

@@ -1,10 +1,11 @@
 //! Tests the same with the real Gemini CLI, in cold runs. The fake agent shows the other paths.
 
 use agentline::{
-    Config, RunRequest, Verdict,
-    settings::Settings,
+    RunRequest, Verdict,
+    config::Settings,
     trust::{Manifest, TrustStore},
 };
+use agentline_core::Config;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown};
 use serde_json::json;

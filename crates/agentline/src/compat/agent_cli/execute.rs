@@ -1,6 +1,9 @@
 //! `execute`: runs one prompt on one agent and returns everything about it in one object.
 
-use crate::{Agentline, Completer, Launched};
+use crate::{
+    agentline::Agentline,
+    run::{Launched, messages::Completer},
+};
 use agentline_core::{Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict};
 use serde::Serialize;
 use serde_json::value::RawValue;

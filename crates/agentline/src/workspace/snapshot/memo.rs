@@ -105,18 +105,24 @@ impl Snapshot {
 
 /// Returns the git configuration files that may name the user's excludes file.
 pub(super) fn git_settings() -> Vec<PathBuf> {
-    let named = |name: &str| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = home_dir();
-    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
-    let config = named("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
     let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
     let all = [
         named("GIT_CONFIG_GLOBAL"),
-        below_home(".gitconfig"),
-        config.map(|c| c.join("git/config")),
+        home_dir().map(|home| home.join(".gitconfig")),
+        git_directory_of_user().map(|dir| dir.join("config")),
         Some(system),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// Returns the directory of git in the user's configuration directory.
+pub(super) fn git_directory_of_user() -> Option<PathBuf> {
+    let config = named("XDG_CONFIG_HOME").or_else(|| Some(home_dir()?.join(".config")));
+    config.map(|dir| dir.join("git"))
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(all(test, unix))]

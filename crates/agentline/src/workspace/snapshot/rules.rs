@@ -6,10 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
-
 use crate::fs::regular_file::{open_regular, read_regular};
+use crate::workspace::snapshot::gitignore::{Gitignore, excludes_file};
+use crate::workspace::snapshot::memo::{git_directory_of_user, git_settings};
 
 /// The maximum size of a file of rules.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -86,9 +85,9 @@ impl IgnoreRules {
     pub(super) fn enter(&self, dir: &Path, files: RuleFiles) -> Self {
         let is_repository = files.jj || files.git && dir.join(".git").exists();
         let ignore =
-            if files.gitignore { read_rules(dir, &dir.join(".gitignore")) } else { Gitignore::empty() };
+            if files.gitignore { read_rules(dir, &dir.join(".gitignore")) } else { Gitignore::default() };
         let git = if files.git && is_repository { git_directory(dir) } else { None };
-        let exclude = git.map_or_else(Gitignore::empty, |git| read_rules(dir, &git.join("info/exclude")));
+        let exclude = git.map_or_else(Gitignore::default, |git| read_rules(dir, &git.join("info/exclude")));
         if ignore.is_empty() && exclude.is_empty() && !is_repository {
             return self.clone();
         }
@@ -98,19 +97,16 @@ impl IgnoreRules {
 
     /// Returns whether the rules ignore a path in the directory that they were made for.
     pub(super) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
-        let mut excluded = Match::None;
+        let mut excluded = None;
         let mut next = self.innermost.as_deref();
         while let Some(level) = next {
-            let found = level.ignore.matched(path, is_dir);
-            if !found.is_none() {
-                return found.is_ignore();
+            if let Some(ignores) = level.ignore.ignores(path, is_dir) {
+                return ignores;
             }
-            if excluded.is_none() {
-                excluded = level.exclude.matched(path, is_dir);
-            }
+            excluded = excluded.or_else(|| level.exclude.ignores(path, is_dir));
             next = level.outer.as_deref().filter(|_| !level.is_repository);
         }
-        excluded.or(self.global.matched(path, is_dir)).is_ignore()
+        excluded.or_else(|| self.global.ignores(path, is_dir)).unwrap_or(false)
     }
 }
 
@@ -131,30 +127,33 @@ pub(super) fn hides(root: &Path, inside: &Path) -> bool {
 
 /// Returns the user's own excludes file, if all git configuration files can be read without blocking.
 pub(super) fn user_excludes() -> Option<PathBuf> {
+    let files = git_settings();
     let is_readable = |file: &PathBuf| !file.exists() || open_regular(file, LONGEST_FILE).is_ok();
-    crate::workspace::snapshot::memo::git_settings()
-        .iter()
-        .all(is_readable)
-        .then(gitconfig_excludes_path)
-        .flatten()
+    if !files.iter().all(is_readable) {
+        return None;
+    }
+    let text =
+        |file: &PathBuf| Some(String::from_utf8_lossy(&read_regular(file, LONGEST_FILE).ok()?).into_owned());
+    let named = files.iter().filter_map(text).find_map(|text| excludes_file(&text).map(str::to_owned));
+    let Some(named) = named else { return git_directory_of_user().map(|dir| dir.join("ignore")) };
+    match (named.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => Some(home.join(below)),
+        _ => Some(named.into()),
+    }
 }
 
 fn global_excludes(root: &Path) -> Gitignore {
-    user_excludes().map_or_else(Gitignore::empty, |file| read_rules(root, &file))
+    user_excludes().map_or_else(Gitignore::default, |file| read_rules(root, &file))
 }
 
 /// Reads the rules of a file, relative to `root`.
 fn read_rules(root: &Path, file: &Path) -> Gitignore {
-    let Ok(bytes) = read_regular(file, LONGEST_FILE) else { return Gitignore::empty() };
+    let Ok(bytes) = read_regular(file, LONGEST_FILE) else { return Gitignore::default() };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let mut builder = GitignoreBuilder::new(root);
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-    for line in lines.map(|line| line.strip_suffix('\r').unwrap_or(line)).filter(is_rule).take(MOST_RULES) {
-        // An invalid rule is skipped.
-        let _ = builder.add_line(None, line);
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
+    let lines = lines.map(|line| line.strip_suffix('\r').unwrap_or(line));
+    Gitignore::new(root, lines.filter(is_rule).take(MOST_RULES))
 }
 
 /// Returns the directory that all work trees of a repository share: `.git`, or the directory that a `.git` file refers

@@ -1,0 +1,45 @@
+//! Finds the value of an answer that matches the schema.
+
+use crate::schema::{
+    Schema,
+    limit::{CheckTimeout, check_within},
+};
+use agentline_core::json_candidates;
+use serde_json::Value;
+use std::time::Duration;
+
+impl Schema {
+    /// Returns the matching value of an answer or its validation errors, in at most `left`.
+    ///
+    /// Dropping the future abandons the thread of the check.
+    pub(crate) async fn value_of(
+        &self,
+        text: &str,
+        handed_in: Option<Value>,
+        left: Duration,
+    ) -> Result<Result<Value, Vec<String>>, CheckTimeout> {
+        let (schema, text) = (self.clone(), text.to_owned());
+        check_within(left, move || fitting(&schema, &text, handed_in.as_ref())).await
+    }
+}
+
+/// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
+fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
+    let by_tool = handed_in.map(|input| schema.take(input));
+    if let Some(Ok(value)) = by_tool {
+        return Ok(value);
+    }
+    let candidates = json_candidates(text);
+    let bare = candidates.iter().find(|candidate| schema.check(candidate).is_ok()).cloned();
+    // A model may write the input of the tool as text, or plain text where the schema accepts a string.
+    let wrapped = || candidates.iter().find_map(|candidate| schema.take(candidate).ok());
+    let words = || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
+    if let Some(value) = bare.or_else(wrapped).or_else(words) {
+        return Ok(value);
+    }
+    match (by_tool, candidates.first()) {
+        (Some(Err(wrong)), _) => Err(wrong),
+        (_, Some(candidate)) => Err(schema.check(candidate).err().unwrap_or_default()),
+        _ => Err(vec!["the answer contains no JSON value".into()]),
+    }
+}
