@@ -33,7 +33,7 @@ pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A checked request with the agent that will run it.
 pub(crate) struct ResolvedRun {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
@@ -78,7 +78,7 @@ impl Inner {
     }
 
     /// Returns where the agent's program is, from a cache if possible.
-    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &'static dyn Agent) -> Arc<Detection> {
+    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &dyn Agent) -> Arc<Detection> {
         finds.detect(&self.host_env, self.programs.get(agent.info().id), agent)
     }
 
@@ -91,27 +91,27 @@ impl Inner {
     pub(crate) fn ask_with(
         &self,
         request: RunRequest,
-        detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
+        detect: impl FnOnce(&dyn Agent) -> Arc<Detection>,
     ) -> Result<ResolvedRun, StartFailure> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
-        let plan = Plan::of(request, agent)?;
+        let plan = Plan::of(request, &*agent)?;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let mut detection = detect(agent);
+        let mut detection = detect(&*agent);
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
             // A program inside the workspace is used only with full trust.
-            detection = Arc::new(detect_elsewhere(agent, self.host_env.clone(), refused));
+            detection = Arc::new(detect_elsewhere(&*agent, self.host_env.clone(), refused));
         }
-        let mut info = self.info(agent, &plan, &cwd);
+        let mut info = self.info(&*agent, &plan, &cwd);
         info.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
             return Err(StartFailure::over(&info, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
-            let failure = not_installed(agent, &detection.problems);
+            let failure = not_installed(&*agent, &detection.problems);
             return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));

@@ -318,7 +318,13 @@ impl Host {
                     server: Party::new("agentline", env!("CARGO_PKG_VERSION")),
                     methods: words(METHODS),
                     callbacks: words(CALLBACKS),
-                    agents: self.agentline.registry().all().map(|agent| agent.info().id.to_owned()).collect(),
+                    agents: self
+                        .agentline
+                        .registry()
+                        .all()
+                        .iter()
+                        .map(|agent| agent.info().id.to_owned())
+                        .collect(),
                 })
             }
             "pool/configure" => {

@@ -28,7 +28,7 @@ pub(super) struct LaunchCache {
 
 /// A launch with all inputs that it depends on.
 struct Known {
-    agent: &'static dyn Agent,
+    agent: Arc<dyn Agent>,
     plan: Plan,
     program: Program,
     cwd: PathBuf,
@@ -115,7 +115,7 @@ impl LaunchCache {
         // A temporary workspace is never used again.
         if let Some(seen) = look.seen().filter(|_| resolved.temporary.is_none()) {
             let caches = Known {
-                agent: resolved.agent,
+                agent: Arc::clone(&resolved.agent),
                 plan: resolved.plan.clone(),
                 program: resolved.program.clone(),
                 cwd: resolved.cwd.clone(),
@@ -140,9 +140,7 @@ impl LaunchCache {
 
 impl Known {
     fn is_of(&self, inner: &Inner, resolved: &ResolvedRun) -> bool {
-        // Built-in agents are zero-sized, so their addresses may be equal; configured agents may share an id.
-        self.agent.info().id == resolved.agent.info().id
-            && std::ptr::addr_eq(self.agent, resolved.agent)
+        is_same_agent(&self.agent, &resolved.agent)
             && self.cwd == resolved.cwd
             && self.program == resolved.program
             && self.plan.surface == resolved.plan.surface
@@ -153,12 +151,33 @@ impl Known {
     }
 }
 
+/// Returns whether two agents are one, or are defined by the same settings. Every client of a shared pool has agents of
+/// its own.
+fn is_same_agent(one: &Arc<dyn Agent>, other: &Arc<dyn Agent>) -> bool {
+    let settings = || one.settings().filter(|_| one.info().id == other.info().id);
+    Arc::ptr_eq(one, other) || settings().is_some_and(|settings| other.settings() == Some(settings))
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::{agentline::Agentline, detect::HostEnv};
-    use agentline_core::{RunRequest, Surface};
+    use agentline_core::{
+        RunRequest, Surface,
+        agents::{self, CustomAgent},
+    };
     use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+
+    #[test]
+    fn agents_are_the_same_if_their_settings_are() {
+        let custom = |name: &str, word: &str| Arc::new(CustomAgent::new(name, [word])) as Arc<dyn Agent>;
+        let gemini = || agents::find("gemini").unwrap();
+        assert!(is_same_agent(&gemini(), &gemini()));
+        assert!(!is_same_agent(&gemini(), &agents::find("codex").unwrap()));
+        assert!(is_same_agent(&custom("one", "a"), &custom("one", "a")));
+        assert!(!is_same_agent(&custom("one", "a"), &custom("two", "a")));
+        assert!(!is_same_agent(&custom("one", "a"), &custom("one", "b")));
+    }
 
     #[test]
     fn launch_is_reused_for_other_prompts_but_not_for_changed_user_files() {

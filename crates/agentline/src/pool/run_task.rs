@@ -290,13 +290,13 @@ async fn start(
     let start = agentline.blocking(move |inner| inner.start_shared(&for_start.resolved)).await;
     let start = start
         .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.resolved.info, &error)))?;
-    let agent = start.agent;
+    let agent = Arc::clone(&start.agent);
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => {
             permit.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
         }
-        Err(error) => Err(Box::new(not_started(&pool_request.resolved.info, agent, &error))),
+        Err(error) => Err(Box::new(not_started(&pool_request.resolved.info, &*agent, &error))),
     }
 }
 

@@ -35,7 +35,7 @@ const SHUTDOWN_STEP: u64 = 2_000;
 
 /// A process that is ready to start.
 pub(crate) struct PreparedProcess {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) launch: Launch,
     pub(crate) private: PrivateDir,
     /// The initial state of the files that the agent's safety depends on.
@@ -207,7 +207,7 @@ impl Inner {
         let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
         let max_line = resolved.plan.request.max_line_bytes;
         Ok(PreparedProcess {
-            agent: resolved.agent,
+            agent: Arc::clone(&resolved.agent),
             launch,
             private,
             integrity,
@@ -221,7 +221,7 @@ impl Inner {
     pub(crate) fn start_shared(&self, resolved: &ResolvedRun) -> Result<PreparedProcess, Error> {
         let mut start = self.start(resolved, Vec::new())?;
         // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(resolved.agent, &resolved.cwd);
+        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(&*resolved.agent, &resolved.cwd);
         let host_env = resolved.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*host_env);
         if start.launch.files.iter().any(names_it) {
@@ -246,8 +246,8 @@ impl Inner {
         options: &RunOptions,
         served: ServedTools,
     ) -> Result<PreparedRun, Error> {
-        agent_home.clean_sessions(resolved.agent, &resolved.cwd);
-        let mut follower = Follower::new(resolved.agent, agent_home, &resolved.cwd);
+        agent_home.clean_sessions(&*resolved.agent, &resolved.cwd);
+        let mut follower = Follower::new(&resolved.agent, agent_home, &resolved.cwd);
         if let Some(session) = resolved.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
             follower.remember(session);
         }
@@ -294,7 +294,7 @@ impl Inner {
         PreparedRun {
             spec,
             notices: Vec::new(),
-            follower: Follower::new(resolved.agent, agent_home, &resolved.cwd),
+            follower: Follower::new(&resolved.agent, agent_home, &resolved.cwd),
             before: None,
             services: RunServices::none(),
             workspace: None,
@@ -318,7 +318,7 @@ impl Inner {
         timeouts.shutdown_step = SHUTDOWN_STEP;
         let connection = Connection::new(agent.dialogue(&launch.dialogue), timeouts)
             .with_redactor(Redactor::new(&launch.secrets));
-        let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
+        let temp = ProcessTemp::new(self.temp_dir(), &*agent, &launch);
         let abandoned = launch.abandoned.map(|session| AbandonedSession {
             agent,
             home: launch.agent_home,
