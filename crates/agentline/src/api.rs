@@ -54,12 +54,12 @@ impl Agentline {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        let (info, agent) = (ready.prepared_run.spec.info.clone(), ready.start.agent);
+        let (info, agent) = (ready.prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
         if wait.is_zero() {
             return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, begun) {
                 // The handle is dropped after this call, so no other run can share the process.
                 Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
-                Err(error) => Run::over(not_started(&info, agent, &error)),
+                Err(error) => Run::over(not_started(&info, &*agent, &error)),
             });
         }
         // Return the run before the wait is over, so that the caller can cancel it.
@@ -80,7 +80,7 @@ impl Agentline {
             }
             match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
                 Ok(live) => live.take(ready.prepared_run.board(sender, CompletionTiming::WhenGone)),
-                Err(error) => sender.finish(not_started(&info, agent, &error)),
+                Err(error) => sender.finish(not_started(&info, &*agent, &error)),
             }
         });
         Ok(run)

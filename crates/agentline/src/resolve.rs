@@ -37,13 +37,13 @@ const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 /// A checked request with its agent.
 #[derive(Clone)]
 pub(crate) struct PlannedRun {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
 }
 
 /// A checked request with its agent, program and workspace.
 pub(crate) struct CheckedRun {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
@@ -87,14 +87,15 @@ impl Inner {
     }
 
     /// Returns where the agent's program is, from a cache if possible.
-    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &'static dyn Agent) -> Arc<Detection> {
+    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &dyn Agent) -> Arc<Detection> {
         finds.detect(&self.host_env, self.programs.get(agent.info().id), agent)
     }
 
     /// Checks a request for its agent, and chooses the surface. Reads nothing.
     pub(crate) fn plan(&self, request: RunRequest) -> Result<PlannedRun, Problems> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
-        Ok(PlannedRun { agent, plan: Plan::of(request, agent)? })
+        let plan = Plan::of(request, &*agent)?;
+        Ok(PlannedRun { agent, plan })
     }
 
     /// Finds the program and the workspace of a planned run. Blocks.
@@ -103,20 +104,20 @@ impl Inner {
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let mut detection = self.detect_cached(&self.memory.finds, agent);
+        let mut detection = self.detect_cached(&self.memory.finds, &*agent);
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
             // A program inside the workspace is used only with full trust.
-            detection = Arc::new(detect_elsewhere(agent, self.host_env.clone(), refused));
+            detection = Arc::new(detect_elsewhere(&*agent, self.host_env.clone(), refused));
         }
-        let mut info = self.info(agent, &plan, &cwd);
+        let mut info = self.info(&*agent, &plan, &cwd);
         info.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
             return Err(StartFailure::over(&info, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
-            let failure = not_installed(agent, &detection.problems);
+            let failure = not_installed(&*agent, &detection.problems);
             return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));
@@ -174,7 +175,7 @@ impl Inner {
     /// Builds the process part again, for another process that serves the run.
     pub(crate) fn launch_again(&self, run: &ResolvedRun) -> Result<ProcessSpec, Problems> {
         let checked = CheckedRun {
-            agent: run.agent,
+            agent: Arc::clone(&run.agent),
             plan: run.plan.clone(),
             program: run.program.clone(),
             cwd: run.session.cwd.clone(),

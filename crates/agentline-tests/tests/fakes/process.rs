@@ -14,7 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use agentline::{
-    internals::process::{Process, ProcessEvent, ProcessExit, ProcessSignal, SpawnError, StdStream, StdoutMode},
+    internals::process::{
+        Process, ProcessEvent, ProcessExit, ProcessSignal, SpawnError, StdStream, StdoutMode,
+    },
     supervisor::Supervisor,
 };
 use agentline_tests::ProcessCase;

@@ -36,7 +36,7 @@ impl Host {
     /// Returns the abilities of each agent for each of its surfaces.
     pub(super) fn agents(&self) -> Value {
         let agentline = self.agentline();
-        let agents = agentline.registry().all().map(|agent| {
+        let agents = agentline.registry().all().iter().map(|agent| {
             let agent_info = agent.info();
             let surfaces: serde_json::Map<String, Value> = agent_info
                 .surfaces

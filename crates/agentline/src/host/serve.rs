@@ -413,6 +413,7 @@ impl Host {
                         .agentline()
                         .registry()
                         .all()
+                        .iter()
                         .map(|agent| agent.info().id.to_owned())
                         .collect(),
                 })

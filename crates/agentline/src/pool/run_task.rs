@@ -68,7 +68,7 @@ fn prepared_run(
     agent_home: &Arc<AgentHome>,
 ) -> Result<PreparedRun, Error> {
     let PoolRequest { run, options, .. } = pool_request;
-    let served = inner.serve(run.agent, &run.session.cwd, options, &run.session.servers)?;
+    let served = inner.serve(&*run.agent, &run.session.cwd, options, &run.session.servers)?;
     inner.prepared_run(run, agent_home, options, ServedTools::Now(served))
 }
 
@@ -297,13 +297,13 @@ async fn start(
     let start = start
         .await
         .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.run.turn.info, &error)))?;
-    let agent = start.agent;
+    let agent = Arc::clone(&start.agent);
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => {
             permit.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
         }
-        Err(error) => Err(Box::new(not_started(&pool_request.run.turn.info, agent, &error))),
+        Err(error) => Err(Box::new(not_started(&pool_request.run.turn.info, &*agent, &error))),
     }
 }
 

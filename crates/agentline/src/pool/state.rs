@@ -43,7 +43,7 @@ struct State {
 #[derive(Debug)]
 struct PooledProcess {
     live: Arc<ProcessHandle>,
-    agent: &'static str,
+    agent: String,
     version: Option<String>,
     /// Whether the agent was used since its memory was last measured.
     used: bool,
@@ -247,7 +247,7 @@ impl PoolState {
             let processes = state.scheduler.entries().iter().filter_map(|entry| {
                 let warm = state.agents.get(&entry.id)?;
                 Some(ProcessStatus {
-                    agent: warm.agent.to_owned(),
+                    agent: warm.agent.clone(),
                     version: warm.version.clone(),
                     pid: warm.live.pid,
                     ready: warm.live.state().ready,
@@ -354,7 +354,7 @@ impl StartPermit {
         let id = state.scheduler.process_started(self.key, pool_request.shares, Instant::now());
         let warm = PooledProcess {
             live: Arc::clone(&live),
-            agent: pool_request.run.agent.info().id,
+            agent: pool_request.run.agent.info().id.to_owned(),
             version: pool_request.run.program.version.map(|v| v.to_string()),
             used: true,
         };

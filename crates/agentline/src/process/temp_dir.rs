@@ -24,7 +24,7 @@ pub(crate) struct ProcessTemp {
     /// The agent's temporary directory, the one with its output and private directory, and that of this process.
     dirs: [PathBuf; 3],
     /// The name prefixes of the directories that the agent creates for its commands.
-    prefixes: &'static [&'static str],
+    prefixes: Vec<String>,
     started: SystemTime,
 }
 
@@ -35,7 +35,8 @@ impl ProcessTemp {
         let dirs = [theirs, ours, std::env::temp_dir()];
         let now = SystemTime::now();
         let started = now.checked_sub(START_SLACK).unwrap_or(now);
-        Self { dirs, prefixes: agent.info().command_dirs, started }
+        let prefixes = agent.info().command_dirs.iter().map(|prefix| (*prefix).to_owned()).collect();
+        Self { dirs, prefixes, started }
     }
 
     /// Adds a full temporary directory to the error of a failed run.
@@ -45,7 +46,7 @@ impl ProcessTemp {
 
     /// Removes command directories that the agent left because it was killed.
     pub(crate) fn remove_leftovers(&self) {
-        remove_command_dirs(&self.dirs[0], self.prefixes, self.started);
+        remove_command_dirs(&self.dirs[0], &self.prefixes, self.started);
     }
 }
 
@@ -72,7 +73,7 @@ fn is_full(dir: &Path) -> bool {
 /// Directories of other agents stay: a directory is removed only if this user owns it, no live process has its name in
 /// its arguments, and it contains only a few regular files. If the system does not list the arguments of processes,
 /// nothing is removed.
-fn remove_command_dirs(dir: &Path, prefixes: &[&str], since: SystemTime) {
+fn remove_command_dirs(dir: &Path, prefixes: &[String], since: SystemTime) {
     if prefixes.is_empty() {
         return;
     }
@@ -165,7 +166,7 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        remove_command_dirs(dir.path(), &["shell-"], before);
+        remove_command_dirs(dir.path(), &["shell-".to_owned()], before);
         let mut names: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(names, ["other-dead", "shell-file", "shell-full", "shell-old", "shell-used"]);
         drop(user.stdin.take());
         user.wait().unwrap();
-        remove_command_dirs(dir.path(), &["shell-"], before);
+        remove_command_dirs(dir.path(), &["shell-".to_owned()], before);
         assert!(!at("shell-used").exists());
     }
 }

@@ -24,7 +24,7 @@ const NO_SERVER: &str = "agentline-tool-server";
 
 /// A checked request with its agent, its session and its turn.
 pub(crate) struct ResolvedRun {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) session: SessionSpec,

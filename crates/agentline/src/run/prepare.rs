@@ -40,7 +40,7 @@ const SHUTDOWN_STEP: u64 = 2_000;
 
 /// A process that is ready to start.
 pub(crate) struct PreparedProcess {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) process: ProcessSpec,
     pub(crate) private: PrivateDir,
     /// The initial state of the files that the agent's safety depends on.
@@ -133,9 +133,9 @@ impl Inner {
     /// Prepares the process and the run. Blocks.
     pub(crate) fn make_ready(&self, resolved: Resolved) -> Result<Box<Ready>, StartFailure> {
         let Resolved { process, run, options, mut served } = resolved;
-        let ready = self.start(run.agent, process).and_then(|start| {
+        let ready = self.start(Arc::clone(&run.agent), process).and_then(|start| {
             if run.plan.surface.is_live() {
-                served = self.serve(run.agent, &run.session.cwd, &options, &run.session.servers)?;
+                served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
             let home = AgentHome::new(start.process.agent_home.clone());
             let prepared_run = self.prepared_run(&run, &home, &options, ServedTools::Now(served))?;
@@ -148,11 +148,11 @@ impl Inner {
     }
 
     /// Prepares a process: creates its private directory with all files. Blocks.
-    fn start(&self, agent: &'static dyn Agent, process: ProcessSpec) -> Result<PreparedProcess, Error> {
+    fn start(&self, agent: Arc<dyn Agent>, process: ProcessSpec) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create_at(process.private.clone())
             .map_err(Error::io("create a private directory in", &temp_dir))?;
-        let tape = self.tape(agent, &process)?;
+        let tape = self.tape(&*agent, &process)?;
         materialize::create_files(&process)?;
         let integrity = Integrity::of(&process).map_err(Error::io("inspect", private.path()))?;
         Ok(PreparedProcess { agent, process, private, integrity, workspace: None, tape })
@@ -164,9 +164,9 @@ impl Inner {
         run: &ResolvedRun,
         process: ProcessSpec,
     ) -> Result<PreparedProcess, Error> {
-        let mut start = self.start(run.agent, process)?;
+        let mut start = self.start(Arc::clone(&run.agent), process)?;
         // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.process.agent_home.clone()).clean_sessions(run.agent, &run.session.cwd);
+        AgentHome::new(start.process.agent_home.clone()).clean_sessions(&*run.agent, &run.session.cwd);
         let workspace = run.session.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*workspace);
         if start.process.files.iter().any(names_it) {
@@ -191,8 +191,8 @@ impl Inner {
         served: ServedTools,
     ) -> Result<PreparedRun, Error> {
         let session = &resolved.session;
-        agent_home.clean_sessions(resolved.agent, &session.cwd);
-        let mut follower = Follower::new(resolved.agent, agent_home, &session.cwd);
+        agent_home.clean_sessions(&*resolved.agent, &session.cwd);
+        let mut follower = Follower::new(&resolved.agent, agent_home, &session.cwd);
         if let SessionTarget::Load(id) = &session.target {
             follower.remember(id);
         }
@@ -233,7 +233,7 @@ impl Inner {
         PreparedRun {
             spec,
             notices: Vec::new(),
-            follower: Follower::new(resolved.agent, agent_home, &resolved.session.cwd),
+            follower: Follower::new(&resolved.agent, agent_home, &resolved.session.cwd),
             before: None,
             services: RunServices::none(),
             workspace: None,
@@ -257,7 +257,7 @@ impl Inner {
         timeouts.shutdown_step = SHUTDOWN_STEP;
         let connection = Connection::new(agent.dialogue(&spec.dialogue), timeouts)
             .with_redactor(Redactor::new(&spec.secrets));
-        let temp = ProcessTemp::new(self.temp_dir(), agent, &spec.env);
+        let temp = ProcessTemp::new(self.temp_dir(), &*agent, &spec.env);
         let abandoned = spec.abandoned.map(|session| AbandonedSession {
             agent,
             home: spec.agent_home,

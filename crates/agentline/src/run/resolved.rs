@@ -66,7 +66,7 @@ impl Inner {
         let mut served = None;
         if !checked.plan.surface.is_live() {
             let servers = &checked.plan.request.mcp_servers;
-            served = self.serve(checked.agent, &checked.cwd, &RunOptions::default(), servers)?;
+            served = self.serve(&*checked.agent, &checked.cwd, &RunOptions::default(), servers)?;
         }
         let (process, run) = self.launch(checked, served.as_ref().map(RunningTools::servers))?;
         Ok(Box::new(Resolved { process, run, options, served }))

@@ -114,12 +114,12 @@ impl Agentline {
         prepared_run.spec.settle = false;
         // There is no answer yet to validate.
         prepared_run.spec.review = false;
-        let (info, agent) = (prepared_run.spec.info.clone(), ready.start.agent);
+        let (info, agent) = (prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
         // The tools are served until the session ends, not only during its opening.
         let tool_server = prepared_run.services.tool_server.clone();
         prepared_run.services.serves_alone = false;
         let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, begun)
-            .map_err(|error| Error::NotOpened(Box::new(not_started(&info, agent, &error))))?;
+            .map_err(|error| Error::NotOpened(Box::new(not_started(&info, &*agent, &error))))?;
         let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();
         let outcome = loop {
