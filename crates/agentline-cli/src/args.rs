@@ -9,7 +9,7 @@ use crate::{
     exit,
     ui::Global,
 };
-use agentline_core::agents::AGENTS;
+use agentline_core::agents::built_in;
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -33,7 +33,8 @@ Environment:
 /// Returns the examples, exit codes and environment variables, including those of every agent.
 fn long_help() -> String {
     let mut help = format!("{EXAMPLES}\n{}\n{ENVIRONMENT}", exit::HELP);
-    for info in AGENTS.iter().map(|agent| agent.info()) {
+    let agents = built_in();
+    for info in agents.iter().map(|agent| agent.info()) {
         let line = format!("path of the {} program [default: the first one found]", info.title);
         help.push_str(&format!("  {:<20}  {line}\n", info.path_variable));
     }

@@ -1,7 +1,7 @@
 //! The reasons why a command stops early, with their messages and exit codes.
 
 use crate::exit;
-use agentline::{Error, Problem, Problems};
+use agentline::{Error, Problem, Problems, Signal};
 use agentline_sessions::SessionError;
 use std::io;
 
@@ -19,7 +19,7 @@ pub(crate) enum CommandError {
     /// The output is no longer read.
     BrokenPipe,
     /// A second signal ended the command.
-    Signal(i32),
+    Signal(Signal),
 }
 
 impl CommandError {

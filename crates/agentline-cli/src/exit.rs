@@ -1,6 +1,6 @@
 //! The exit codes. Scripts rely on them, so they never change.
 
-use agentline::Verdict;
+use agentline::{Signal, Verdict};
 
 /// The agent finished and answered, and nothing was refused.
 pub(crate) const DONE: u8 = 0;
@@ -53,7 +53,7 @@ Exit codes:
 ";
 
 /// Returns the exit code of a verdict. For a cancelled run, it depends on the signal.
-pub(crate) fn of(verdict: Verdict, signal: Option<i32>) -> u8 {
+pub(crate) fn of(verdict: Verdict, signal: Option<Signal>) -> u8 {
     match verdict {
         Verdict::Done => DONE,
         Verdict::NotInstalled => NOT_INSTALLED,
@@ -65,14 +65,17 @@ pub(crate) fn of(verdict: Verdict, signal: Option<i32>) -> u8 {
         Verdict::RateLimited => RATE_LIMITED,
         Verdict::InvalidOutput => INVALID_OUTPUT,
         Verdict::Untrusted => UNTRUSTED,
-        Verdict::Cancelled => by_signal(signal.unwrap_or(2)),
+        Verdict::Cancelled => by_signal(signal.unwrap_or(Signal::Interrupt)),
         _ => FAILED,
     }
 }
 
 /// Returns the exit code of a run that was stopped by a signal.
-pub(crate) fn by_signal(signal: i32) -> u8 {
-    if signal == 15 { TERMINATED } else { INTERRUPTED }
+pub(crate) fn by_signal(signal: Signal) -> u8 {
+    match signal {
+        Signal::Interrupt => INTERRUPTED,
+        Signal::Terminate => TERMINATED,
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +102,6 @@ mod tests {
             let row = format!("{:>5}  {}", of(verdict, None), verdict.name());
             assert!(HELP.contains(&row), "{row}");
         }
-        assert_eq!((by_signal(2), by_signal(15)), (130, 143));
+        assert_eq!((by_signal(Signal::Interrupt), by_signal(Signal::Terminate)), (130, 143));
     }
 }

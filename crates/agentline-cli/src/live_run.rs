@@ -1,7 +1,7 @@
 //! Shows the events of a run in progress, and stops the run on signals.
 
 use crate::{error::CommandError, exit, permission_prompt::PermissionPrompt, render::Renderer, ui::Ui};
-use agentline::{Canceller, Error, Event, Record, Run, Verdict};
+use agentline::{Canceller, Error, Event, Record, Run, Signal, Verdict};
 use std::{
     future::{Future, poll_fn},
     io,
@@ -134,7 +134,7 @@ impl LiveRun {
         ui.rest();
         if matches!(shown, Err(CommandError::BrokenPipe)) {
             // The output is no longer read. The run is cancelled and awaited, so that it cleans up.
-            self.run.canceller().cancel_by(15);
+            self.run.canceller().cancel_with(Signal::Terminate);
             while self.run.next().await.is_some() {}
         }
         shown
@@ -147,7 +147,7 @@ impl LiveRun {
             match self.next(ui).await? {
                 Next::Record(record) => {
                     if let Event::Outcome { outcome } = &record.event {
-                        code = exit::of(outcome.verdict, self.signals.first());
+                        code = exit::of(outcome.verdict, self.signals.shared.first());
                     }
                     renderer.record(ui, &record)?;
                 }
@@ -186,7 +186,7 @@ enum Next {
     Record(Record),
     End,
     /// A second signal was received.
-    SecondSignal(i32),
+    SecondSignal(Signal),
 }
 
 /// The received signals. The first cancels the run, the second ends it immediately.
@@ -194,16 +194,24 @@ enum Next {
 /// A separate thread receives them, so that they take effect even if the other threads are busy or blocked on output.
 struct Signals {
     shared: Arc<SignalsShared>,
-    second_signal: oneshot::Receiver<i32>,
+    second_signal: oneshot::Receiver<Signal>,
     /// Receives the first signal some time after it arrived.
-    overdue: oneshot::Receiver<i32>,
+    overdue: oneshot::Receiver<Signal>,
 }
 
 #[derive(Default)]
 struct SignalsShared {
+    /// The number of the first signal, or 0.
     first: AtomicI32,
     canceller: OnceLock<Canceller>,
     begun: tokio::sync::Notify,
+}
+
+impl SignalsShared {
+    /// Returns the first signal.
+    fn first(&self) -> Option<Signal> {
+        Some(self.first.load(Ordering::SeqCst)).filter(|number| *number != 0).map(Signal::from)
+    }
 }
 
 impl Signals {
@@ -218,10 +226,10 @@ impl Signals {
                 signal = incoming.next() => signal,
                 code = unread(&received) => exit_now(code),
             };
-            received.first.store(signal, Ordering::SeqCst);
+            received.first.store(signal.number(), Ordering::SeqCst);
             // A run that is still being prepared is cancelled when it has started, so that it also has an outcome.
             if let Some(run) = received.canceller.get() {
-                run.cancel_by(signal);
+                run.cancel_with(signal);
             }
             let overdue = async {
                 tokio::time::sleep(PREPARATION).await;
@@ -245,15 +253,9 @@ impl Signals {
         // The value is set only here.
         let _ = self.shared.canceller.set(canceller.clone());
         self.shared.begun.notify_one();
-        match self.shared.first.load(Ordering::SeqCst) {
-            0 => {}
-            signal => canceller.cancel_by(signal),
+        if let Some(signal) = self.shared.first() {
+            canceller.cancel_with(signal);
         }
-    }
-
-    /// Returns the first signal.
-    fn first(&self) -> Option<i32> {
-        Some(self.shared.first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 }
 
@@ -271,8 +273,7 @@ async fn unread(shared: &SignalsShared) -> u8 {
     match canceller.over().await {
         Some(verdict @ (Verdict::TimedOut | Verdict::Cancelled)) => {
             tokio::time::sleep(READING).await;
-            let first = Some(shared.first.load(Ordering::SeqCst)).filter(|signal| *signal != 0);
-            exit::of(verdict, first)
+            exit::of(verdict, shared.first())
         }
         _ => std::future::pending().await,
     }
@@ -310,12 +311,12 @@ impl Incoming {
         })
     }
 
-    /// Returns the next signal, 2 or 15. A closed terminal counts as SIGTERM.
-    async fn next(&mut self) -> i32 {
+    /// Returns the next signal. A closed terminal counts as SIGTERM.
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-            _ = self.hangup.recv() => 15,
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
+            _ = self.hangup.recv() => Signal::Terminate,
         }
     }
 }
@@ -329,10 +330,10 @@ impl Incoming {
         Some(Self)
     }
 
-    async fn next(&mut self) -> i32 {
+    async fn next(&mut self) -> Signal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        2
+        Signal::Interrupt
     }
 }

@@ -193,19 +193,19 @@ impl Acp {
 
     fn message(&mut self, message: RpcMessage<'_>, text: &str, sink: &mut Sink) {
         match message {
-            RpcMessage::Notice { method, params } if &*method == "session/update" => {
+            RpcMessage::Notification { method, params } if &*method == "session/update" => {
                 self.update(params, sink)
             }
             // A notification without a known session is not reported to any run, so that a run replays alone as it does
             // beside others. The connection still counts it as activity.
-            RpcMessage::Notice { method, params } => {
+            RpcMessage::Notification { method, params } => {
                 self.profile.notification(&method);
                 if let Some(run) = self.addressee(params) {
                     sink.event(run, Event::agent(text));
                 }
             }
             RpcMessage::Request { id, method, params } => self.question(id, &method, params, sink),
-            RpcMessage::Reply { id, result } => {
+            RpcMessage::Response { id, result } => {
                 // A response to an unknown request, such as an error about an unreadable line, is ignored.
                 let id = id.get().trim_matches('"').parse::<u64>().ok();
                 if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
@@ -247,7 +247,7 @@ impl Acp {
     /// Tells the agent to cancel the current turn.
     fn stop_session(&mut self, run: RunId, sink: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
-        sink.frame(rpc::notice("session/cancel", &json!({"sessionId": session})));
+        sink.frame(rpc::notification("session/cancel", &json!({"sessionId": session})));
     }
 }
 

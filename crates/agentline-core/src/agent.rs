@@ -1,25 +1,28 @@
 //! The interface of an agent. Each folder under `agents` implements it; no other module knows facts about an agent.
 
-use crate::DialogueConfig;
 use crate::{
-    Dialogue, Failure, FileSystem, Launch, LaunchContext, Millis, NativeDecision, Plan, Problem, ProjectRef,
-    PromptText, RunRequest, SessionFile, SessionFormat, SessionReader, SessionRoot, Surface, ToolTable,
-    ToolUseContext, Version,
+    AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch, LaunchContext, NativeDecision,
+    Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext,
+    Version, session_source::NoSessions, setup_probe::UnknownSetup,
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-/// A coding agent that agentline can drive.
+/// A coding agent that agentline can drive: who it is, how it is started, and how to talk to it. What it stores about
+/// its sessions is the part of its [`SessionSource`], and the user's setup that of its [`SetupProbe`].
 pub trait Agent: Sync + Send {
     /// Returns the names of the agent and the source of its program.
-    fn info(&self) -> &'static AgentInfo;
+    fn info(&self) -> AgentInfo<'_>;
 
     /// Returns the default settings, as TOML, that one of the agent's names implies.
     fn preset(&self, name: &str) -> Option<&'static str> {
         let _ = name;
+        None
+    }
+
+    /// Returns the settings from which [`AgentRegistry::of`](crate::agents::AgentRegistry::of) creates this agent in
+    /// another process. By default, there are none.
+    fn settings(&self) -> Option<AgentSettings> {
         None
     }
 
@@ -34,7 +37,7 @@ pub trait Agent: Sync + Send {
     ///
     /// # Errors
     /// Returns a problem with the reason if no surface fits the request.
-    fn choose(&self, request: &crate::RunRequest) -> Result<Surface, Problem> {
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
         let _ = request;
         Ok(Surface::Acp)
     }
@@ -45,7 +48,7 @@ pub trait Agent: Sync + Send {
     }
 
     /// Checks a request for this agent, before anything is looked up or started.
-    fn check(&self, request: &crate::RunRequest, surface: Surface) -> Vec<Problem>;
+    fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem>;
 
     /// Builds the launch of a checked plan.
     ///
@@ -98,7 +101,7 @@ pub trait Agent: Sync + Send {
     /// Returns how the agent itself decides on a tool use, before it asks for permission.
     fn native_decision(
         &self,
-        request: &crate::RunRequest,
+        request: &RunRequest,
         surface: Surface,
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
@@ -127,227 +130,90 @@ pub trait Agent: Sync + Send {
         self.tools().natives(tool).next()
     }
 
-    /// Returns the folder in which the agent writes the session files of this workspace, if it is known.
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
-        let _ = (agent_home, cwd, fs);
-        None
+    /// Returns how to read what the agent stores about its sessions. By default, it stores nothing that can be read.
+    fn sessions(&self) -> &dyn SessionSource {
+        &NoSessions
     }
 
-    /// Returns the pattern of a session's files in that folder.
-    fn session_file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
-        SessionFilePattern::new(folder, session.to_owned())
-    }
-
-    /// Returns the name of the session file that the agent creates at this time, in milliseconds since 1970, if the
-    /// name depends only on the time.
-    fn session_file_made(&self, spot: &SessionFilePattern, at: Millis) -> Option<String> {
-        let _ = (spot, at);
-        None
-    }
-
-    /// Returns files that a finished run left behind and that would harm the user's data.
-    fn leftovers(
-        &self,
-        spot: &SessionFilePattern,
-        existed_before: &[PathBuf],
-        fs: &dyn FileSystem,
-    ) -> Vec<PathBuf> {
-        let _ = (spot, existed_before, fs);
-        Vec::new()
-    }
-
-    /// Returns the files of a session that the agent created at its start without a request, if they contain no
-    /// messages.
-    fn abandoned(&self, spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
-        let _ = (spot, fs);
-        Vec::new()
-    }
-
-    /// Returns the empty session files in a folder that a killed run left behind and that would harm the user's data.
-    /// Each is paired with the other file that holds the same session.
-    fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
-        let _ = (folder, fs);
-        Vec::new()
-    }
-
-    /// Returns the secrets in the agent's own files for this home and environment: keys, tokens and passwords of tool
-    /// servers.
-    fn stored_secrets(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<String> {
-        let _ = (env, home, fs);
-        Vec::new()
-    }
-
-    /// Returns the folders that hold the saved sessions of a user with this home and environment.
-    fn session_roots(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SessionRoot> {
-        let _ = (env, home, fs);
-        Vec::new()
-    }
-
-    /// Describes a session file by its `path` below a root. Returns `None` if it is not a session.
-    fn session_file(&self, path: &Path) -> Option<SessionFile> {
-        let _ = path;
-        None
-    }
-
-    /// Returns the project that a file below a root belongs to, if its location shows it.
-    fn session_project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
-        let _ = (root, path, fs);
-        None
-    }
-
-    /// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
-    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        let _ = head;
-        None
-    }
-
-    /// Returns the titles of sessions by session id, if the agent stores them in a separate file.
-    fn session_titles(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> BTreeMap<String, String> {
-        let _ = (env, home, fs);
-        BTreeMap::new()
-    }
-
-    /// Returns whether a later file of a session continues an earlier one. If so, one reader reads all of them in the
-    /// order of their names; otherwise each file is read separately.
-    fn session_files_go_on(&self) -> bool {
-        false
-    }
-
-    /// Creates a reader for saved sessions of this form.
-    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        let _ = form;
-        None
-    }
-
-    /// Returns every sign-in method that was checked, in the order in which the agent prefers them for a run in `cwd`.
-    fn sign_in(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn>;
-
-    /// Returns problems in the user's own settings of this agent, such as a file that is not JSON.
-    fn settings_problems(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<Problem> {
-        let _ = (cwd, env, home, fs);
-        Vec::new()
-    }
-
-    /// Returns whether the agent trusts a folder by default, if known.
-    fn trusts(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Option<bool> {
-        let _ = (cwd, env, home, fs);
-        None
+    /// Returns how to inspect the user's setup of the agent. By default, nothing is known about it.
+    fn setup(&self) -> &dyn SetupProbe {
+        &UnknownSetup
     }
 }
 
-/// The static description of an agent: its names and the source of its program.
+/// The description of an agent: its names and the source of its program.
+///
+/// ```
+/// use agentline_core::AgentInfo;
+///
+/// let mut info = AgentInfo::new("mine");
+/// info.title = "My Agent";
+/// info.program = "my-agent";
+/// assert_eq!((info.id, info.provider), ("mine", "mine"));
+/// ```
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
-pub struct AgentInfo {
+pub struct AgentInfo<'a> {
     /// The id.
-    pub id: &'static str,
+    pub id: &'a str,
     /// Other accepted names.
-    pub aliases: &'static [&'static str],
+    pub aliases: &'a [&'a str],
     /// The display name.
-    pub title: &'static str,
+    pub title: &'a str,
     /// The name of its program.
-    pub program: &'static str,
+    pub program: &'a str,
     /// The environment variable that overrides the path of the program.
-    pub path_variable: &'static str,
+    pub path_variable: &'a str,
     /// The npm package.
-    pub package: &'static str,
+    pub package: &'a str,
     /// The version that agentline is tested with and installs.
-    pub pinned: &'static str,
+    pub pinned: &'a str,
     /// The oldest supported major version of Node.js.
     pub min_node: u32,
     /// How to sign in.
-    pub sign_in_hint: &'static str,
+    pub sign_in_hint: &'a str,
     /// The environment variables that the agent documents. A trailing `*` marks a prefix.
-    pub variables: &'static [&'static str],
+    pub variables: &'a [&'a str],
     /// The supported surfaces.
-    pub surfaces: &'static [Surface],
+    pub surfaces: &'a [Surface],
     /// The longest accepted prompt, in bytes.
     pub max_prompt_bytes: Option<usize>,
     /// The provider name that workflow engines use for it.
-    pub provider: &'static str,
+    pub provider: &'a str,
     /// The page with installation instructions.
-    pub home_page: &'static str,
+    pub home_page: &'a str,
     /// Whether the package needs its install script, which puts the program in place.
     pub install_script: bool,
     /// The instruction files that it reads in the workspace and its parent folders.
-    pub instructions: &'static [&'static str],
+    pub instructions: &'a [&'a str],
     /// The project files and folders that can change its settings or make it run something, in the workspace and its
     /// parent folders. Instruction files are not included, because they are only text.
     #[serde(skip)]
-    pub project_files: &'static [&'static str],
+    pub project_files: &'a [&'a str],
     /// The name prefixes of the directories that it creates in the temporary directory for each command. They remain
     /// when the agent is killed.
     #[serde(skip)]
-    pub command_dirs: &'static [&'static str],
+    pub command_dirs: &'a [&'a str],
 }
 
-impl AgentInfo {
-    /// Creates a description from its required fields.
+impl<'a> AgentInfo<'a> {
+    /// Creates the description of an agent with this id, which is also its title, program and provider name. It speaks
+    /// ACP, and nothing else is known about it.
     #[must_use]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a table row: each value stands once, in the agent's folder"
-    )]
-    pub const fn new(
-        id: &'static str,
-        aliases: &'static [&'static str],
-        title: &'static str,
-        program: &'static str,
-        path_variable: &'static str,
-        package: &'static str,
-        pinned: &'static str,
-        min_node: u32,
-        sign_in_hint: &'static str,
-        variables: &'static [&'static str],
-        surfaces: &'static [Surface],
-        max_prompt_bytes: Option<usize>,
-    ) -> Self {
+    pub const fn new(id: &'a str) -> Self {
         Self {
             id,
-            aliases,
-            title,
-            program,
-            path_variable,
-            package,
-            pinned,
-            min_node,
-            sign_in_hint,
-            variables,
-            surfaces,
-            max_prompt_bytes,
+            aliases: &[],
+            title: id,
+            program: id,
+            path_variable: "",
+            package: "",
+            pinned: "",
+            min_node: 0,
+            sign_in_hint: "",
+            variables: &[],
+            surfaces: &[Surface::Acp],
+            max_prompt_bytes: None,
             provider: id,
             home_page: "",
             install_script: false,
@@ -357,46 +223,9 @@ impl AgentInfo {
         }
     }
 
-    /// Sets the provider name for workflow engines, if it differs from the id.
-    #[must_use]
-    pub const fn provider(mut self, name: &'static str) -> Self {
-        self.provider = name;
-        self
-    }
-
-    /// Sets the instruction files that the agent reads by itself.
-    #[must_use]
-    pub const fn instructions(mut self, names: &'static [&'static str]) -> Self {
-        self.instructions = names;
-        self
-    }
-
-    /// Sets the project files and folders that can change the agent's settings or make it run something.
-    #[must_use]
-    pub const fn project_files(mut self, names: &'static [&'static str]) -> Self {
-        self.project_files = names;
-        self
-    }
-
-    /// Sets the name prefixes of the directories that the agent creates in the temporary directory for each command.
-    #[must_use]
-    pub const fn command_dirs(mut self, prefixes: &'static [&'static str]) -> Self {
-        self.command_dirs = prefixes;
-        self
-    }
-
-    /// Marks the package as one that needs its install script.
-    #[must_use]
-    pub const fn install_script(mut self) -> Self {
-        self.install_script = true;
-        self
-    }
-
-    /// Sets the page with installation instructions.
-    #[must_use]
-    pub const fn home_page(mut self, url: &'static str) -> Self {
-        self.home_page = url;
-        self
+    /// Returns the id and the aliases.
+    pub fn names(self) -> impl Iterator<Item = &'a str> {
+        std::iter::once(self.id).chain(self.aliases.iter().copied())
     }
 }
 
@@ -488,54 +317,5 @@ impl SurfaceFeatures {
             warm: true,
             live_usage: false,
         }
-    }
-}
-
-/// The location and file name pattern of a session's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionFilePattern {
-    /// The folder.
-    pub folder: PathBuf,
-    /// The suffix of every file name of the session.
-    pub suffix: String,
-}
-
-impl SessionFilePattern {
-    /// Creates a pattern for the files in this folder with this suffix.
-    #[must_use]
-    pub fn new(folder: PathBuf, suffix: String) -> Self {
-        Self { folder, suffix }
-    }
-}
-
-/// One sign-in method, and whether it is available.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct SignIn {
-    /// A setting, a variable or a file.
-    pub source: String,
-    /// Whether it was found. The value of a secret is never shown.
-    pub found: bool,
-    /// Whether the agent will use this one.
-    pub wins: bool,
-    /// Additional information.
-    pub note: Option<String>,
-    /// How to make it usable for the agent.
-    pub fix: Option<String>,
-}
-
-impl SignIn {
-    /// Creates a sign-in method that was checked.
-    #[must_use]
-    pub fn new(source: impl Into<String>, found: bool) -> Self {
-        Self { source: source.into(), found, wins: false, note: None, fix: None }
-    }
-
-    /// Adds a note.
-    #[must_use]
-    pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = Some(note.into());
-        self
     }
 }

@@ -1,7 +1,12 @@
 //! The list of agents. All other modules look agents up by name.
 
 use crate::{Agent, AgentSettings, FileSystem, Problem, Redactor, Secrets, nearest};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::Path,
+    sync::{Arc, LazyLock},
+};
 
 mod adapter;
 pub mod claude;
@@ -11,23 +16,55 @@ pub mod gemini;
 mod line_reader;
 pub mod opencode;
 
-pub use custom::Custom;
+pub use custom::CustomAgent;
 
 /// The built-in agents.
-pub static AGENTS: &[&dyn Agent] = &[&gemini::Gemini, &claude::Claude, &codex::Codex, &opencode::OpenCode];
+static BUILT_IN: LazyLock<[Arc<dyn Agent>; 4]> = LazyLock::new(|| {
+    [Arc::new(gemini::Gemini), Arc::new(claude::Claude), Arc::new(codex::Codex), Arc::new(opencode::OpenCode)]
+});
+
+/// Returns the built-in agents.
+#[must_use]
+pub fn built_in() -> Vec<Arc<dyn Agent>> {
+    BUILT_IN.to_vec()
+}
 
 /// Finds a built-in agent by its id or one of its aliases.
 ///
 /// # Errors
 /// Returns a problem that lists the known names if the name is unknown.
-pub fn find(name: &str) -> Result<&'static dyn Agent, Problem> {
-    AgentRegistry::default().find(name)
+pub fn find(name: &str) -> Result<Arc<dyn Agent>, Problem> {
+    find_among(&*BUILT_IN, name)
 }
 
-/// The agents available to a caller: the built-in ones and those of its configuration.
-#[derive(Clone, Debug, Default)]
+/// The agents available to a caller: the built-in ones, those of its configuration, and those that it registers.
+///
+/// ```
+/// use agentline_core::agents::{AgentRegistry, CustomAgent};
+/// use std::sync::Arc;
+///
+/// let mut registry = AgentRegistry::default();
+/// registry.register(Arc::new(CustomAgent::new("mine", ["my-agent", "--acp"]))).unwrap();
+/// assert_eq!(registry.find("mine").unwrap().info().program, "my-agent");
+/// let taken = CustomAgent::new("gemini", ["my-agent"]);
+/// assert!(registry.register(Arc::new(taken)).is_err());
+/// ```
+#[derive(Clone)]
 pub struct AgentRegistry {
-    added: Vec<&'static Custom>,
+    agents: Vec<Arc<dyn Agent>>,
+}
+
+impl Default for AgentRegistry {
+    /// Creates a registry of the built-in agents.
+    fn default() -> Self {
+        Self { agents: built_in() }
+    }
+}
+
+impl fmt::Debug for AgentRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.agents.iter().map(|agent| agent.info().id)).finish()
+    }
 }
 
 impl AgentRegistry {
@@ -35,27 +72,56 @@ impl AgentRegistry {
     /// agents cannot be redefined.
     #[must_use]
     pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
-        let unknown = settings.iter().filter(|(name, _)| find(name).is_err());
-        Self { added: unknown.filter_map(|(name, settings)| Custom::define(name, settings)).collect() }
+        let mut registry = Self::default();
+        for agent in settings.iter().filter_map(|(name, settings)| CustomAgent::of(name, settings)) {
+            // Settings of a built-in agent define no other one.
+            let _ = registry.register(Arc::new(agent));
+        }
+        registry
     }
 
-    /// Returns the settings from which [`of`](Self::of) creates the same registry.
+    /// Adds an agent.
+    ///
+    /// # Errors
+    /// Returns a problem if another agent of the registry has its id or one of its aliases.
+    pub fn register(&mut self, agent: Arc<dyn Agent>) -> Result<(), Problem> {
+        if let Some(taken) = agent.info().names().find(|name| self.find(name).is_ok()) {
+            let message = format!("`{taken}` is already the name of an agent");
+            return Err(Problem::new("agent", message).hint("choose another id or alias"));
+        }
+        self.agents.push(agent);
+        Ok(())
+    }
+
+    /// Adds an agent and returns the registry.
+    ///
+    /// # Errors
+    /// Returns the same problem as [`register`](Self::register).
+    pub fn with_agent(mut self, agent: Arc<dyn Agent>) -> Result<Self, Problem> {
+        self.register(agent)?;
+        Ok(self)
+    }
+
+    /// Returns the settings of the configured agents, from which [`of`](Self::of) creates them in another process.
+    /// Agents that a program registered itself are not included, because they exist only in its process.
     #[must_use]
     pub fn settings(&self) -> BTreeMap<String, AgentSettings> {
-        self.added.iter().map(|custom| custom.settings()).collect()
+        let of = |agent: &Arc<dyn Agent>| Some((agent.info().id.to_owned(), agent.settings()?));
+        self.agents.iter().filter_map(of).collect()
     }
 
     /// Returns all agents, built-in ones first.
-    pub fn all(&self) -> impl Iterator<Item = &'static dyn Agent> + Clone {
-        AGENTS.iter().copied().chain(self.added.iter().map(|custom| *custom as &'static dyn Agent))
+    #[must_use]
+    pub fn all(&self) -> &[Arc<dyn Agent>] {
+        &self.agents
     }
 
     /// Finds an agent by its id or one of its aliases.
     ///
     /// # Errors
     /// Returns a problem that lists the known names if the name is unknown.
-    pub fn find(&self, name: &str) -> Result<&'static dyn Agent, Problem> {
-        find_among(self.all(), name)
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Agent>, Problem> {
+        find_among(&self.agents, name)
     }
 
     /// Returns a redactor of a user's secrets: those in the environment and in the agents' own files.
@@ -63,7 +129,7 @@ impl AgentRegistry {
     pub fn redactor(&self, env: &BTreeMap<String, String>, home: &Path, files: &dyn FileSystem) -> Redactor {
         let mut secrets = Secrets::default();
         secrets.add_variables(env);
-        let stored = self.all().flat_map(|agent| agent.stored_secrets(env, home, files));
+        let stored = self.agents.iter().flat_map(|agent| agent.setup().stored_secrets(env, home, files));
         stored.for_each(|secret| secrets.add(&secret));
         Redactor::new(secrets.into_vec())
     }
@@ -73,14 +139,10 @@ impl AgentRegistry {
 ///
 /// # Errors
 /// Returns a problem that lists the names of these agents if none matches.
-pub fn find_among(
-    agents: impl Iterator<Item = &'static dyn Agent> + Clone,
-    name: &str,
-) -> Result<&'static dyn Agent, Problem> {
-    let matches = |a: &&'static dyn Agent| a.info().id == name || a.info().aliases.contains(&name);
-    agents.clone().find(matches).ok_or_else(|| {
-        let names: Vec<&str> =
-            agents.flat_map(|a| [a.info().id].into_iter().chain(a.info().aliases.iter().copied())).collect();
+pub fn find_among(agents: &[Arc<dyn Agent>], name: &str) -> Result<Arc<dyn Agent>, Problem> {
+    let matches = |agent: &&Arc<dyn Agent>| agent.info().names().any(|known| known == name);
+    agents.iter().find(matches).cloned().ok_or_else(|| {
+        let names: Vec<&str> = agents.iter().flat_map(|agent| agent.info().names()).collect();
         let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
         Problem::new("agent", format!("`{name}` is not a known agent")).hint(format!(
             "{}known agents: {}",
@@ -126,7 +188,7 @@ mod tests {
         let policy = Policy::new(request, Path::new("/ws")).unwrap();
         let word = |ask: PermissionRequest| {
             let told = policy
-                .explain(find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
+                .explain(&*find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
             let sign =
                 ["+", "-", "?"][["allow", "deny", "ask"].iter().position(|d| *d == told.decision).unwrap()];
             let side = ["", "!", "~"]
@@ -171,7 +233,9 @@ mod tests {
                 ["task.md", "/u/elsewhere.md"]
                     .map(|file| RunRequest { prompt_file: Some(file.into()), ..bare.clone() }),
             );
-        for (agent, request) in registry.all().flat_map(|agent| requests.clone().map(move |r| (agent, r))) {
+        for (agent, request) in
+            registry.all().iter().flat_map(|agent| requests.clone().map(move |r| (agent, r)))
+        {
             let id = agent.info().id;
             let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &fs).unwrap();
             let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));

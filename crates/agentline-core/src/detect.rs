@@ -97,7 +97,7 @@ pub struct DetectResult {
 
 /// Searches for an agent's program. An explicitly named program is used or causes an error; no other is tried.
 #[must_use]
-pub fn find(info: &AgentInfo, search: &Search<'_>, fs: &dyn FileSystem) -> DetectResult {
+pub fn find(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> DetectResult {
     let finder = Finder { info, search, fs };
     if let Some(named) = search.configured {
         return finder.named(Candidate::Configured, named, "program", "remove `program` and `agent_bin`");
@@ -117,7 +117,7 @@ pub fn find(info: &AgentInfo, search: &Search<'_>, fs: &dyn FileSystem) -> Detec
 /// Returns the agent's program in a directory, such as one that an installation just created.
 #[must_use]
 pub fn program_in(
-    info: &AgentInfo,
+    info: &AgentInfo<'_>,
     search: &Search<'_>,
     folder: &Path,
     fs: &dyn FileSystem,
@@ -144,7 +144,7 @@ pub fn tool_in(folder: &Path, name: &str, search: &Search<'_>, fs: &dyn FileSyst
 }
 
 struct Finder<'a> {
-    info: &'a AgentInfo,
+    info: &'a AgentInfo<'a>,
     search: &'a Search<'a>,
     fs: &'a dyn FileSystem,
 }

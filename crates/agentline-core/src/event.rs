@@ -256,29 +256,68 @@ impl ToolUse {
     }
 }
 
+/// Defines the words of `type` in one place, so that the list of types is complete: the match is exhaustive.
+macro_rules! types {
+    ($($pattern:pat => $word:literal,)*) => {
+        impl Event {
+            /// The values of `type` in the JSON of all events.
+            pub const TYPES: &[&str] = &[$($word),*];
+
+            /// Returns the value of `type` in the event's JSON.
+            #[must_use]
+            pub fn type_word(&self) -> &'static str {
+                match self {
+                    $($pattern => $word,)*
+                }
+            }
+        }
+    };
+}
+
+types! {
+    Event::Started(_) => "started",
+    Event::Text { .. } => "text",
+    Event::Thinking { .. } => "thinking",
+    Event::ToolUse(_) => "tool_use",
+    Event::ToolResult { .. } => "tool_result",
+    Event::FileChange { .. } => "file_change",
+    Event::Permission { .. } => "permission",
+    Event::Content { .. } => "content",
+    Event::Plan { .. } => "plan",
+    Event::Commands { .. } => "commands",
+    Event::Mode { .. } => "mode",
+    Event::ConfigOption { .. } => "config_option",
+    Event::SessionInfo { .. } => "session_info",
+    Event::Usage(_) => "usage",
+    Event::Warning { .. } => "warning",
+    Event::Unreadable { .. } => "unreadable",
+    Event::Agent { .. } => "agent",
+    Event::Outcome { .. } => "outcome",
+}
+
 impl Event {
-    /// Returns the value of `type` in the event's JSON.
+    /// Returns whether a run cannot be retried after this event: the agent has worked, or the run is over.
     #[must_use]
-    pub fn type_word(&self) -> &'static str {
+    pub fn rules_out_retry(&self) -> bool {
         match self {
-            Self::Started(_) => "started",
-            Self::Text { .. } => "text",
-            Self::Thinking { .. } => "thinking",
-            Self::ToolUse(_) => "tool_use",
-            Self::ToolResult { .. } => "tool_result",
-            Self::FileChange { .. } => "file_change",
-            Self::Permission { .. } => "permission",
-            Self::Content { .. } => "content",
-            Self::Plan { .. } => "plan",
-            Self::Commands { .. } => "commands",
-            Self::Mode { .. } => "mode",
-            Self::ConfigOption { .. } => "config_option",
-            Self::SessionInfo { .. } => "session_info",
-            Self::Usage(_) => "usage",
-            Self::Warning { .. } => "warning",
-            Self::Unreadable { .. } => "unreadable",
-            Self::Agent { .. } => "agent",
-            Self::Outcome { .. } => "outcome",
+            Self::Started(_)
+            | Self::Commands { .. }
+            | Self::Mode { .. }
+            | Self::ConfigOption { .. }
+            | Self::SessionInfo { .. }
+            | Self::Warning { .. }
+            | Self::Unreadable { .. }
+            | Self::Agent { .. } => false,
+            Self::Text { .. }
+            | Self::Thinking { .. }
+            | Self::ToolUse(_)
+            | Self::ToolResult { .. }
+            | Self::FileChange { .. }
+            | Self::Permission { .. }
+            | Self::Content { .. }
+            | Self::Plan { .. }
+            | Self::Usage(_)
+            | Self::Outcome { .. } => true,
         }
     }
 

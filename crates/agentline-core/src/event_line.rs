@@ -171,6 +171,8 @@ mod tests {
             Event::Agent { raw: raw(r#"{"z":1,"a":2}"#) },
             Event::Outcome { outcome: Box::new(outcome) },
         ];
+        let sampled: std::collections::BTreeSet<&str> = events.iter().map(Event::type_word).collect();
+        assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "an event is missing here");
         for (at, event) in events.into_iter().enumerate() {
             let line =
                 serde_json::to_string(&Record::new(at as u32, 7, Origin::Stdout, Some(3), event)).unwrap();

@@ -1,8 +1,8 @@
 //! The inputs of a connection. A tape is a list of these.
 
 use crate::{
-    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId, Surface,
-    Tokens, ToolKind,
+    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId, Signal,
+    Surface, Tokens, ToolKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -63,8 +63,8 @@ pub enum InputKind<'a> {
     Cancel {
         /// The id of the run.
         run: RunId,
-        /// The signal: 2 or 15.
-        signal: i32,
+        /// The signal.
+        signal: Signal,
     },
     /// A warning for the caller of a run.
     Notice {

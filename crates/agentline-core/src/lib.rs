@@ -52,12 +52,15 @@ mod promptfoo;
 mod raw_json;
 mod redact;
 mod request;
-mod rpc;
+pub mod rpc;
 mod run;
 mod saved;
 mod saved_diff;
 mod secret;
+mod session_source;
 mod session_usage;
+mod setup_probe;
+mod signal;
 mod tape;
 pub mod terminal_text;
 mod time;
@@ -77,7 +80,7 @@ pub use crate::session_usage::{
     SessionUsage, SessionUsageReader, UsageCell, UsageEntry, UsageTurn, day_of, session_usage,
 };
 pub use acp::acp_dialogue;
-pub use agent::{Agent, AgentInfo, Features, SessionFilePattern, SignIn, SurfaceFeatures};
+pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
 pub use agent_settings::AgentSettings;
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
@@ -124,6 +127,9 @@ pub use saved::{
 };
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};
+pub use session_source::{SessionFilePattern, SessionSource};
+pub use setup_probe::{SetupProbe, SignIn};
+pub use signal::Signal;
 pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};

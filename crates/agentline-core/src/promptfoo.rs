@@ -43,7 +43,8 @@ fn answer(outcome: &Outcome) -> Value {
 /// - `<agent> error: …` if the agent did not start, has no exit code, or was stopped by agentline
 fn promptfoo_error(outcome: &Outcome) -> String {
     let Some(error) = &outcome.error else { return String::new() };
-    let title = agents::find(&outcome.agent).map_or("agent", |agent| agent.info().title);
+    let agent = agents::find(&outcome.agent);
+    let title = agent.as_ref().map_or("agent", |agent| agent.info().title);
     let word = serde_json::to_value(error.kind).unwrap_or_default();
     let word = word.as_str().unwrap_or("error");
     match (error.kind, outcome.agent_exit_code) {

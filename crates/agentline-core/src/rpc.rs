@@ -1,9 +1,10 @@
-//! A tolerant JSON-RPC 2.0 reader and writer, with one message per line. An invalid line is reported, but never
-//! answered and never fatal.
+//! A tolerant JSON-RPC 2.0 reader and writer, with one message per line. Agents over ACP, `agentline host` and its
+//! clients use it.
 
 use crate::wire::{Str, Tolerant as _, wire};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json, value::RawValue};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{json, value::RawValue};
+use std::borrow::Cow;
 
 /// The code for a method that is not supported.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
@@ -34,86 +35,177 @@ impl<'de> Deserialize<'de> for Code {
 }
 
 wire! { struct Wire<'a> {
-    id: Present<'a> = "id", method: Option<Str<'a>> = "method", params: Present<'a> = "params",
+    id: Present<'a> = "id", method: Present<'a> = "method", params: Present<'a> = "params",
     result: Present<'a> = "result", error: Present<'a> = "error",
 } }
 wire! { struct WireError<'a> { code: Code = "code", message: Str<'a> = "message", data: Present<'a> = "data" } }
 
 /// An error that the other side reports.
 #[derive(Debug, Default)]
-pub(crate) struct JsonRpcError<'a> {
+pub struct JsonRpcError<'a> {
     /// The error code, or 0 if there is none.
-    pub(crate) code: i64,
+    pub code: i64,
     /// The error message.
-    pub(crate) message: Str<'a>,
+    pub message: Cow<'a, str>,
     /// Additional data.
-    pub(crate) data: Option<&'a RawValue>,
+    pub data: Option<&'a RawValue>,
 }
 
 /// The result of a request.
-pub(crate) type RpcResult<'a> = Result<&'a RawValue, JsonRpcError<'a>>;
+pub type RpcResult<'a> = Result<&'a RawValue, JsonRpcError<'a>>;
 
 /// One message.
 #[derive(Debug)]
-pub(crate) enum RpcMessage<'a> {
-    /// A request, which expects a reply.
-    Request { id: &'a RawValue, method: Str<'a>, params: &'a RawValue },
-    /// A notification, which expects no reply.
-    Notice { method: Str<'a>, params: &'a RawValue },
-    /// A reply to a request.
-    Reply { id: &'a RawValue, result: RpcResult<'a> },
+pub enum RpcMessage<'a> {
+    /// A request, which expects a response.
+    Request {
+        /// The id, which may be any JSON value.
+        id: &'a RawValue,
+        /// The method.
+        method: Cow<'a, str>,
+        /// The parameters, or `null`.
+        params: &'a RawValue,
+    },
+    /// A notification, which expects no response.
+    Notification {
+        /// The method.
+        method: Cow<'a, str>,
+        /// The parameters, or `null`.
+        params: &'a RawValue,
+    },
+    /// The response to a request.
+    Response {
+        /// The id of the request.
+        id: &'a RawValue,
+        /// The result, or the error.
+        result: RpcResult<'a>,
+    },
+}
+
+/// Why a line is not a message.
+#[derive(Debug)]
+pub enum InvalidMessage<'a> {
+    /// The line is not JSON.
+    Json(serde_json::Error),
+    /// The line is JSON, but not an object.
+    NotAnObject,
+    /// The object has neither a method nor a result nor an error.
+    Incomplete {
+        /// The id, if there is one.
+        id: Option<&'a RawValue>,
+    },
+    /// The object is a response, but has no id.
+    ResponseWithoutId,
 }
 
 /// Parses one message. Returns `None` if the text is not a message.
-pub(crate) fn read(text: &str) -> Option<RpcMessage<'_>> {
-    let wire = serde_json::from_str::<Wire<'_>>(text).ok().filter(|wire| wire.is_object())?;
-    let params = wire.params.0.unwrap_or(RawValue::NULL);
-    match (wire.id.0, wire.method) {
-        (Some(id), Some(method)) => Some(RpcMessage::Request { id, method, params }),
-        (None, Some(method)) => Some(RpcMessage::Notice { method, params }),
-        (Some(id), None) => {
-            let error = wire.error.0.filter(|raw| raw.get() != "null");
-            let result = match (error, wire.result.0) {
-                (Some(raw), _) => {
-                    let error = serde_json::from_str::<WireError<'_>>(raw.get()).unwrap_or_default();
-                    Err(JsonRpcError {
-                        code: error.code.0.unwrap_or(0),
-                        message: error.message,
-                        data: error.data.0,
-                    })
-                }
-                (None, Some(result)) => Ok(result),
-                (None, None) => return None,
-            };
-            Some(RpcMessage::Reply { id, result })
-        }
-        (None, None) => None,
+#[must_use]
+pub fn read(text: &str) -> Option<RpcMessage<'_>> {
+    message(text, |_| true).ok()
+}
+
+/// Parses one message. Unlike [`read`], it does not accept a method that is not a string.
+///
+/// # Errors
+/// Returns why the text is not a message.
+pub fn parse(text: &str) -> Result<RpcMessage<'_>, InvalidMessage<'_>> {
+    message(text, |method| method.starts_with('"'))
+}
+
+fn message(text: &str, is_method: impl Fn(&str) -> bool) -> Result<RpcMessage<'_>, InvalidMessage<'_>> {
+    let wire = serde_json::from_str::<Wire<'_>>(text).map_err(InvalidMessage::Json)?;
+    if !wire.is_object() {
+        return Err(InvalidMessage::NotAnObject);
     }
+    let params = wire.params.0.unwrap_or(RawValue::NULL);
+    let id = wire.id.0;
+    let method = wire.method.0.filter(|raw| raw.get() != "null" && is_method(raw.get()));
+    if let Some(method) = method {
+        let Str(method) = serde_json::from_str(method.get()).map_err(InvalidMessage::Json)?;
+        return Ok(match id {
+            Some(id) => RpcMessage::Request { id, method, params },
+            None => RpcMessage::Notification { method, params },
+        });
+    }
+    // Some programs send both fields, one of them null.
+    let error = wire.error.0.filter(|raw| raw.get() != "null");
+    let result = match (error, wire.result.0) {
+        (Some(raw), _) => {
+            let error = serde_json::from_str::<WireError<'_>>(raw.get()).unwrap_or_default();
+            let code = error.code.0.unwrap_or(0);
+            Err(JsonRpcError { code, message: error.message.0, data: error.data.0 })
+        }
+        (None, Some(result)) => Ok(result),
+        (None, None) => return Err(InvalidMessage::Incomplete { id }),
+    };
+    id.map(|id| RpcMessage::Response { id, result }).ok_or(InvalidMessage::ResponseWithoutId)
 }
 
 /// Formats a request as a line.
-pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
-    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+#[must_use]
+pub fn request(id: u64, method: &str, params: &impl Serialize) -> String {
+    line(&RequestLine { id, jsonrpc: VERSION, method, params })
 }
 
 /// Formats a notification as a line.
-pub(crate) fn notice(method: &str, params: &Value) -> String {
-    line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+#[must_use]
+pub fn notification(method: &str, params: &impl Serialize) -> String {
+    line(&NotificationLine { jsonrpc: VERSION, method, params })
 }
 
-/// Formats a reply as a line. The id is returned exactly as received.
-pub(crate) fn reply(id: &RawValue, result: &Value) -> String {
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n", id.get())
+/// Formats a response as a line. The id is returned exactly as received.
+#[must_use]
+pub fn response(id: &RawValue, result: &impl Serialize) -> String {
+    line(&ResponseLine { jsonrpc: VERSION, id, result })
 }
 
-/// Formats an error reply as a line.
+/// Formats an error response as a line. The id is returned exactly as received.
+#[must_use]
+pub fn error_response(id: &RawValue, error: &impl Serialize) -> String {
+    line(&ErrorLine { jsonrpc: VERSION, id, error })
+}
+
+/// Formats an error response with a code and a message as a line.
 pub(crate) fn refuse(id: &RawValue, code: i64, message: &str) -> String {
-    let error = json!({"code": code, "message": message});
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}\n", id.get())
+    error_response(id, &json!({"code": code, "message": message}))
 }
 
-fn line(message: &Value) -> String {
-    format!("{message}\n")
+const VERSION: &str = "2.0";
+
+#[derive(Serialize)]
+struct RequestLine<'a, P> {
+    id: u64,
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct NotificationLine<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct ResponseLine<'a, R> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    result: &'a R,
+}
+
+#[derive(Serialize)]
+struct ErrorLine<'a, E> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    error: &'a E,
+}
+
+fn line(message: &impl Serialize) -> String {
+    // Writing to memory fails only for maps whose keys are not text, and messages have none.
+    let mut line = serde_json::to_string(message).unwrap_or_default();
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
@@ -129,7 +221,7 @@ mod tests {
             };
             assert_eq!((read.get(), &*method, params.get()), (id, "m", r#"{"a":1}"#));
             assert_eq!(
-                reply(read, &json!({})),
+                response(read, &json!({})),
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n")
             );
         }
@@ -137,15 +229,15 @@ mod tests {
 
     #[test]
     fn null_result_is_a_result_and_null_error_is_absent() {
-        let Some(RpcMessage::Reply { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
+        let Some(RpcMessage::Response { result: Ok(result), .. }) = read(r#"{"id":1,"result":null}"#) else {
             panic!()
         };
         assert_eq!(result.get(), "null");
         assert!(matches!(
             read(r#"{"id":1,"result":{},"error":null}"#),
-            Some(RpcMessage::Reply { result: Ok(_), .. })
+            Some(RpcMessage::Response { result: Ok(_), .. })
         ));
-        let Some(RpcMessage::Reply { result: Err(error), .. }) =
+        let Some(RpcMessage::Response { result: Err(error), .. }) =
             read(r#"{"id":1,"error":{"code":-32000,"message":"no","data":{"a":1}}}"#)
         else {
             panic!()
@@ -153,7 +245,7 @@ mod tests {
         assert_eq!((error.code, &*error.message, error.data.unwrap().get()), (-32000, "no", r#"{"a":1}"#));
         assert!(matches!(
             read(r#"{"id":1,"error":"broken"}"#),
-            Some(RpcMessage::Reply { result: Err(JsonRpcError { code: 0, .. }), .. })
+            Some(RpcMessage::Response { result: Err(JsonRpcError { code: 0, .. }), .. })
         ));
     }
 
@@ -162,8 +254,16 @@ mod tests {
         for text in ["", "42", "[]", "null", "{}", "\"x\"", r#"{"id":1}"#, r#"{"id":1,"meth"#, "plain text"] {
             assert!(read(text).is_none(), "{text}");
         }
+        assert!(read(r#"{"method":5}"#).is_some());
+        assert!(matches!(parse(r#"{"method":5}"#), Err(InvalidMessage::Incomplete { id: None })));
+        assert!(matches!(parse("{"), Err(InvalidMessage::Json(_))));
+        assert!(matches!(parse("[]"), Err(InvalidMessage::NotAnObject)));
         assert!(
-            matches!(read(r#"{"method":"m"}"#), Some(RpcMessage::Notice { params, .. }) if params.get() == "null")
+            matches!(parse(r#"{"id":1}"#), Err(InvalidMessage::Incomplete { id: Some(id) }) if id.get() == "1")
+        );
+        assert!(matches!(parse(r#"{"result":1}"#), Err(InvalidMessage::ResponseWithoutId)));
+        assert!(
+            matches!(read(r#"{"method":"m"}"#), Some(RpcMessage::Notification { params, .. }) if params.get() == "null")
         );
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::{
     Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId, HostResponse, Input,
-    InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Stream, Surface, Timeouts, TurnSpec,
-    Version, acp_dialogue, agents,
+    InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Signal, Stream, Surface, Timeouts,
+    TurnSpec, Version, acp_dialogue, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -64,7 +64,7 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<DiskReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    signal: Option<i32>,
+    signal: Option<Signal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<Notice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,7 +248,7 @@ impl Tape {
 
     /// Returns the signal with which the caller cancelled the run, if any.
     #[must_use]
-    pub fn cancelled_by(&self) -> Option<i32> {
+    pub fn cancelled_by(&self) -> Option<Signal> {
         self.inputs.iter().find_map(|input| match input.what {
             InputKind::Cancel { signal, .. } => Some(signal),
             _ => None,
@@ -264,7 +264,7 @@ pub struct TapePlayer {
     early: Vec<Input<'static>>,
     connection: Option<Connection>,
     last: (u32, Millis),
-    cancelled_by: Option<i32>,
+    cancelled_by: Option<Signal>,
 }
 
 /// The maximum number of inputs before the first prompt.
@@ -283,7 +283,7 @@ impl TapePlayer {
 
     /// Returns the signal with which the caller has cancelled the run so far, if any.
     #[must_use]
-    pub fn cancelled_by(&self) -> Option<i32> {
+    pub fn cancelled_by(&self) -> Option<Signal> {
         self.cancelled_by
     }
 
@@ -442,7 +442,7 @@ mod tests {
                 ask: HostRequestId(3),
                 answer: HostResponse::ChangesCollected(DiskReport::default()),
             },
-            InputKind::Cancel { run, signal: 2 },
+            InputKind::Cancel { run, signal: Signal::Interrupt },
             InputKind::Notice { run, notice: Notice::new("a", "b") },
             InputKind::StdoutClosed,
             InputKind::Retire,

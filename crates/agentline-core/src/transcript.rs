@@ -59,7 +59,19 @@ impl Blocks {
                 each(result, at, now);
             }
             Event::Outcome { .. } => self.finish(&mut each),
-            _ => {}
+            // These events are no content of a message.
+            Event::Started(_)
+            | Event::FileChange { .. }
+            | Event::Permission { .. }
+            | Event::Plan { .. }
+            | Event::Commands { .. }
+            | Event::Mode { .. }
+            | Event::ConfigOption { .. }
+            | Event::SessionInfo { .. }
+            | Event::Usage(_)
+            | Event::Warning { .. }
+            | Event::Unreadable { .. }
+            | Event::Agent { .. } => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Decides the verdict of a run from a few facts, for every agent and surface.
 
-use crate::{Failure, FailureKind};
+use crate::{Failure, FailureKind, Signal};
 use serde::{Deserialize, Serialize};
 
 /// The result of a run in one word.
@@ -102,7 +102,7 @@ pub enum Limit {
 #[non_exhaustive]
 pub enum StopReason {
     /// The caller cancelled it, with this signal.
-    Cancel(i32),
+    Cancel(Signal),
     /// A timeout expired. The text has its length and the last activity.
     Clock(Timeout, String),
     /// A limit was exceeded. The text has the limit and the used amount.
@@ -144,10 +144,12 @@ pub struct RunFacts {
 pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
     match &facts.stop {
         Some(StopReason::Cancel(signal)) => {
-            let by = if *signal == 15 { "SIGTERM" } else { "SIGINT" };
             return (
                 Verdict::Cancelled,
-                Some(Failure::new(FailureKind::Cancelled, format!("cancelled by the caller ({by})"))),
+                Some(Failure::new(
+                    FailureKind::Cancelled,
+                    format!("cancelled by the caller ({})", signal.name()),
+                )),
             );
         }
         Some(StopReason::Limit(limit, why)) => {

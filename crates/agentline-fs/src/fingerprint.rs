@@ -85,16 +85,6 @@ impl Fingerprint {
         seen
     }
 
-    /// Removes the fact that this directory resolves to itself, for callers that check it themselves.
-    #[must_use]
-    pub fn without_place_of(mut self, folder: &Path) -> Self {
-        let is_place = |path: &Path, sight: &Observation| {
-            path == folder && matches!(sight, Observation::Leads(Some(real)) if real == folder)
-        };
-        self.sights.retain(|(path, sight)| !is_place(path, sight));
-        self
-    }
-
     /// Returns whether reading the disk now would give the same result.
     #[must_use]
     pub fn is_still_so(&self) -> bool {

@@ -5,12 +5,12 @@ use crate::{
     stamp::SessionStamp,
 };
 use agentline_core::{Agent, ProjectRef, SessionFile, SessionFormat, SessionInfo};
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 /// A location whose name says that it contains a session or a part of one.
 #[derive(Clone)]
 pub(crate) struct SessionCandidate {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) place: SessionLocation,
     /// The form in which it is stored, or `None` if it must be detected from the content.
     pub(crate) form: Option<SessionFormat>,

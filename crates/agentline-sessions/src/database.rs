@@ -46,7 +46,7 @@ impl Databases {
     /// Returns the sessions of a database, or none if it cannot be read.
     pub(crate) fn candidates(
         &self,
-        agent: &'static dyn Agent,
+        agent: &Arc<dyn Agent>,
         path: &Path,
         index: &mut Index,
     ) -> Vec<SessionCandidate> {
@@ -76,12 +76,12 @@ impl Databases {
 }
 
 impl Known {
-    fn candidate(self, agent: &'static dyn Agent, path: &Path) -> SessionCandidate {
+    fn candidate(self, agent: &Arc<dyn Agent>, path: &Path) -> SessionCandidate {
         let mut name = SessionFile::default();
         (name.form, name.id, name.parent) =
             (Some(SessionFormat::Database), Some(self.id.clone()), self.parent);
         SessionCandidate {
-            agent,
+            agent: Arc::clone(agent),
             place: SessionLocation::Row { database: path.to_owned(), session: self.id },
             form: name.form,
             name,

@@ -12,7 +12,7 @@ use crate::{
     store::SessionStore,
 };
 use agentline_core::{Agent, Problem, Problems, SessionFormat, SessionInfo};
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// The shortest accepted prefix of an id.
 const SHORTEST_PREFIX: usize = 4;
@@ -110,7 +110,7 @@ impl SessionStore {
             ));
         }
         let head = head_of(path).map_err(SessionError::io("read", path))?;
-        let told = agents.iter().find_map(|agent| Some((*agent, agent.session_format(&head)?)));
+        let told = agents.iter().find_map(|agent| Some((agent, agent.sessions().format(&head)?)));
         let Some((agent, form)) = told else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
             return Err(problem(
@@ -122,14 +122,14 @@ impl SessionStore {
             return self.find_in_database(agent, path);
         }
         let place = SessionLocation::File(path.to_owned());
-        let mut info = beginning(agent, form, &head);
+        let mut info = beginning(&**agent, form, &head);
         agent.info().id.clone_into(&mut info.agent);
         if info.id.is_empty() {
             info.id = place.name();
         }
         Ok(FoundSession {
             info,
-            agent,
+            agent: Arc::clone(agent),
             parts: vec![SessionPart { place, form: Some(form) }],
             is_whole: false,
         })
@@ -138,7 +138,7 @@ impl SessionStore {
 
 impl SessionStore {
     /// Returns the session of a database that contains exactly one.
-    fn find_in_database(&self, agent: &'static dyn Agent, path: &Path) -> Result<FoundSession, SessionError> {
+    fn find_in_database(&self, agent: &Arc<dyn Agent>, path: &Path) -> Result<FoundSession, SessionError> {
         let mut index = Index::open(None);
         let mut all = Databases::default().candidates(agent, path, &mut index);
         all.sort_by_key(|candidate| std::cmp::Reverse(candidate.stamp.changed));
@@ -148,7 +148,12 @@ impl SessionStore {
                 let candidate = all.swap_remove(0);
                 let mut info = SessionInfo::default();
                 candidate.complete(&mut info);
-                Ok(FoundSession { info, agent, parts: vec![candidate.part()], is_whole: false })
+                Ok(FoundSession {
+                    info,
+                    agent: Arc::clone(agent),
+                    parts: vec![candidate.part()],
+                    is_whole: false,
+                })
             }
             0 => Err(problem(
                 format!("`{}` contains no session", path.display()),

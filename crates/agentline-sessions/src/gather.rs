@@ -19,17 +19,20 @@ use agentline_fs::disk_fs::DiskFs;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::SystemTime,
 };
 
 /// Titles by agent and id.
-pub(crate) type Titles = HashMap<&'static str, BTreeMap<String, String>>;
+pub(crate) type Titles = HashMap<String, BTreeMap<String, String>>;
 
 /// A saved session with the facts that a list needs.
 #[derive(Clone)]
 pub(crate) struct StoredSession {
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) facts: SessionFacts,
     /// The project named in the session and those derived from its locations. They differ if the project or the session
     /// was moved.
@@ -96,21 +99,20 @@ impl SessionStore {
     }
 
     /// Returns the titles that agents store apart from their sessions, by agent and id.
-    pub(crate) fn titles(&self, agents: &[&'static dyn Agent]) -> Titles {
-        let of = |agent: &&'static dyn Agent| {
-            (agent.info().id, agent.session_titles(&self.env, &self.home, &DiskFs))
+    pub(crate) fn titles(&self, agents: &[Arc<dyn Agent>]) -> Titles {
+        let of = |agent: &Arc<dyn Agent>| {
+            (agent.info().id.to_owned(), agent.sessions().titles(&self.env, &self.home, &DiskFs))
         };
         agents.iter().map(of).filter(|(_, titles)| !titles.is_empty()).collect()
     }
 
     /// Returns the agents that a filter selects.
-    pub(crate) fn agents_of(&self, filter: &SessionFilter) -> Result<Vec<&'static dyn Agent>, SessionError> {
+    pub(crate) fn agents_of(&self, filter: &SessionFilter) -> Result<Vec<Arc<dyn Agent>>, SessionError> {
         if filter.agents.is_empty() {
             return Ok(self.agents.clone());
         }
         let named = |name: &String| {
-            find_among(self.agents.iter().copied(), name)
-                .map_err(|problem| SessionError::Usage(Problems::from(problem)))
+            find_among(&self.agents, name).map_err(|problem| SessionError::Usage(Problems::from(problem)))
         };
         filter.agents.iter().map(named).collect()
     }
@@ -154,13 +156,15 @@ fn sessions_of(
     databases: &Databases,
 ) -> Vec<StoredSession> {
     let mut groups: Vec<Vec<(SessionCandidate, SessionFacts)>> = Vec::new();
-    let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
     for (candidate, mut facts) in candidates.into_iter().zip(parts) {
         candidate.complete(&mut facts.info);
-        let at = *places.entry((candidate.agent.info().id, facts.info.id.clone())).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
+        let at = *places.entry((candidate.agent.info().id.to_owned(), facts.info.id.clone())).or_insert_with(
+            || {
+                groups.push(Vec::new());
+                groups.len() - 1
+            },
+        );
         groups[at].push((candidate, facts));
     }
     groups.into_iter().filter_map(|group| session_of(group, index, databases)).collect()
@@ -187,14 +191,15 @@ fn session_of(
         }
     }
     let size = group.iter().map(|(candidate, _)| candidate.stamp.size).sum();
-    let agent = group.first()?.0.agent;
+    let agent = Arc::clone(&group.first()?.0.agent);
     let parts = group.into_iter().map(|(candidate, _)| candidate.part()).collect();
     Some(StoredSession { agent, facts, projects, parts, size })
 }
 
 /// Reads a candidate. A session that cannot be opened is returned empty.
 fn read_candidate(candidate: &SessionCandidate, databases: &Databases) -> SavedSession {
-    let mut session = read(candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
+    let mut session =
+        read(&*candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
     candidate.complete(&mut session.info);
     session
 }
@@ -214,7 +219,7 @@ fn merged(
     let now = SystemTime::now();
     let parts: Vec<SessionPart> = group.iter().map(|(candidate, _)| candidate.clone().part()).collect();
     let first = &group[0].0;
-    let mut session = read_all(first.agent, &parts, databases).unwrap_or_default();
+    let mut session = read_all(&*first.agent, &parts, databases).unwrap_or_default();
     first.complete(&mut session.info);
     let facts = SessionFacts::of(&session);
     if group.iter().all(|(c, _)| c.is_lasting(now)) {

@@ -4,7 +4,7 @@
 //! them. Sessions of all agents have one form, `SavedSession` of `agentline-core`.
 //!
 //! ```
-//! use agentline_core::{PriceTable, agents::AGENTS};
+//! use agentline_core::{PriceTable, agents::built_in};
 //! use agentline_sessions::{Query, SessionFilter, SessionStore, render};
 //! use std::{collections::BTreeMap, fs};
 //!
@@ -19,7 +19,7 @@
 //! {"type":"assistant","uuid":"a1","parentUuid":"u1","sessionId":"11111111-aaaa-4000-8000-000000000001","timestamp":"2026-11-15T04:02:00.000Z","message":{"id":"m1","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Seven."}],"usage":{"input_tokens":9,"output_tokens":3}}}
 //! "#,
 //! )?;
-//! let store = SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), home.path());
+//! let store = SessionStore::new(built_in(), BTreeMap::new(), home.path());
 //!
 //! let listed = store.list(&SessionFilter::new())?;
 //! assert_eq!((listed[0].title.as_deref(), listed[0].answers), (Some("Name a prime."), 1));
@@ -80,6 +80,3 @@ pub use watch::{SessionChange, SessionWatch};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctest;
-
-#[cfg(test)]
-mod tests;

@@ -33,8 +33,8 @@ pub(crate) struct LineSessionLoader {
 
 impl LineSessionLoader {
     /// Creates a reader for this agent, or returns `None` if the agent does not store sessions as lines.
-    pub(crate) fn new(agent: &'static dyn Agent) -> Option<Self> {
-        let fold = agent.session_reader(SessionFormat::Lines)?;
+    pub(crate) fn new(agent: &dyn Agent) -> Option<Self> {
+        let fold = agent.sessions().reader(SessionFormat::Lines)?;
         Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
     }
 

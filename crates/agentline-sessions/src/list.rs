@@ -71,7 +71,7 @@ impl SessionStore {
     pub fn unreadable(&self, filter: &SessionFilter) -> Result<Vec<String>, SessionError> {
         let mut all = Vec::new();
         for agent in self.agents_of(filter)? {
-            for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
+            for root in agent.sessions().roots(&self.env, &self.home, &DiskFs) {
                 let opened = match root.form {
                     RootFormat::Database => looks_like_a_database(&root.path),
                     _ => std::fs::read_dir(&root.path).map(drop),

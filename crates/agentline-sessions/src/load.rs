@@ -36,7 +36,7 @@ impl SessionStore {
     /// # Errors
     /// Fails if none of its files can be opened.
     pub fn open(&self, found: &FoundSession) -> Result<SavedSession, SessionError> {
-        let mut session = read_all(found.agent, &found.parts, &Databases::default())?;
+        let mut session = read_all(&*found.agent, &found.parts, &Databases::default())?;
         found.complete(&mut session.info);
         if let Some(redactor) = &self.redactor {
             redactor.session(&mut session);
@@ -47,11 +47,11 @@ impl SessionStore {
 
 /// Reads all parts of a session. A part that cannot be opened is damage, or an error if no part can be opened.
 pub(crate) fn read_all(
-    agent: &'static dyn Agent,
+    agent: &dyn Agent,
     parts: &[SessionPart],
     databases: &Databases,
 ) -> Result<SavedSession, SessionError> {
-    if parts.len() > 1 && agent.session_files_go_on() {
+    if parts.len() > 1 && agent.sessions().files_continue() {
         return read_on(agent, parts);
     }
     let (mut sessions, mut failed) = (Vec::new(), None);
@@ -72,7 +72,7 @@ pub(crate) fn read_all(
 }
 
 /// Reads files that continue each other as one. Line numbers count through all files.
-fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, SessionError> {
+fn read_on(agent: &dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, SessionError> {
     let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
     // File names begin with the time at which the file was created.
     paths.sort_by_key(|path| path.file_name());
@@ -94,7 +94,7 @@ fn read_on(agent: &'static dyn Agent, parts: &[SessionPart]) -> Result<SavedSess
 
 /// Reads one file, or one session of a database.
 pub(crate) fn read(
-    agent: &'static dyn Agent,
+    agent: &dyn Agent,
     place: &SessionLocation,
     form: Option<SessionFormat>,
     databases: &Databases,
@@ -105,14 +105,10 @@ pub(crate) fn read(
     }
 }
 
-fn read_file(
-    agent: &'static dyn Agent,
-    path: &Path,
-    form: Option<SessionFormat>,
-) -> std::io::Result<SavedSession> {
+fn read_file(agent: &dyn Agent, path: &Path, form: Option<SessionFormat>) -> std::io::Result<SavedSession> {
     let form = match form {
         Some(form) => Some(form),
-        None => agent.session_format(&head_of(path)?),
+        None => agent.sessions().format(&head_of(path)?),
     };
     if form == Some(SessionFormat::Lines)
         && let Some(mut reader) = LineSessionLoader::new(agent)
@@ -141,7 +137,7 @@ pub(crate) fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the metadata in the beginning of a file, or the default if the form needs the complete file.
-pub(crate) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[u8]) -> SessionInfo {
+pub(crate) fn beginning(agent: &dyn Agent, form: SessionFormat, head: &[u8]) -> SessionInfo {
     let whole = if head.len() < HEAD { head.len() } else { memchr::memrchr(b'\n', head).unwrap_or(0) };
     if whole < head.len() && form != SessionFormat::Lines {
         return SessionInfo::default();
@@ -150,13 +146,9 @@ pub(crate) fn beginning(agent: &'static dyn Agent, form: SessionFormat, head: &[
 }
 
 /// Parses the content of a file.
-pub(crate) fn fold_bytes(
-    agent: &'static dyn Agent,
-    form: Option<SessionFormat>,
-    bytes: Vec<u8>,
-) -> SavedSession {
-    let form = form.or_else(|| agent.session_format(&bytes[..bytes.len().min(HEAD)]));
-    let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.session_reader(form)?))) else {
+pub(crate) fn fold_bytes(agent: &dyn Agent, form: Option<SessionFormat>, bytes: Vec<u8>) -> SavedSession {
+    let form = form.or_else(|| agent.sessions().format(&bytes[..bytes.len().min(HEAD)]));
+    let Some((form, mut fold)) = form.and_then(|form| Some((form, agent.sessions().reader(form)?))) else {
         return no_session(agent);
     };
     let mut damage = Vec::new();
@@ -167,7 +159,7 @@ pub(crate) fn fold_bytes(
     session
 }
 
-fn no_session(agent: &'static dyn Agent) -> SavedSession {
+fn no_session(agent: &dyn Agent) -> SavedSession {
     let mut session = SavedSession::default();
     session.damage.push(ReadError::new(None, format!("not a session of {}", agent.info().title)));
     session

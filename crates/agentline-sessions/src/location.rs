@@ -5,6 +5,7 @@ use serde::Serialize;
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The location of a session, or of a part of it.
@@ -55,7 +56,7 @@ pub(crate) struct SessionPart {
 pub struct FoundSession {
     /// The session's metadata, as far as it is known without reading the session.
     pub info: SessionInfo,
-    pub(crate) agent: &'static dyn Agent,
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) parts: Vec<SessionPart>,
     /// Whether the caller asked for a session, with all its files, rather than for one file.
     pub(crate) is_whole: bool,
@@ -64,8 +65,8 @@ pub struct FoundSession {
 impl FoundSession {
     /// Returns the agent that saved the session.
     #[must_use]
-    pub fn agent(&self) -> &'static dyn Agent {
-        self.agent
+    pub fn agent(&self) -> &dyn Agent {
+        &*self.agent
     }
 
     /// Returns the locations of the session, oldest first.

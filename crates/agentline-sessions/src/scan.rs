@@ -6,34 +6,31 @@ use crate::{
 };
 use agentline_core::{Agent, ProjectRef, RootFormat, SessionRoot};
 use agentline_fs::{caching_fs::CachingFs, disk_fs::DiskFs};
-use std::{collections::HashMap, fs, path::PathBuf};
+use std::{collections::HashMap, fs, path::PathBuf, sync::Arc};
 
 impl SessionStore {
     /// Returns all candidates of these agents.
     pub(crate) fn scan(
         &self,
-        agents: &[&'static dyn Agent],
+        agents: &[Arc<dyn Agent>],
         index: &mut Index,
         databases: &Databases,
     ) -> Vec<SessionCandidate> {
         let (mut all, roots) = self.scan_files(agents);
         for (agent, path) in roots {
-            all.extend(databases.candidates(agent, &path, index));
+            all.extend(databases.candidates(&agent, &path, index));
         }
         all
     }
 
     /// Returns the candidates that are files, and the databases without opening them.
-    pub(crate) fn scan_files(
-        &self,
-        agents: &[&'static dyn Agent],
-    ) -> (Vec<SessionCandidate>, Vec<DatabaseRoot>) {
+    pub(crate) fn scan_files(&self, agents: &[Arc<dyn Agent>]) -> (Vec<SessionCandidate>, Vec<DatabaseRoot>) {
         let (mut files, mut databases) = (Vec::new(), Vec::new());
         for agent in agents {
-            for root in agent.session_roots(&self.env, &self.home, &DiskFs) {
+            for root in agent.sessions().roots(&self.env, &self.home, &DiskFs) {
                 match root.form {
-                    RootFormat::Files { depth } => walk(*agent, &root, depth, &mut files),
-                    RootFormat::Database => databases.push((*agent, root.path)),
+                    RootFormat::Files { depth } => walk(agent, &root, depth, &mut files),
+                    RootFormat::Database => databases.push((Arc::clone(agent), root.path)),
                     _ => {}
                 }
             }
@@ -43,9 +40,9 @@ impl SessionStore {
 }
 
 /// A database and its agent.
-pub(crate) type DatabaseRoot = (&'static dyn Agent, PathBuf);
+pub(crate) type DatabaseRoot = (Arc<dyn Agent>, PathBuf);
 
-fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut Vec<SessionCandidate>) {
+fn walk(agent: &Arc<dyn Agent>, root: &SessionRoot, depth: usize, all: &mut Vec<SessionCandidate>) {
     let look = CachingFs::default();
     let mut projects: HashMap<PathBuf, Option<ProjectRef>> = HashMap::new();
     let mut folders = vec![(root.path.clone(), 0)];
@@ -60,13 +57,13 @@ fn walk(agent: &'static dyn Agent, root: &SessionRoot, depth: usize, all: &mut V
                 continue;
             }
             let Ok(below) = path.strip_prefix(&root.path) else { continue };
-            let Some(name) = agent.session_file(below) else { continue };
+            let Some(name) = agent.sessions().file(below) else { continue };
             let Some(stamp) = SessionStamp::at(&path) else { continue };
             let place = projects.entry(folder.clone());
-            let project = place.or_insert_with(|| agent.session_project(&root.path, below, &look)).clone();
+            let project = place.or_insert_with(|| agent.sessions().project(&root.path, below, &look)).clone();
             let form = name.form;
             all.push(SessionCandidate {
-                agent,
+                agent: Arc::clone(agent),
                 place: SessionLocation::File(path),
                 form,
                 name,

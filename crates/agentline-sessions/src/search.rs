@@ -190,7 +190,7 @@ impl SessionStore {
         let search = Search { redactor, needle, query, wanted, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
-            Item::Database((agent, path)) => search.in_database(*agent, path),
+            Item::Database((agent, path)) => search.in_database(&**agent, path),
         });
         Ok(in_order(found.into_iter().flatten().collect()))
     }
@@ -234,11 +234,11 @@ enum Item {
 /// Groups files that are read together, largest group first.
 fn works_of(files: Vec<SessionCandidate>) -> Vec<Vec<SessionCandidate>> {
     let mut works: Vec<Vec<SessionCandidate>> = Vec::new();
-    let mut begun: HashMap<(&'static str, String), usize> = HashMap::new();
+    let mut begun: HashMap<(String, String), usize> = HashMap::new();
     for file in files {
-        let id = file.name.id.clone().filter(|_| file.agent.session_files_go_on());
+        let id = file.name.id.clone().filter(|_| file.agent.sessions().files_continue());
         let at = match id {
-            Some(id) => *begun.entry((file.agent.info().id, id)).or_insert(works.len()),
+            Some(id) => *begun.entry((file.agent.info().id.to_owned(), id)).or_insert(works.len()),
             None => works.len(),
         };
         match works.get_mut(at) {
@@ -275,7 +275,7 @@ impl Search<'_> {
             title.is_some_and(|title| self.needle.words.iter().all(|word| word.is_match(title)));
         let candidate = if is_in_title { candidates.first() } else { candidates.iter().find(may_be_in) }?;
         let parts: Vec<SessionPart> = candidates.iter().map(|candidate| candidate.clone().part()).collect();
-        let mut session = read_all(candidate.agent, &parts, &Databases::default()).ok()?;
+        let mut session = read_all(&*candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
         session.info.title = title.cloned().or_else(|| session.info.title.take());
         self.in_session(session, candidate.place.clone(), candidate.project.as_ref())
@@ -286,7 +286,7 @@ impl Search<'_> {
         self.titles.get(candidate.agent.info().id)?.get(candidate.name.id.as_ref()?)
     }
 
-    fn in_database(&self, agent: &'static dyn Agent, path: &Path) -> Vec<SearchResult> {
+    fn in_database(&self, agent: &dyn Agent, path: &Path) -> Vec<SearchResult> {
         let Ok(database) = Database::open(path) else { return Vec::new() };
         let holding = database.holding(|row| self.needle.may_be_partly_in(row));
         let ids = holding.map(|read| read.value).unwrap_or_default();

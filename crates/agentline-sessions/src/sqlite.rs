@@ -96,7 +96,7 @@ impl Database {
     /// Fails if the database can no longer be opened.
     pub fn load(&self, id: &str) -> Result<Option<SavedSession>, SessionError> {
         let told = self.records(id)?;
-        let fold = opencode::OpenCode.session_reader(SessionFormat::Database);
+        let fold = opencode::OpenCode.sessions().reader(SessionFormat::Database);
         let Some(mut fold) = fold.filter(|_| !told.value.is_empty()) else { return Ok(None) };
         for record in told.value {
             fold.take(record);

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The file name of the index in the cache directory.
@@ -20,7 +21,7 @@ pub(crate) const INDEX: &str = "sessions.index";
 /// Cheap to clone: a store holds no session in memory.
 #[derive(Clone)]
 pub struct SessionStore {
-    pub(crate) agents: Vec<&'static dyn Agent>,
+    pub(crate) agents: Vec<Arc<dyn Agent>>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) home: PathBuf,
     pub(crate) prices: PriceTable,
@@ -42,7 +43,7 @@ impl SessionStore {
         let registry = AgentRegistry::default();
         let redactor = registry.redactor(&env, &home, &DiskFs);
         let cache = cache_dir(&env, &home);
-        Ok(Self::new(registry.all(), env, home).index(&cache).redact(redactor))
+        Ok(Self::new(registry.all().iter().cloned(), env, home).index(&cache).redact(redactor))
     }
 
     /// Creates a store for these agents, whose sessions are located through `env` and `home`.
@@ -50,7 +51,7 @@ impl SessionStore {
     /// The store has no index until [`index`](Self::index) sets its directory.
     #[must_use]
     pub fn new(
-        agents: impl IntoIterator<Item = &'static dyn Agent>,
+        agents: impl IntoIterator<Item = Arc<dyn Agent>>,
         env: BTreeMap<String, String>,
         home: impl Into<PathBuf>,
     ) -> Self {
@@ -129,3 +130,6 @@ impl fmt::Debug for SessionStore {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

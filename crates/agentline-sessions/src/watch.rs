@@ -75,7 +75,7 @@ impl SessionStore {
     /// # Errors
     /// Fails if one of its files cannot be opened.
     pub fn watch(&self, found: &FoundSession) -> Result<SessionWatch, SessionError> {
-        let files = found.parts.iter().map(|part| FollowedFile::open(found.agent, part));
+        let files = found.parts.iter().map(|part| FollowedFile::open(&found.agent, part));
         let files = files.collect::<Result<Vec<_>, SessionError>>()?;
         Ok(SessionWatch {
             store: self.clone(),
@@ -133,7 +133,7 @@ impl SessionWatch {
         {
             return;
         }
-        let (files, _) = self.store.scan_files(&[self.found.agent]);
+        let (files, _) = self.store.scan_files(std::slice::from_ref(&self.found.agent));
         for file in files {
             let known = self.found.places().any(|place| *place == file.place);
             if known || !file.may_be(&self.found.info.id) || !self.is_of_this_session(&file) {
@@ -141,7 +141,7 @@ impl SessionWatch {
             }
             let part = file.part();
             // A file that cannot be opened now is tried again later.
-            if let Ok(followed) = FollowedFile::open(self.found.agent, &part) {
+            if let Ok(followed) = FollowedFile::open(&self.found.agent, &part) {
                 self.files.push(followed);
                 self.found.parts.push(part);
             }
@@ -150,8 +150,8 @@ impl SessionWatch {
 
     fn is_of_this_session(&self, file: &SessionCandidate) -> bool {
         let Ok(head) = head_of(file.place.path()) else { return false };
-        let form = file.form.or_else(|| file.agent.session_format(&head));
-        let id = form.map(|form| beginning(file.agent, form, &head).id).unwrap_or_default();
+        let form = file.form.or_else(|| file.agent.sessions().format(&head));
+        let id = form.map(|form| beginning(&*file.agent, form, &head).id).unwrap_or_default();
         id == self.found.info.id
     }
 
@@ -189,9 +189,9 @@ impl SessionWatch {
 
     /// Reads files that continue each other together, because they cannot be parsed separately.
     fn read_on(&self) -> Option<SavedSession> {
-        let go_on = self.files.len() > 1 && self.found.agent.session_files_go_on();
+        let go_on = self.files.len() > 1 && self.found.agent.sessions().files_continue();
         let mut session =
-            go_on.then(|| read_all(self.found.agent, &self.found.parts, &Databases::default()).ok())??;
+            go_on.then(|| read_all(&*self.found.agent, &self.found.parts, &Databases::default()).ok())??;
         session.load();
         Some(session)
     }

@@ -290,7 +290,7 @@ fn change(text: &str) {
 fn sign_in(text: &str) {
     let (Ok(agent), Ok(home)) = (agents::find("gemini"), tempfile::tempdir()) else { return };
     if fs::write(home.path().join(".env"), text).is_ok() {
-        black_box(agent.sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskFs).len());
+        black_box(agent.setup().sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskFs).len());
     }
 }
 

@@ -1,19 +1,21 @@
-//! Starts single runs: looks in the cache, prepares the process and hands out the run.
+//! Starts runs: plans them, looks them up in the cache, and starts them on a process of their own or in a pool.
 
 use crate::{
-    agentline::Agentline,
-    cache::{self, Lookup},
+    agentline::{Agentline, Inner},
+    cache::{self, Lookup, Recorder},
     error::Error,
-    resolve::{StartFailure, not_ready_in_time, not_started, preparation_time, stopped_before},
+    pool::{Pool, plan_warm},
+    resolve::{PlannedRun, StartFailure, not_started, stopped_before},
     run::{
         Launched, Run,
         active_run::CompletionTiming,
         channel::{Wakeup, channel},
         live_process::ProcessHandle,
         options::RunOptions,
+        resolved::{PendingStart, Resolved},
     },
 };
-use agentline_core::{Millis, Redactor, RunRequest};
+use agentline_core::{Millis, Notice, Redactor, RunRequest};
 use std::{sync::Arc, time::Instant};
 
 impl Agentline {
@@ -31,40 +33,17 @@ impl Agentline {
     ///
     /// # Errors
     /// Fails like [`run`](Self::run).
-    pub async fn run_with(&self, mut request: RunRequest, options: RunOptions) -> Result<Run, Error> {
-        request.needs_live |= options.needs_live();
-        let notices = std::mem::take(&mut request.notices);
-        let run = match self.look_up(&request, &options).await {
-            Some(Lookup::Hit(run)) => *run,
-            Some(Lookup::Miss(recorder)) => recorder.keep(self.start_uncached(request, options).await?),
-            Some(Lookup::Unclear) | None => self.start_uncached(request, options).await?,
-        };
-        Ok(run.with_notices(notices))
+    pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
+        look_up(self, None, request, options).await?.start().await
     }
 
-    /// Looks up the run in the cache; `None` if the request does not use the cache.
-    pub(crate) async fn look_up(&self, request: &RunRequest, options: &RunOptions) -> Option<Lookup> {
-        if !request.cache.on {
-            return None;
-        }
-        let mut request = request.clone();
-        request.needs_live |= options.needs_live();
-        Some(cache::look(self, request, options).await)
-    }
-
-    /// Starts the run without consulting the cache.
-    pub(crate) async fn start_uncached(
-        &self,
-        mut request: RunRequest,
-        options: RunOptions,
-    ) -> Result<Run, Error> {
+    /// Starts a run on a process of its own.
+    async fn start_cold(&self, start: PendingStart) -> Result<Run, Error> {
         let begun = Instant::now();
-        request.needs_live |= options.needs_live();
-        let asked = request.clone();
-        let prepared =
-            self.blocking_within(preparation_time(&asked), move |inner| inner.make_ready(request, &options));
+        let (time, late) = start.limit();
+        let prepared = self.blocking_within(time, move |inner| inner.make_ready(*start.resolve(inner)?));
         let mut ready = match prepared.await {
-            None => return Ok(Run::over(not_ready_in_time(&asked))),
+            None => return Ok(Run::over(late)),
             Some(Ok(ready)) => *ready,
             Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
             Some(Err(StartFailure::Error(error))) => return Err(error),
@@ -75,19 +54,19 @@ impl Agentline {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        let (info, agent) = (ready.prepared_run.spec.info.clone(), ready.start.agent);
+        let (info, agent) = (ready.prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
         if wait.is_zero() {
             return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, begun) {
                 // The handle is dropped after this call, so no other run can share the process.
                 Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
-                Err(error) => Run::over(not_started(&info, agent, &error)),
+                Err(error) => Run::over(not_started(&info, &*agent, &error)),
             });
         }
         // Return the run before the wait is over, so that the caller can cancel it.
         let wakeup = Wakeup::default();
         let (sender, receiver) = channel(Wakeup::clone(&wakeup));
-        let redactor = Redactor::new(&ready.start.launch.secrets);
-        let launched = Launched::of(&ready.start.launch, &redactor);
+        let redactor = Redactor::new(&ready.start.process.secrets);
+        let launched = Launched::of(&ready.start.process, &redactor);
         let run = Run::new(info.run_id.clone(), receiver, launched).redacted(redactor);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
@@ -101,9 +80,160 @@ impl Agentline {
             }
             match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
                 Ok(live) => live.take(ready.prepared_run.board(sender, CompletionTiming::WhenGone)),
-                Err(error) => sender.finish(not_started(&info, agent, &error)),
+                Err(error) => sender.finish(not_started(&info, &*agent, &error)),
             }
         });
         Ok(run)
+    }
+}
+
+impl Pool {
+    /// Runs a prompt on a warm agent, and starts one if necessary.
+    ///
+    /// A request that a warm agent cannot serve runs like [`Agentline::run`]: one that resumes or names a session,
+    /// records a tape, uses a sandbox or requests another surface.
+    ///
+    /// # Errors
+    /// Fails like [`Agentline::run`].
+    pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
+        self.run_with(request, RunOptions::default()).await
+    }
+
+    /// Runs a prompt with the caller's tools, permission callback, schema and completion check.
+    ///
+    /// # Errors
+    /// Fails like [`Agentline::run`].
+    pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
+        self.run_as(self.agentline(), request, options).await
+    }
+
+    /// Runs a prompt for a caller whose environment, home or directory differs from the pool's own.
+    ///
+    /// # Errors
+    /// Fails like [`Agentline::run`].
+    pub async fn run_as(
+        &self,
+        agentline: &Agentline,
+        request: RunRequest,
+        options: RunOptions,
+    ) -> Result<Run, Error> {
+        look_up(agentline, Some(self), request, options).await?.start().await
+    }
+}
+
+/// A run after its lookup in the cache.
+pub(crate) enum LookedUpRun {
+    /// The run is stored, or it ended before it began.
+    Over(Box<Run>),
+    New(Box<NewRun>),
+}
+
+/// A run that is not in the cache.
+pub(crate) struct NewRun {
+    agentline: Agentline,
+    /// The pool whose agents serve the run; `None` for a process of its own.
+    pool: Option<Pool>,
+    planned: PlannedRun,
+    options: RunOptions,
+    /// Warnings about the settings.
+    notices: Vec<Notice>,
+    /// The run as it was resolved for the lookup.
+    resolved: Option<Box<Resolved>>,
+    recorder: Option<Recorder>,
+}
+
+/// Plans a run, for a warm agent of the pool if one can serve it, and looks it up in the cache if it uses the cache.
+///
+/// # Errors
+/// Fails if the request is invalid.
+pub(crate) async fn look_up(
+    agentline: &Agentline,
+    pool: Option<&Pool>,
+    mut request: RunRequest,
+    options: RunOptions,
+) -> Result<LookedUpRun, Error> {
+    let notices = std::mem::take(&mut request.notices);
+    let warm = pool.map(|_| plan_warm(agentline, &request)).transpose()?.flatten();
+    let pool = pool.filter(|_| warm.is_some()).cloned();
+    let planned = match warm {
+        Some(planned) => planned,
+        None => {
+            request.needs_live |= options.needs_live();
+            agentline.inner().plan(request)?
+        }
+    };
+    let agentline = agentline.clone();
+    let mut new = NewRun { agentline, pool, planned, options, notices, resolved: None, recorder: None };
+    if new.planned.plan.request.cache.on
+        && let Some(run) = new.look_up().await?
+    {
+        return Ok(LookedUpRun::Over(Box::new(run.with_notices(new.notices))));
+    }
+    Ok(LookedUpRun::New(Box::new(new)))
+}
+
+impl LookedUpRun {
+    /// Starts the run, unless it is over.
+    async fn start(self) -> Result<Run, Error> {
+        match self {
+            Self::Over(run) => Ok(*run),
+            Self::New(mut new) => new.start().await,
+        }
+    }
+}
+
+impl NewRun {
+    /// Starts the run. Each further call starts another attempt.
+    ///
+    /// # Errors
+    /// Fails if the request is invalid or the run cannot be prepared.
+    pub(crate) async fn start(&mut self) -> Result<Run, Error> {
+        let start = self.pending_start();
+        let run = match &self.pool {
+            Some(pool) => pool.start(&self.agentline, start).await?,
+            None => self.agentline.start_cold(start).await?,
+        };
+        let run = match &self.recorder {
+            Some(recorder) => recorder.keep(run),
+            None => run,
+        };
+        Ok(run.with_notices(self.notices.clone()))
+    }
+
+    /// Uses this pool for further attempts, if the run is served by warm agents.
+    pub(crate) fn set_pool(&mut self, pool: Pool) {
+        if self.pool.is_some() {
+            self.pool = Some(pool);
+        }
+    }
+
+    fn pending_start(&mut self) -> PendingStart {
+        match self.resolved.take() {
+            Some(resolved) => PendingStart::Resolved(resolved),
+            None => PendingStart::Planned(self.planned.clone(), self.options.clone()),
+        }
+    }
+
+    /// Resolves the run and looks it up. Returns it if it is stored or cannot start.
+    async fn look_up(&mut self) -> Result<Option<Run>, Error> {
+        let start = self.pending_start();
+        let (time, late) = start.limit();
+        let resolved = match self.agentline.blocking_within(time, move |inner| start.resolve(inner)).await {
+            None => return Ok(Some(Run::over(late))),
+            Some(Err(StartFailure::Over(outcome))) => return Ok(Some(Run::over(*outcome))),
+            Some(Err(StartFailure::Error(error))) => return Err(error),
+            Some(Ok(resolved)) => resolved,
+        };
+        let agentline = self.agentline.clone();
+        let look = move |_: &Inner| (cache::look_up(&agentline, &resolved), resolved);
+        match self.agentline.blocking_within(time, look).await {
+            Some((Lookup::Hit(run), _)) => return Ok(Some(*run)),
+            Some((Lookup::Miss(recorder), resolved)) => {
+                (self.recorder, self.resolved) = (Some(recorder), Some(resolved));
+            }
+            // The run starts without the cache if its workspace cannot be read in time.
+            None => {}
+        }
+        Ok(None)
     }
 }

@@ -21,9 +21,9 @@ pub use store::CacheStats;
 
 use crate::{
     agentline::{Agentline, Inner},
-    run::{Run, options::RunOptions},
+    run::{Run, resolved::Resolved},
 };
-use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record, RunRequest};
+use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record};
 use entry::CacheEntry;
 use key::CacheKey;
 use std::{
@@ -89,34 +89,17 @@ pub(crate) enum Lookup {
     Hit(Box<Run>),
     /// The run is not stored yet. The recorder stores it when it has finished.
     Miss(Recorder),
-    /// The request is invalid or could not be checked in time. Starting the run reports the reason.
-    Unclear,
 }
 
-/// Looks up a run in the cache.
-pub(crate) async fn look(agentline: &Agentline, request: RunRequest, options: &RunOptions) -> Lookup {
-    let options = options.clone();
+/// Looks up a resolved run in the cache of its request. Blocks.
+pub(crate) fn look_up(agentline: &Agentline, resolved: &Resolved) -> Lookup {
+    let inner = agentline.inner();
     let began_at = milliseconds();
-    let held = agentline.clone();
-    let time = crate::resolve::preparation_time(&request);
-    let look = move |inner: &Inner| look_now(&held, inner, request, &options, began_at);
-    // On a timeout, the run starts normally and its outcome reports the problem.
-    agentline.blocking_within(time, look).await.unwrap_or(Lookup::Unclear)
-}
-
-fn look_now(
-    agentline: &Agentline,
-    inner: &Inner,
-    request: RunRequest,
-    options: &RunOptions,
-    began_at: u64,
-) -> Lookup {
-    let policy = request.cache.clone();
+    let policy = resolved.run.plan.request.cache.clone();
     let store = store(inner, &policy);
     let mut notices = Vec::new();
-    let cache_key = match key::cache_key(inner, request, options) {
+    let cache_key = match key::cache_key(inner, resolved) {
         key::KeyResult::Key(cache_key) => Ok(*cache_key),
-        key::KeyResult::Unclear => return Lookup::Unclear,
         key::KeyResult::Not { reason, warn } => {
             notices
                 .extend(warn.then(|| Notice::new("not_cached", format!("the run is not cached: {reason}"))));

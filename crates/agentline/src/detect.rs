@@ -58,7 +58,7 @@ impl HostEnv {
 #[non_exhaustive]
 pub struct Detection {
     /// The id of the agent.
-    pub agent: &'static str,
+    pub agent: String,
     /// How the agent is started, if it was found.
     pub program: Option<Program>,
     /// The version of the agent, if it could be read.
@@ -113,7 +113,7 @@ pub(crate) fn detect_elsewhere(agent: &dyn Agent, host_env: HostEnv, refused: &P
 pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
     let info = agent.info();
     let search = host_env.search();
-    let found = find(info, &search, &DiskFs);
+    let found = find(&info, &search, &DiskFs);
     let node = find_tool("node", &search, &DiskFs);
     let version = found.program.as_ref().and_then(|p| p.version);
     let supported = info.surfaces.iter().any(|s| agent.abilities(*s, version).works);
@@ -138,7 +138,7 @@ pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
         }
     }
     Detection {
-        agent: info.id,
+        agent: info.id.to_owned(),
         program: found.program,
         version,
         supported,
@@ -204,7 +204,7 @@ mod tests {
         let agent = agents::find("gemini").unwrap();
         install(&root.path().join("home/.nvm/versions/node/v20.9.0"), "0.50.0");
         install(&root.path().join("home/.nvm/versions/node/v22.1.0"), "0.61.0");
-        let found = detect(agent, &host_env(root.path(), "/nonexistent"));
+        let found = detect(&*agent, &host_env(root.path(), "/nonexistent"));
         let program = found.program.unwrap();
         assert_eq!(program.version, Some(Version(0, 61, 0)));
         assert!(program.path.ends_with("v22.1.0/bin/node") && program.args.len() == 1, "{program:?}");
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(versions, ["0.61.0", "0.50.0"]);
 
         let bin = root.path().join("home/.nvm/versions/node/v20.9.0/bin");
-        let found = detect(agent, &host_env(root.path(), bin.to_str().unwrap()));
+        let found = detect(&*agent, &host_env(root.path(), bin.to_str().unwrap()));
         assert_eq!((found.looked[0].place, found.looked[0].found), (Candidate::Path, true));
         assert_eq!(found.program.unwrap().path, bin.join("gemini"));
         assert!(found.notes[0].contains("older than 0.61.0"));
@@ -228,7 +228,7 @@ mod tests {
     fn missing_program_is_one_problem_with_a_hint() {
         let root = tempfile::tempdir().unwrap();
         let host_env = host_env(root.path(), "/nonexistent");
-        let mut found = detect(agents::find("gemini").unwrap(), &host_env);
+        let mut found = detect(&*agents::find("gemini").unwrap(), &host_env);
         // The test machine may have a program in a directory that does not depend on the home directory.
         found.looked.retain(|l| l.found);
         if found.looked.is_empty() {
@@ -245,7 +245,7 @@ mod tests {
         let agent = agents::find("gemini").unwrap();
         let best = (0..10).map(|_| {
             let start = Instant::now();
-            assert_eq!(detect(agent, &host_env).agent, "gemini");
+            assert_eq!(detect(&*agent, &host_env).agent, "gemini");
             start.elapsed()
         });
         let best = best.min().unwrap();

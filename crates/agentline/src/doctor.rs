@@ -17,7 +17,10 @@ use agentline_core::{
     filter_env,
 };
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// The state of this machine. Serializes to JSON; see [`summarize`] and [`render`] for text.
 #[derive(Clone, Debug, Serialize)]
@@ -62,9 +65,9 @@ pub struct CacheReport {
 #[non_exhaustive]
 pub struct AgentReport {
     /// The id of the agent.
-    pub id: &'static str,
+    pub id: String,
     /// The display name of the agent.
-    pub title: &'static str,
+    pub title: String,
     /// Whether a run can start now: the agent is installed, signed in, and has no problems.
     pub ready: bool,
     /// Whether the program is installed.
@@ -74,7 +77,7 @@ pub struct AgentReport {
     /// The version of the agent.
     pub version: Option<Version>,
     /// The version that agentline is tested with.
-    pub tested: &'static str,
+    pub tested: String,
     /// The surfaces of the agent, and whether this version of agentline supports them.
     pub surfaces: Vec<(Surface, bool)>,
     /// All places that were searched, in order.
@@ -117,16 +120,16 @@ fn examine_all(
     configured: impl Fn(&str) -> Option<PathBuf>,
 ) -> DoctorReport {
     let node = find_node(host_env);
-    let examined = |agent: &'static dyn Agent| {
+    let examined = |agent: &Arc<dyn Agent>| {
         let host_env = HostEnv { configured: configured(agent.info().id), ..host_env.clone() };
-        examine(agent, &host_env, trust, node.as_ref())
+        examine(&**agent, &host_env, trust, node.as_ref())
     };
     DoctorReport {
         agentline: env!("CARGO_PKG_VERSION"),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         folder: host_env.cwd.clone(),
         cache: CacheReport { path: host_env.cache.clone(), problem: cache_problem(&host_env.cache) },
-        agents: registry.all().map(examined).collect(),
+        agents: registry.all().iter().map(examined).collect(),
         node,
         supervisor: None,
     }
@@ -159,9 +162,9 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
         problems
             .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", info.min_node)));
     }
-    problems.extend(agent.settings_problems(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs));
+    problems.extend(agent.setup().settings_problems(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs));
 
-    let sign_in = agent.sign_in(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
+    let sign_in = agent.setup().sign_in(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
     // For agents without sign-in facts, the sign-in cannot be checked.
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
@@ -172,20 +175,20 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
     }
-    let trusted = agent.trusts(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
+    let trusted = agent.setup().trusts(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
     if trusted == Some(true) {
         notes.push(
             "the agent's own rules trust this directory, but `--trust run` does not load its settings".into(),
         );
     }
     AgentReport {
-        id: info.id,
-        title: info.title,
+        id: info.id.to_owned(),
+        title: info.title.to_owned(),
         ready: program.is_some() && problems.is_empty(),
         installed: program.is_some(),
         program,
         version,
-        tested: info.pinned,
+        tested: info.pinned.to_owned(),
         surfaces: info.surfaces.iter().map(|s| (*s, agent.abilities(*s, version).works)).collect(),
         looked,
         sign_in,

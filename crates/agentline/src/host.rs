@@ -8,10 +8,13 @@ mod admission;
 mod conversations;
 #[cfg(unix)]
 pub mod daemon;
+mod error;
 mod lookups;
 pub mod messages;
 mod outbox;
+mod params;
 mod peer;
+mod run_stop;
 mod runs;
 #[cfg(feature = "sessions")]
 mod saved_sessions;

@@ -185,7 +185,7 @@ pub fn ensure(
 
 /// The installation of one version of one agent.
 struct Job<'a> {
-    info: &'static AgentInfo,
+    info: AgentInfo<'a>,
     host_env: &'a HostEnv,
     version: &'a str,
     name: String,
@@ -193,7 +193,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(info: &'static AgentInfo, version: &'a str, host_env: &'a HostEnv) -> Result<Self, InstallError> {
+    fn new(info: AgentInfo<'a>, version: &'a str, host_env: &'a HostEnv) -> Result<Self, InstallError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
         let whole = version.split(['-', '+']).next().is_some_and(|v| v.split('.').count() == 3);
         if !whole || !version.starts_with(|c: char| c.is_ascii_digit()) || !version.chars().all(plain) {
@@ -226,7 +226,7 @@ impl<'a> Job<'a> {
             return Err(format!("version {found}"));
         }
         let bin = modules.join(".bin");
-        program_in(self.info, &self.host_env.search(), &bin, &DiskFs)
+        program_in(&self.info, &self.host_env.search(), &bin, &DiskFs)
             .ok_or_else(|| format!("no program `{}` in `{}`", self.info.program, bin.display()))
     }
 

@@ -120,13 +120,13 @@ pub use crate::workspace::trust;
 pub use agentline_core::agents::AgentRegistry;
 pub use agentline_core::{
     Agent, Event, FailureKind, FileRow, Limits, McpServer, Message, Outcome, PermissionMode,
-    PermissionRequest, Policy, PriceTable, Problem, Problems, Record, Rule, RunError, RunRequest, Surface,
-    Tokens, ToolKind, ToolStatus, ToolUse, Trust, Usage, Verdict,
+    PermissionRequest, Policy, PriceTable, Problem, Problems, Record, Rule, RunError, RunRequest, Signal,
+    Surface, Tokens, ToolKind, ToolStatus, ToolUse, Trust, Usage, Verdict,
 };
 
 /// The agents that can be driven, and what is known about each.
 pub mod agents {
-    pub use agentline_core::agents::{AGENTS, AgentRegistry, find};
+    pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
         Agent, AgentInfo, AgentSettings, Features, Program, SignIn, SurfaceFeatures, Version,
     };

@@ -5,24 +5,21 @@
 //! session of its own, so that nothing carries over from one run to the next.
 
 pub(crate) mod key;
-mod launch_cache;
 mod maintenance;
 mod run_task;
 mod scheduler;
 mod state;
 
-use crate::pool::launch_cache::LaunchCache;
 use crate::pool::state::PoolState;
 use crate::{
     agentline::Agentline,
-    cache::{self, Lookup},
-    detect::cache::DetectCache,
     error::Error,
-    resolve::{StartFailure, not_ready_in_time, preparation_time},
+    resolve::{PlannedRun, StartFailure},
     run::{
         Run,
         channel::{Wakeup, channel},
         options::RunOptions,
+        resolved::PendingStart,
     },
 };
 use agentline_core::RunRequest;
@@ -83,14 +80,6 @@ impl Default for PoolOptions {
 pub struct Pool {
     agentline: Agentline,
     pool: Arc<PoolState>,
-    caches: Arc<PoolCaches>,
-}
-
-/// What a pool caches between runs.
-#[derive(Debug, Default)]
-struct PoolCaches {
-    finds: DetectCache,
-    launches: LaunchCache,
 }
 
 /// The status of a pool.
@@ -139,102 +128,35 @@ impl Pool {
     pub fn new(agentline: Agentline, options: PoolOptions) -> Self {
         let pool = Arc::new(PoolState::new(options));
         maintenance::begin(&pool);
-        Self { agentline, pool, caches: Arc::default() }
+        Self { agentline, pool }
     }
 
-    /// Runs a prompt on a warm agent, and starts one if necessary.
-    ///
-    /// A request that a warm agent cannot serve runs like [`Agentline::run`]: one that resumes or names a session,
-    /// records a tape, uses a sandbox or requests another surface.
-    ///
-    /// # Errors
-    /// Fails like [`Agentline::run`].
-    pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
-        self.run_with(request, RunOptions::default()).await
+    /// Returns the instance that the pool was created with.
+    pub(crate) fn agentline(&self) -> &Agentline {
+        &self.agentline
     }
 
-    /// Runs a prompt with the caller's tools, permission callback, schema and completion check.
-    ///
-    /// # Errors
-    /// Fails like [`Agentline::run`].
-    pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
-        self.run_as(&self.agentline, request, options).await
-    }
-
-    /// Runs a prompt for a caller whose environment, home or directory differs from the pool's own.
-    ///
-    /// # Errors
-    /// Fails like [`Agentline::run`].
-    pub async fn run_as(
-        &self,
-        agentline: &Agentline,
-        mut request: RunRequest,
-        options: RunOptions,
-    ) -> Result<Run, Error> {
-        let notices = std::mem::take(&mut request.notices);
-        let run = match self.look_up(agentline, &request, &options).await {
-            Some(Lookup::Hit(run)) => *run,
-            Some(Lookup::Miss(recorder)) => {
-                recorder.keep(self.start_uncached(agentline, request, options).await?)
-            }
-            Some(Lookup::Unclear) | None => self.start_uncached(agentline, request, options).await?,
-        };
-        Ok(run.with_notices(notices))
-    }
-
-    /// Looks up the run in the cache; `None` if the request does not use the cache.
-    pub(crate) async fn look_up(
-        &self,
-        agentline: &Agentline,
-        request: &RunRequest,
-        options: &RunOptions,
-    ) -> Option<Lookup> {
-        let Some(warm) = Some(request).filter(|request| request.cache.on).and_then(|r| warm(agentline, r))
-        else {
-            return agentline.look_up(request, options).await;
-        };
-        match cache::look(agentline, warm, options).await {
-            // A request that a warm agent cannot serve runs on another surface, whose outcome may be cached.
-            Lookup::Unclear => agentline.look_up(request, options).await,
-            looked => Some(looked),
-        }
-    }
-
-    /// Starts the run without consulting the cache.
-    pub(crate) async fn start_uncached(
-        &self,
-        agentline: &Agentline,
-        request: RunRequest,
-        options: RunOptions,
-    ) -> Result<Run, Error> {
-        let Some(resolved) = warm(agentline, &request) else {
-            return agentline.start_uncached(request, options).await;
-        };
-        let given = options.clone();
-        let (caches, pool) = (Arc::clone(&self.caches), Arc::clone(&self.pool));
-        let prepared = agentline.blocking_within(preparation_time(&request), move |inner| {
-            let pool_request = key::prepare(inner, &caches.finds, &caches.launches, resolved, &given)?;
+    /// Starts a run that was planned for a warm agent.
+    pub(crate) async fn start(&self, agentline: &Agentline, start: PendingStart) -> Result<Run, Error> {
+        let (time, late) = start.limit();
+        let pool = Arc::clone(&self.pool);
+        let prepared = agentline.blocking_within(time, move |inner| {
+            let (pool_request, process) = key::prepare(inner, start)?;
             // Try to get a slot on the same thread: each switch to a blocking thread costs more than most of the work
             // there.
-            Ok(run_task::PendingRun::at_once(inner, &pool, Arc::new(*pool_request)))
+            Ok(run_task::PendingRun::at_once(inner, &pool, Arc::new(*pool_request), process))
         });
-        let Some(prepared) = prepared.await else { return Ok(Run::over(not_ready_in_time(&request))) };
-        let begun = match prepared {
-            Ok(begun) => begun,
-            Err(StartFailure::Over(outcome)) => return Ok(Run::over(*outcome)),
-            // A request that a live agent cannot serve may work on another surface. If not, that attempt reports the
-            // problems.
-            Err(StartFailure::Error(Error::Usage(_))) if request.surface.is_none() => {
-                return agentline.start_uncached(request, options).await;
-            }
-            Err(StartFailure::Error(error)) => return Err(error),
+        let begun = match prepared.await {
+            None => return Ok(Run::over(late)),
+            Some(Ok(begun)) => begun,
+            Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
+            Some(Err(StartFailure::Error(error))) => return Err(error),
         };
         let wakeup = Wakeup::default();
         let (sender, receiver) = channel(Wakeup::clone(&wakeup));
         let pool_request = &begun.pool_request;
-        let run_id = pool_request.resolved.info.run_id.clone();
-        let (redactor, launched) =
-            (pool_request.template.redactor.clone(), pool_request.template.launched.clone());
+        let run_id = pool_request.run.turn.info.run_id.clone();
+        let (redactor, launched) = (pool_request.redactor.clone(), pool_request.launched.clone());
         let task = run_task::RunTask {
             agentline: agentline.clone(),
             pool: Arc::clone(&self.pool),
@@ -271,14 +193,9 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
-        let caches = Arc::clone(&self.caches);
-        let prepared = agentline
-            .blocking(move |inner| {
-                key::prepare(inner, &caches.finds, &caches.launches, request, &RunOptions::default())
-            })
-            .await;
-        let pool_request = match prepared {
-            Ok(pool_request) => pool_request,
+        let start = PendingStart::Planned(agentline.inner().plan(request)?, RunOptions::default());
+        let pool_request = match agentline.blocking(move |inner| key::prepare(inner, start)).await {
+            Ok((pool_request, _)) => pool_request,
             Err(StartFailure::Over(_)) => return Ok(0),
             Err(StartFailure::Error(error)) => return Err(error),
         };
@@ -295,6 +212,19 @@ impl Pool {
     /// are refused.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+}
+
+/// Plans a run for a warm agent; `None` if no warm agent can serve it.
+///
+/// # Errors
+/// Fails if the request is invalid and names the surface itself. Otherwise it may be valid on another surface.
+pub(crate) fn plan_warm(agentline: &Agentline, request: &RunRequest) -> Result<Option<PlannedRun>, Error> {
+    let Some(warm) = warm(agentline, request) else { return Ok(None) };
+    match agentline.inner().plan(warm) {
+        Ok(planned) => Ok(Some(planned)),
+        Err(_) if request.surface.is_none() => Ok(None),
+        Err(problems) => Err(problems.into()),
     }
 }
 

@@ -1,8 +1,9 @@
-//! Resolves a request: checks it, finds the agent and the workspace, and builds the launch.
+//! Resolves a request: checks it, finds the agent and the workspace, builds the launch, and divides it by lifetime.
 
 pub mod attachments;
 pub(crate) mod integrity;
 pub(crate) mod materialize;
+pub(crate) mod spec;
 
 use crate::{
     agentline::Inner,
@@ -11,29 +12,38 @@ use crate::{
     fs::{
         caching_fs::CachingFs,
         disk_fs::DiskFs,
-        private_dir::{PrivateDir, WORKSPACE},
+        private_dir::{PRIVATE, PrivateDir, WORKSPACE, new_path},
     },
     process::SpawnError,
+    resolve::spec::{Placeholders, ProcessSpec, ResolvedRun, divide},
 };
 use agentline_core::{
-    Agent, Failure, FailureKind, Launch, LaunchContext, Outcome, Plan, Problem, Problems, Program, RunInfo,
-    RunRequest, Trust, Verdict,
+    Agent, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems, Program,
+    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict,
 };
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A placeholder for the private directory of a process that may not exist yet.
-pub(crate) const NO_DIRECTORY: &str = "/agentline-private";
+/// A placeholder for the private directory in the keys of the pool and the cache.
+const NO_DIRECTORY: &str = "/agentline-private";
 
-/// A placeholder for the session id of a launch that is not carried out.
-pub(crate) const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
+/// A placeholder for the session id in these keys.
+const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A checked request with the agent that will run it.
-pub(crate) struct ResolvedRun {
-    pub(crate) agent: &'static dyn Agent,
+/// A checked request with its agent.
+#[derive(Clone)]
+pub(crate) struct PlannedRun {
+    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) plan: Plan,
+}
+
+/// A checked request with its agent, program and workspace.
+pub(crate) struct CheckedRun {
+    pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
     pub(crate) program: Program,
     pub(crate) cwd: PathBuf,
@@ -43,9 +53,8 @@ pub(crate) struct ResolvedRun {
 }
 
 /// Returns the outcome of a run that was cancelled before its agent started.
-pub(crate) fn stopped_before(info: &RunInfo, signal: i32) -> Outcome {
-    let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-    let message = format!("cancelled by the caller ({by}) before the run started");
+pub(crate) fn stopped_before(info: &RunInfo, signal: Signal) -> Outcome {
+    let message = format!("cancelled by the caller ({}) before the run started", signal.name());
     Outcome::not_begun(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
@@ -78,40 +87,37 @@ impl Inner {
     }
 
     /// Returns where the agent's program is, from a cache if possible.
-    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &'static dyn Agent) -> Arc<Detection> {
+    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &dyn Agent) -> Arc<Detection> {
         finds.detect(&self.host_env, self.programs.get(agent.info().id), agent)
     }
 
-    /// Checks the request and finds the agent. Blocks.
-    pub(crate) fn ask(&self, request: RunRequest) -> Result<ResolvedRun, StartFailure> {
-        self.ask_with(request, |agent| Arc::new(self.detect(agent)))
+    /// Checks a request for its agent, and chooses the surface. Reads nothing.
+    pub(crate) fn plan(&self, request: RunRequest) -> Result<PlannedRun, Problems> {
+        let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
+        let plan = Plan::of(request, &*agent)?;
+        Ok(PlannedRun { agent, plan })
     }
 
-    /// Checks the request, and finds the agent with `detect`. Blocks.
-    pub(crate) fn ask_with(
-        &self,
-        request: RunRequest,
-        detect: impl FnOnce(&'static dyn Agent) -> Arc<Detection>,
-    ) -> Result<ResolvedRun, StartFailure> {
-        let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
-        let plan = Plan::of(request, agent)?;
+    /// Finds the program and the workspace of a planned run. Blocks.
+    pub(crate) fn check(&self, planned: PlannedRun) -> Result<CheckedRun, StartFailure> {
+        let PlannedRun { agent, plan } = planned;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let mut detection = detect(agent);
+        let mut detection = self.detect_cached(&self.memory.finds, &*agent);
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
             // A program inside the workspace is used only with full trust.
-            detection = Arc::new(detect_elsewhere(agent, self.host_env.clone(), refused));
+            detection = Arc::new(detect_elsewhere(&*agent, self.host_env.clone(), refused));
         }
-        let mut info = self.info(agent, &plan, &cwd);
+        let mut info = self.info(&*agent, &plan, &cwd);
         info.agent_version = detection.version.map(|v| v.to_string());
         if let Some(late) = past_deadline(&plan.request) {
             return Err(StartFailure::over(&info, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
-            let failure = not_installed(agent, &detection.problems);
+            let failure = not_installed(&*agent, &detection.problems);
             return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
         let context = self.context(&program, &cwd, Path::new(""));
@@ -119,7 +125,7 @@ impl Inner {
             return Err(StartFailure::over(&info, Verdict::Failed, refused));
         }
         crate::trace::resolved(&info);
-        Ok(ResolvedRun { agent, plan, program, cwd, info, temporary })
+        Ok(CheckedRun { agent, plan, program, cwd, info, temporary })
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
@@ -136,27 +142,47 @@ impl Inner {
         )
     }
 
-    /// Builds the launch, with everything private to it in the directory `private`. Writes nothing.
+    /// Builds the launch and divides it into its parts. The agent finds `relayed` in its settings in place of the
+    /// servers of the request. Writes nothing.
     pub(crate) fn launch(
         &self,
-        resolved: &ResolvedRun,
-        private: &Path,
-        session: &str,
-    ) -> Result<Launch, Error> {
-        Ok(self.launch_by(resolved, private, session, &CachingFs::default()).map_err(Problems::from)?)
+        checked: CheckedRun,
+        relayed: Option<&BTreeMap<String, McpServer>>,
+    ) -> Result<(ProcessSpec, ResolvedRun), Problems> {
+        let private = new_path(&self.temp_dir(), PRIVATE);
+        let mut context = self.context(&checked.program, &checked.cwd, &private);
+        context.session_id = uuid::Uuid::new_v4().to_string();
+        let mut placeholders = Placeholders::new(&private, &context.session_id);
+        let fs = CachingFs::default();
+        let mut launch = match relayed {
+            None => checked.agent.launch(&checked.plan, &context, &fs)?,
+            Some(servers) => {
+                placeholders.add_servers(servers.values());
+                let mut plan = checked.plan.clone();
+                plan.request.mcp_servers.clone_from(servers);
+                checked.agent.launch(&plan, &context, &fs)?
+            }
+        };
+        if relayed.is_some() {
+            // The agent does not receive the secrets of relayed servers, but their output may contain them.
+            let mut secrets = Secrets::default();
+            secrets.add_servers(checked.plan.request.mcp_servers.values());
+            launch.secrets.extend(secrets.into_vec());
+        }
+        Ok(divide(launch, private, placeholders, checked, Arc::clone(&self.prices)))
     }
 
-    /// Builds the launch through `look`, which records the files that were read.
-    pub(crate) fn launch_by(
-        &self,
-        resolved: &ResolvedRun,
-        private: &Path,
-        session: &str,
-        fs: &CachingFs,
-    ) -> Result<Launch, Vec<Problem>> {
-        let mut context = self.context(&resolved.program, &resolved.cwd, private);
-        session.clone_into(&mut context.session_id);
-        resolved.agent.launch(&resolved.plan, &context, fs)
+    /// Builds the process part again, for another process that serves the run.
+    pub(crate) fn launch_again(&self, run: &ResolvedRun) -> Result<ProcessSpec, Problems> {
+        let checked = CheckedRun {
+            agent: Arc::clone(&run.agent),
+            plan: run.plan.clone(),
+            program: run.program.clone(),
+            cwd: run.session.cwd.clone(),
+            info: run.turn.info.clone(),
+            temporary: None,
+        };
+        self.launch(checked, None).map(|(process, _)| process)
     }
 
     fn context(&self, program: &Program, cwd: &Path, private: &Path) -> LaunchContext {

@@ -11,6 +11,7 @@ pub(crate) mod messages;
 pub(crate) mod options;
 pub(crate) mod prepare;
 pub(crate) mod requests;
+pub(crate) mod resolved;
 pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod session_cleanup;
@@ -21,8 +22,9 @@ pub(crate) mod typed;
 pub mod validate;
 pub(crate) mod watchdog;
 
+use crate::resolve::spec::ProcessSpec;
 use crate::run::channel::{RunItem, RunReceiver, RunSender, Stopper, Wakeup, channel};
-use agentline_core::{CacheStatus, Event, Launch, Millis, Notice, Outcome, Record, Redactor, Verdict};
+use agentline_core::{CacheStatus, Event, Millis, Notice, Outcome, Record, Redactor, Signal, Verdict};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -59,11 +61,17 @@ pub struct Launched {
 }
 
 impl Launched {
-    pub(crate) fn of(launch: &Launch, redactor: &Redactor) -> Self {
-        let command =
-            std::iter::once(launch.program.to_string_lossy().into_owned()).chain(launch.arguments().cloned());
+    /// Describes the command of a process.
+    pub(crate) fn of(process: &ProcessSpec, redactor: &Redactor) -> Self {
+        let command = process.command().map(|word| redactor.text(&word).into_owned()).collect();
+        Self { command, withheld: process.withheld.clone() }
+    }
+
+    /// Describes the command of any process that serves the run, with a placeholder for the private directory.
+    pub(crate) fn of_any(process: &ProcessSpec, redactor: &Redactor) -> Self {
+        let command = process.command().map(|word| process.placeholders.text(word));
         let command = command.map(|word| redactor.text(&word).into_owned()).collect();
-        Self { command, withheld: launch.withheld.clone() }
+        Self { command, withheld: process.withheld.clone() }
     }
 }
 
@@ -83,11 +91,11 @@ pub struct Canceller {
 impl Canceller {
     /// Stops the run like a keyboard interrupt. No-op on a finished run.
     pub fn cancel(&self) {
-        self.cancel_by(2);
+        self.cancel_with(Signal::Interrupt);
     }
 
-    /// Stops the run with this signal: 2 for SIGINT, 15 for SIGTERM.
-    pub fn cancel_by(&self, signal: i32) {
+    /// Stops the run with this signal, which its outcome reports. No-op on a finished run.
+    pub fn cancel_with(&self, signal: Signal) {
         if let Some(stopper) = &self.stopper {
             stopper.stop(signal);
         }
@@ -131,16 +139,11 @@ impl Run {
 
     /// Routes the events of the run through `pass` on their way to the caller. A finished run gets the cache mark
     /// instead.
-    pub(crate) fn intercept(
-        mut self,
-        mark: CacheStatus,
-        pass: impl FnOnce(RunReceiver, RunSender, Wakeup),
-    ) -> Self {
+    pub(crate) fn intercept(mut self, mark: CacheStatus, pass: impl FnOnce(RunReceiver, RunSender)) -> Self {
         self.state = match self.state {
             State::Going(from) => {
-                let wakeup = Wakeup::default();
-                let (to, receiver) = channel(Wakeup::clone(&wakeup));
-                pass(from, to, wakeup);
+                let (to, receiver) = channel(Wakeup::default());
+                pass(from, to);
                 State::Going(receiver)
             }
             State::Over(mut outcome) => {
@@ -194,7 +197,7 @@ impl Run {
 
     /// Creates a run that its caller cancelled with this signal during preparation.
     #[must_use]
-    pub fn cancelled_early(signal: i32) -> Self {
+    pub fn cancelled_early(signal: Signal) -> Self {
         let mut info = agentline_core::RunInfo::default();
         info.run_id = uuid::Uuid::new_v4().to_string();
         Self::over(crate::resolve::stopped_before(&info, signal))
@@ -237,6 +240,11 @@ impl Run {
     /// Stops the run like a keyboard interrupt. The outcome is still delivered.
     pub fn cancel(&self) {
         self.canceller().cancel();
+    }
+
+    /// Stops the run with this signal, which its outcome reports. The outcome is still delivered.
+    pub fn cancel_with(&self, signal: Signal) {
+        self.canceller().cancel_with(signal);
     }
 
     /// Returns a handle that can stop the run from elsewhere.

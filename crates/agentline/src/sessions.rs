@@ -10,10 +10,14 @@ impl Agentline {
     #[must_use]
     pub fn sessions(&self) -> SessionStore {
         let inner = self.inner();
-        SessionStore::new(inner.registry.all(), inner.host_env.env.clone(), inner.host_env.home.clone())
-            .prices(PriceTable::clone(&inner.prices))
-            .index(&inner.host_env.cache)
-            .redact(self.redactor())
+        SessionStore::new(
+            inner.registry.all().iter().cloned(),
+            inner.host_env.env.clone(),
+            inner.host_env.home.clone(),
+        )
+        .prices(PriceTable::clone(&inner.prices))
+        .index(&inner.host_env.cache)
+        .redact(self.redactor())
     }
 }
 

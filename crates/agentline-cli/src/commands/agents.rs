@@ -22,9 +22,9 @@ pub(crate) struct AgentsArgs {
 
 /// One agent in the JSON output.
 #[derive(Serialize)]
-struct Row {
+struct Row<'a> {
     #[serde(flatten)]
-    info: &'static AgentInfo,
+    info: AgentInfo<'a>,
     abilities: Vec<SurfaceRow>,
 }
 
@@ -58,8 +58,9 @@ pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
     // Agents of the settings are listed too. Invalid settings only hide those.
     let setup = Setup::read(None, None)?;
     let registry = setup.config().map(|config| setup.equip(&config).0.registry().clone()).unwrap_or_default();
-    let rows: Vec<Row> = registry
+    let rows: Vec<Row<'_>> = registry
         .all()
+        .iter()
         .map(|agent| {
             let info = agent.info();
             let abilities = |surface: &Surface| SurfaceRow {
@@ -76,7 +77,7 @@ pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
     Ok(exit::DONE)
 }
 
-fn table(ui: &mut Ui, rows: &[Row]) -> Result<(), CommandError> {
+fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
     let mut head = format!("{:<10} {:<12}", "agent", "surface");
     for (title, _) in COLUMNS {
         head.push_str(&format!("  {title}"));

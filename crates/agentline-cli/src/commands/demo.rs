@@ -59,10 +59,10 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
     }
     let agent = agents::find(AGENT)?;
     let agentline = Agentline::from_env()?;
-    match find(ui, agent, &agentline, args.pinned) {
+    match find(ui, &*agent, &agentline, args.pinned) {
         Ok(program) => match &args.serve {
-            Some(script) => serve(ui, agent, &agentline, &program, script.as_deref()),
-            None => play_live(ui, agent, &agentline, &program, args),
+            Some(script) => serve(ui, &*agent, &agentline, &program, script.as_deref()),
+            None => play_live(ui, &*agent, &agentline, &program, args),
         },
         Err(error) if args.serve.is_some() => Err(CommandError::failed(format!(
             "cannot serve the demo without an agent: {error}\n{}",
@@ -176,7 +176,8 @@ fn read_script(file: &Path) -> Result<Script, CommandError> {
 fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {
     let tape = Tape::read(TAPE)?;
     let version = tape.header.agent_version.map(|v| v.to_string()).unwrap_or_default();
-    let title = agents::find(&tape.header.agent)?.info().title;
+    let agent = agents::find(&tape.header.agent)?;
+    let title = agent.info().title;
     ui.print_status(format!("replaying a recorded run of {title} {version} with a scripted model"));
     ui.print_status(format!("prompt: {PROMPT}\n"));
     let pace = if ui.is_watched() { Pace::AtMost(LONGEST_PAUSE) } else { Pace::AtOnce };

@@ -15,7 +15,7 @@ use agentline_core::{Explanation, Layer, agents::AgentRegistry};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::{io::Write, path::PathBuf};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,7 +96,7 @@ struct ExplainArgs {
 /// The report for one surface of one agent.
 #[derive(Serialize)]
 struct Report {
-    agent: &'static str,
+    agent: String,
     surface: Surface,
     /// Why a run would not start, up to the maximum.
     problems: Vec<Problem>,
@@ -140,7 +140,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     let uses = uses?;
     let mut reports = Vec::new();
     for (agent, surface) in args.wanted(&agents)? {
-        reports.push(report(agent, surface, &request, (&policy, &files), &uses));
+        reports.push(report(&*agent, surface, &request, (&policy, &files), &uses));
     }
     if args.json || args.output == ReportFormat::Json {
         let all = json!({
@@ -157,7 +157,7 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
 }
 
 fn report(
-    agent: &'static dyn Agent,
+    agent: &dyn Agent,
     surface: Surface,
     request: &RunRequest,
     (policy, files): (&Policy, &AgentFiles),
@@ -176,7 +176,7 @@ fn report(
     let mut problems = agent.check(request, surface);
     let more_problems = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0);
     problems.truncate(MAX_PROBLEMS);
-    Report { agent: agent.info().id, surface, problems, more_problems, uses }
+    Report { agent: agent.info().id.to_owned(), surface, problems, more_problems, uses }
 }
 
 fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
@@ -238,16 +238,16 @@ fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
 
 impl ExplainArgs {
     /// Returns the agents and surfaces to explain.
-    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<(&'static dyn Agent, Surface)>, Problem> {
+    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<(Arc<dyn Agent>, Surface)>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
-            None => agents.all().collect(),
+            None => agents.all().to_vec(),
         };
         let mut wanted = Vec::new();
         for agent in chosen {
             let surfaces = agent.info().surfaces.iter().copied();
             let fits = |surface: &Surface| self.surface.as_deref().is_none_or(|name| name == surface.name());
-            wanted.extend(surfaces.filter(fits).map(|surface| (agent, surface)));
+            wanted.extend(surfaces.filter(fits).map(|surface| (Arc::clone(&agent), surface)));
         }
         if wanted.is_empty() {
             let name = self.surface.as_deref().unwrap_or_default();
@@ -312,7 +312,7 @@ mod tests {
         let uses = ["Write(link/a)", "Write(out/a)", "Write(a)"]
             .map(|text| (text.to_owned(), use_of(text).unwrap()));
         let agent = AgentRegistry::default().find("gemini").unwrap();
-        let report = report(agent, Surface::Acp, &request, (&policy, &files), &uses);
+        let report = report(&*agent, Surface::Acp, &request, (&policy, &files), &uses);
         let found: Vec<_> = report
             .uses
             .iter()
@@ -331,7 +331,7 @@ mod tests {
         let files = AgentFiles::new(dir.path(), []).unwrap();
         let policy = Policy::new(&request, dir.path()).unwrap();
         let agent = AgentRegistry::default().find("gemini").unwrap();
-        let report = report(agent, Surface::Json, &request, (&policy, &files), &[]);
+        let report = report(&*agent, Surface::Json, &request, (&policy, &files), &[]);
         assert_eq!((report.problems.len(), report.more_problems), (20, Some(480)));
     }
 }

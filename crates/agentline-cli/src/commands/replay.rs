@@ -9,7 +9,7 @@ use crate::{
     render::{RenderOptions, Renderer},
     ui::Ui,
 };
-use agentline::{Event, PermissionMode, Problem, Record};
+use agentline::{Event, PermissionMode, Problem, Record, Signal};
 use agentline_core::{Tape, TapePlayer};
 use clap::Args;
 use std::{
@@ -150,7 +150,7 @@ impl Show {
         Self { renderer: Renderer::new(options), pace, at: 0, code: None }
     }
 
-    fn record(&mut self, ui: &mut Ui, record: &Record, cancelled_by: Option<i32>) -> io::Result<()> {
+    fn record(&mut self, ui: &mut Ui, record: &Record, cancelled_by: Option<Signal>) -> io::Result<()> {
         if self.pace != Pace::AtOnce {
             ui.flush()?;
             self.pace.wait(self.at, record.at_ms);

@@ -60,7 +60,7 @@ impl Acp {
             |run: &RunId| self.turns.get(run).is_some_and(|turn| turn.step == Step::Going && !turn.stopping);
         let Some(run) = run.filter(is_going) else {
             return sink.frame(match method {
-                "session/request_permission" => rpc::reply(id, &cancelled()),
+                "session/request_permission" => rpc::response(id, &cancelled()),
                 _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is active in this session"),
             });
         };
@@ -115,7 +115,7 @@ impl Acp {
         let quirks = self.profile.quirks();
         let frame = match (about, answer) {
             // The call is closed as cancelled when the run ends.
-            (About::Tool { .. }, _) if stopping => rpc::reply(&id, &cancelled()),
+            (About::Tool { .. }, _) if stopping => rpc::response(&id, &cancelled()),
             (About::Tool { tool, options }, HostResponse::PermissionDecided(ruling)) => {
                 let kinds = if ruling.allow { YES } else { NO };
                 let pick = |kind: &&str| options.iter().find(|(_, of)| of == kind);
@@ -132,20 +132,20 @@ impl Acp {
                 }
                 match picked {
                     Some((option, _)) => {
-                        rpc::reply(&id, &json!({"outcome": {"outcome": "selected", "optionId": option}}))
+                        rpc::response(&id, &json!({"outcome": {"outcome": "selected", "optionId": option}}))
                     }
                     // No option matches the decision, so the request is answered as cancelled, which rejects the call.
-                    None => rpc::reply(&id, &cancelled()),
+                    None => rpc::response(&id, &cancelled()),
                 }
             }
-            (About::Tool { .. }, _) => rpc::reply(&id, &cancelled()),
-            (About::Read, HostResponse::Text(text)) => rpc::reply(&id, &json!({"content": text})),
+            (About::Tool { .. }, _) => rpc::response(&id, &cancelled()),
+            (About::Read, HostResponse::Text(text)) => rpc::response(&id, &json!({"content": text})),
             (About::Read, HostResponse::Error(why))
                 if quirks.empty_content_for_missing_files && is_missing(why) =>
             {
-                rpc::reply(&id, &json!({"content": ""}))
+                rpc::response(&id, &json!({"content": ""}))
             }
-            (About::Write, HostResponse::Done | HostResponse::Text(_)) => rpc::reply(&id, &json!({})),
+            (About::Write, HostResponse::Done | HostResponse::Text(_)) => rpc::response(&id, &json!({})),
             (About::Read | About::Write, HostResponse::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
             (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
         };
@@ -164,7 +164,7 @@ impl Acp {
         for ask in open {
             if let Some(question) = self.questions.remove(&ask) {
                 sink.frame(match question.about {
-                    About::Tool { .. } => rpc::reply(&question.id, &cancelled()),
+                    About::Tool { .. } => rpc::response(&question.id, &cancelled()),
                     _ => rpc::refuse(&question.id, INTERNAL_ERROR, "the run was stopped"),
                 });
             }

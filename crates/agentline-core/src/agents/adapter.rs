@@ -21,7 +21,7 @@ const QUIET: Millis = 500;
 /// The agent-specific part of a launch.
 pub(super) struct AdapterLaunch<'a> {
     /// The static description of the agent.
-    pub(super) info: &'a AgentInfo,
+    pub(super) info: AgentInfo<'a>,
     /// The agent's arguments, unless the caller sets others.
     pub(super) args: Vec<String>,
     /// Required environment variables. They override the inherited environment; those of the request override them.
@@ -46,7 +46,7 @@ pub(super) struct AdapterLaunch<'a> {
 
 impl<'a> AdapterLaunch<'a> {
     /// Creates the values of an agent that needs nothing special.
-    pub(super) fn new(info: &'a AgentInfo) -> Self {
+    pub(super) fn new(info: AgentInfo<'a>) -> Self {
         Self {
             info,
             args: Vec::new(),
@@ -69,7 +69,7 @@ impl<'a> AdapterLaunch<'a> {
 }
 
 /// Returns a problem for each option that no agent of this kind supports.
-pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo) -> Vec<Problem> {
+pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_>) -> Vec<Problem> {
     let title = info.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
     let asked: &[(&str, bool, &str)] = &[

@@ -2,44 +2,39 @@
 
 mod profile;
 mod sessions;
+mod sign_in;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, AdapterLaunch, found};
-use crate::agents::line_reader::first_keys;
+use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
     NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode, Rule,
-    RunRequest, SessionFile, SessionFormat, SessionReader, SessionRoot, SignIn, Surface, SystemMode,
-    ToolTable, ToolUseContext, Trust, acp::Acp, policy::Exceptions,
+    RunRequest, SessionSource, SetupProbe, Surface, SystemMode, ToolTable, ToolUseContext, Trust, acp::Acp,
+    policy::Exceptions,
 };
 use serde_json::json;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeSet, path::Path};
 
 /// Anthropic's Claude Code.
 #[derive(Clone, Copy, Debug)]
 pub struct Claude;
 
-static INFO: AgentInfo = AgentInfo::new(
-    "claude",
-    &["claude-code", "claude_acp"],
-    "Claude Code",
-    "claude-agent-acp",
-    "CLAUDE_AGENT_ACP_PATH",
-    "@agentclientprotocol/claude-agent-acp",
-    "0.99.0",
-    20,
-    "set ANTHROPIC_API_KEY, or run `claude` once in a terminal and sign in",
-    &["ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "MAX_THINKING_TOKENS", "API_TIMEOUT_MS"],
-    &[Surface::Acp],
-    None,
-)
-.instructions(&["CLAUDE.md", "CLAUDE.local.md"])
-.project_files(&[".claude", ".mcp.json"])
-.home_page("https://github.com/agentclientprotocol/claude-agent-acp");
+static INFO: AgentInfo<'static> = AgentInfo {
+    aliases: &["claude-code", "claude_acp"],
+    title: "Claude Code",
+    program: "claude-agent-acp",
+    path_variable: "CLAUDE_AGENT_ACP_PATH",
+    package: "@agentclientprotocol/claude-agent-acp",
+    pinned: "0.99.0",
+    min_node: 20,
+    sign_in_hint: "set ANTHROPIC_API_KEY, or run `claude` once in a terminal and sign in",
+    variables: &["ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "MAX_THINKING_TOKENS", "API_TIMEOUT_MS"],
+    instructions: &["CLAUDE.md", "CLAUDE.local.md"],
+    project_files: &[".claude", ".mcp.json"],
+    home_page: "https://github.com/agentclientprotocol/claude-agent-acp",
+    ..AgentInfo::new("claude")
+};
 
 /// Tools that it uses without asking. It also runs commands that it considers harmless.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
@@ -50,15 +45,9 @@ const SEARCHES: &[&str] = &["Glob", "Grep", "LS"];
 /// Tools that always ask for permission.
 const ALWAYS_ASKED: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "WebFetch"];
 
-/// The maximum depth of a sub-agent's session file below the projects folder.
-const DEEPEST: usize = 6;
-
-/// Record types that may begin a session and that no other agent uses.
-const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
-
 impl Agent for Claude {
-    fn info(&self) -> &'static AgentInfo {
-        &INFO
+    fn info(&self) -> AgentInfo<'_> {
+        INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -99,7 +88,7 @@ impl Agent for Claude {
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = AdapterLaunch::new(&INFO);
+        let mut own = AdapterLaunch::new(INFO);
         own.set("DISABLE_AUTOUPDATER", "1");
         own.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         own.key_variable = Some("ANTHROPIC_API_KEY");
@@ -171,71 +160,16 @@ impl Agent for Claude {
         Box::new(Acp::new(config, Box::new(profile::ClaudeProfile)))
     }
 
-    fn session_roots(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        _look: &dyn FileSystem,
-    ) -> Vec<SessionRoot> {
-        let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
-        vec![SessionRoot::files(folder.join("projects"), DEEPEST)]
-    }
-
-    fn session_file(&self, path: &Path) -> Option<SessionFile> {
-        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
-        let folders: Vec<_> = path.parent()?.iter().filter_map(|name| name.to_str()).collect();
-        let agent = stem.strip_prefix("agent-");
-        let parent = match (agent, &*folders) {
-            (_, [_project]) => None,
-            (Some(_), [_project, session, "subagents", ..]) => Some((*session).to_owned()),
-            _ => return None,
-        };
-        Some(SessionFile {
-            form: Some(SessionFormat::Lines),
-            id: Some(agent.unwrap_or(stem).to_owned()),
-            parent,
-        })
-    }
-
-    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        let keys = first_keys(head);
-        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
-        let kind = keys.iter().find(|(key, _)| key == "type").map_or("", |(_, kind)| kind);
-        let own = has("parentUuid") || (has("sessionId") && !kind.is_empty()) || has("leafUuid");
-        (own || KINDS.contains(&kind)).then_some(SessionFormat::Lines)
-    }
-
-    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        (form == SessionFormat::Lines).then(|| Box::new(sessions::ClaudeReader::new()) as _)
-    }
-
     fn tools(&self) -> &'static ToolTable {
         &tools::TOOLS
     }
 
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
-        let names = [
-            "CLAUDE_CODE_USE_BEDROCK",
-            "CLAUDE_CODE_USE_VERTEX",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_API_KEY",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-        ];
-        let mut ways = adapter::variables(env, &names);
-        ways.push(found(folder.join(".credentials.json"), fs, "written when you sign in with `claude`"));
-        if cfg!(target_os = "macos") {
-            ways.push(
-                SignIn::new("keychain", false).note("not checked; it may contain a sign-in of `claude`"),
-            );
-        }
-        adapter::first_wins(ways)
+    fn sessions(&self) -> &dyn SessionSource {
+        self
+    }
+
+    fn setup(&self) -> &dyn SetupProbe {
+        self
     }
 }
 

@@ -3,49 +3,41 @@
 
 mod profile;
 mod sessions;
+mod sign_in;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, AdapterLaunch, found};
-use crate::agents::line_reader::first_keys;
+use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
-    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest, SessionFile,
-    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
+    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
+    SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
 };
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 /// OpenAI's Codex.
 #[derive(Clone, Copy, Debug)]
 pub struct Codex;
 
-static INFO: AgentInfo = AgentInfo::new(
-    "codex",
-    &["codex-cli", "codex_acp"],
-    "Codex",
-    "codex-acp",
-    "CODEX_ACP_PATH",
-    "@agentclientprotocol/codex-acp",
-    "2.6.0",
-    20,
-    "set OPENAI_API_KEY, or run `codex login`",
-    &["CODEX_*", "OPENAI_*"],
-    &[Surface::Acp],
-    None,
-)
-.instructions(&["AGENTS.md", "AGENTS.override.md"])
-.project_files(&[".codex", ".agents"])
-.home_page("https://github.com/agentclientprotocol/codex-acp");
-
-/// The length of a UUID.
-const UUID: usize = 36;
-
-/// The record types that have an envelope.
-const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
+static INFO: AgentInfo<'static> = AgentInfo {
+    aliases: &["codex-cli", "codex_acp"],
+    title: "Codex",
+    program: "codex-acp",
+    path_variable: "CODEX_ACP_PATH",
+    package: "@agentclientprotocol/codex-acp",
+    pinned: "2.6.0",
+    min_node: 20,
+    sign_in_hint: "set OPENAI_API_KEY, or run `codex login`",
+    variables: &["CODEX_*", "OPENAI_*"],
+    instructions: &["AGENTS.md", "AGENTS.override.md"],
+    project_files: &[".codex", ".agents"],
+    home_page: "https://github.com/agentclientprotocol/codex-acp",
+    ..AgentInfo::new("codex")
+};
 
 impl Agent for Codex {
-    fn info(&self) -> &'static AgentInfo {
-        &INFO
+    fn info(&self) -> AgentInfo<'_> {
+        INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -81,7 +73,7 @@ impl Agent for Codex {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut own = AdapterLaunch::new(&INFO);
+        let mut own = AdapterLaunch::new(INFO);
         own.key_variable = Some("OPENAI_API_KEY");
         own.mode = Some(match plan.request.permission_mode {
             PermissionMode::Bypass => RequestedMode::new("agent-full-access", false),
@@ -119,77 +111,16 @@ impl Agent for Codex {
         Box::new(Acp::new(config, Box::new(profile::CodexProfile)))
     }
 
-    fn session_roots(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SessionRoot> {
-        let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
-        // Sessions are in subfolders by year, month and day.
-        let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
-        let archive = folder.join("archived_sessions");
-        if fs.exists(&archive) {
-            roots.push(SessionRoot::files(archive, 3));
-        }
-        roots
-    }
-
-    fn session_file(&self, path: &Path) -> Option<SessionFile> {
-        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.strip_prefix("rollout-")?;
-        // The name is a timestamp and a UUID, followed by a suffix in further files of the same session.
-        let stem = stem.split('_').next().unwrap_or(stem);
-        let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
-        Some(SessionFile { form: Some(SessionFormat::Lines), id, parent: None })
-    }
-
-    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        let keys = first_keys(head);
-        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
-        let enveloped = keys.iter().any(|(key, kind)| key == "type" && KINDS.contains(&kind.as_str()));
-        let bare = has("id") && has("timestamp") && has("instructions") && !has("type");
-        ((enveloped && has("payload")) || bare).then_some(SessionFormat::Lines)
-    }
-
-    fn session_titles(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> BTreeMap<String, String> {
-        let file = adapter::home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
-        let text = fs.read(&file).unwrap_or_default();
-        sessions::titles(&String::from_utf8_lossy(&text))
-    }
-
-    /// After a rewind, Codex continues in another file, which says where the first one is cut.
-    fn session_files_go_on(&self) -> bool {
-        true
-    }
-
-    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        (form == SessionFormat::Lines).then(|| Box::new(sessions::CodexReader::new()) as _)
-    }
-
     fn tools(&self) -> &'static ToolTable {
         &tools::TOOLS
     }
 
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
-        let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);
-        ways.push(found(folder.join("auth.json"), fs, "written by `codex login`"));
-        let config = folder.join("config.toml");
-        if fs.text(&config).is_some_and(|text| text.contains("model_provider")) {
-            ways.push(found(config, fs, "custom model provider"));
-        }
-        adapter::first_wins(ways)
+    fn sessions(&self) -> &dyn SessionSource {
+        self
+    }
+
+    fn setup(&self) -> &dyn SetupProbe {
+        self
     }
 }
 

@@ -26,46 +26,42 @@ mod user;
 mod versions;
 
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext, Millis,
-    NativeDecision, Plan, Problem, ProjectRef, PromptText, RunRequest, SessionFile, SessionFilePattern,
-    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, SurfaceFeatures, ToolTable, ToolUseContext,
-    Version,
+    Agent, AgentInfo, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext, NativeDecision,
+    Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable,
+    ToolUseContext, Version,
 };
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 /// Google's Gemini CLI.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemini;
 
-static INFO: AgentInfo = AgentInfo::new(
-    "gemini",
-    &["gemini-cli", "google:gemini-cli", "gemini_acp"],
-    "Gemini CLI",
-    "gemini",
-    "GEMINI_CLI_PATH",
-    "@google/gemini-cli",
-    "0.61.0",
-    20,
-    "set GEMINI_API_KEY, or run `gemini` once in a terminal and sign in",
-    &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*", "GCLOUD_PROJECT", "SEATBELT_PROFILE"],
-    &[Surface::Json, Surface::StreamJson, Surface::Acp],
-    Some(8_388_608),
-)
-.provider("gemini-cli")
-.instructions(&["GEMINI.md"])
-.project_files(&[".gemini", ".agents", ".env"])
-.command_dirs(&["gemini-shell-"])
-.home_page("https://github.com/google-gemini/gemini-cli");
+static INFO: AgentInfo<'static> = AgentInfo {
+    aliases: &["gemini-cli", "google:gemini-cli", "gemini_acp"],
+    title: "Gemini CLI",
+    program: "gemini",
+    path_variable: "GEMINI_CLI_PATH",
+    package: "@google/gemini-cli",
+    pinned: "0.61.0",
+    min_node: 20,
+    sign_in_hint: "set GEMINI_API_KEY, or run `gemini` once in a terminal and sign in",
+    variables: &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*", "GCLOUD_PROJECT", "SEATBELT_PROFILE"],
+    surfaces: &[Surface::Json, Surface::StreamJson, Surface::Acp],
+    max_prompt_bytes: Some(8_388_608),
+    provider: "gemini-cli",
+    instructions: &["GEMINI.md"],
+    project_files: &[".gemini", ".agents", ".env"],
+    command_dirs: &["gemini-shell-"],
+    home_page: "https://github.com/google-gemini/gemini-cli",
+    ..AgentInfo::new("gemini")
+};
 
 /// The defaults of the name `gemini_acp`: Gemini CLI as an ACP adapter, with the adapter's own defaults.
 const PRESET: &str = include_str!("gemini/gemini_acp.toml");
 
 impl Agent for Gemini {
-    fn info(&self) -> &'static AgentInfo {
-        &INFO
+    fn info(&self) -> AgentInfo<'_> {
+        INFO
     }
 
     fn preset(&self, name: &str) -> Option<&'static str> {
@@ -162,97 +158,11 @@ impl Agent for Gemini {
         &tools::TOOLS
     }
 
-    fn session_folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
-        store::chats(agent_home, cwd, fs)
+    fn sessions(&self) -> &dyn SessionSource {
+        self
     }
 
-    fn session_file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
-        store::spot(folder, session)
-    }
-
-    fn session_file_made(&self, spot: &SessionFilePattern, at: Millis) -> Option<String> {
-        Some(store::file_made(spot, at))
-    }
-
-    fn leftovers(
-        &self,
-        spot: &SessionFilePattern,
-        existed_before: &[PathBuf],
-        fs: &dyn FileSystem,
-    ) -> Vec<PathBuf> {
-        store::twins(spot, existed_before, fs)
-    }
-
-    fn abandoned(&self, spot: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
-        store::empty_sessions(spot, fs)
-    }
-
-    fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
-        store::empty_duplicates(folder, fs)
-    }
-
-    fn stored_secrets(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<String> {
-        environment::stored_secrets(env, home, fs)
-    }
-
-    fn session_roots(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        _look: &dyn FileSystem,
-    ) -> Vec<SessionRoot> {
-        vec![store::root(&user::cli_home(env, home))]
-    }
-
-    fn session_file(&self, path: &Path) -> Option<SessionFile> {
-        store::named(path)
-    }
-
-    fn session_project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
-        store::project(root, path, fs)
-    }
-
-    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        sessions::form(head)
-    }
-
-    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        matches!(form, SessionFormat::Lines | SessionFormat::Whole)
-            .then(|| Box::new(sessions::GeminiReader::default()) as Box<dyn SessionReader>)
-    }
-
-    fn sign_in(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        sign_in::sign_in(&user::UserConfig::new(cwd, env, home, fs))
-    }
-
-    fn settings_problems(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<Problem> {
-        user::UserConfig::new(cwd, env, home, fs).problems()
-    }
-
-    fn trusts(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Option<bool> {
-        user::UserConfig::new(cwd, env, home, fs).trusts()
+    fn setup(&self) -> &dyn SetupProbe {
+        self
     }
 }

@@ -5,37 +5,32 @@ mod profile;
 mod saved_tests;
 mod session_message;
 mod sessions;
+mod sign_in;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, AdapterLaunch, found, home_folder};
+use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
     NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
-    SessionFormat, SessionReader, SessionRoot, SignIn, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
-    policy::Exceptions,
+    SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 /// OpenCode.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenCode;
 
-static INFO: AgentInfo = AgentInfo::new(
-    "opencode",
-    &["opencode-ai", "opencode_acp"],
-    "OpenCode",
-    "opencode",
-    "OPENCODE_PATH",
-    "opencode-ai",
-    "1.18.33",
-    0,
-    "run `opencode auth login`, or set the API key of your provider, such as ANTHROPIC_API_KEY",
-    &[
+static INFO: AgentInfo<'static> = AgentInfo {
+    aliases: &["opencode-ai", "opencode_acp"],
+    title: "OpenCode",
+    program: "opencode",
+    path_variable: "OPENCODE_PATH",
+    package: "opencode-ai",
+    pinned: "1.18.33",
+    sign_in_hint: "run `opencode auth login`, or set the API key of your provider, such as ANTHROPIC_API_KEY",
+    variables: &[
         "OPENCODE_*",
         "ANTHROPIC_*",
         "OPENAI_*",
@@ -48,13 +43,12 @@ static INFO: AgentInfo = AgentInfo::new(
         "DEEPSEEK_API_KEY",
         "AZURE_*",
     ],
-    &[Surface::Acp],
-    None,
-)
-.install_script()
-.instructions(&["AGENTS.md", "CLAUDE.md"])
-.project_files(&["opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents", ".env"])
-.home_page("https://opencode.ai");
+    install_script: true,
+    instructions: &["AGENTS.md", "CLAUDE.md"],
+    project_files: &["opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents", ".env"],
+    home_page: "https://opencode.ai",
+    ..AgentInfo::new("opencode")
+};
 
 /// Tools that it uses without asking: they change nothing and run nothing.
 const FREE: &[&str] = &["read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp"];
@@ -73,8 +67,8 @@ const PERMISSIONS: &[(&[&str], &str)] = &[
 ];
 
 impl Agent for OpenCode {
-    fn info(&self) -> &'static AgentInfo {
-        &INFO
+    fn info(&self) -> AgentInfo<'_> {
+        INFO
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -109,7 +103,7 @@ impl Agent for OpenCode {
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
-        let mut own = AdapterLaunch::new(&INFO);
+        let mut own = AdapterLaunch::new(INFO);
         own.args = vec!["acp".to_owned()];
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
@@ -158,74 +152,16 @@ impl Agent for OpenCode {
         Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile)))
     }
 
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        let folder = |name: &str, plain: &str| {
-            env.get(name)
-                .filter(|v| !v.is_empty())
-                .map_or_else(|| home.join(plain), PathBuf::from)
-                .join("opencode")
-        };
-        let mut ways = vec![found(
-            folder("XDG_DATA_HOME", ".local/share").join("auth.json"),
-            fs,
-            "written by `opencode auth login`",
-        )];
-        let config = folder("XDG_CONFIG_HOME", ".config");
-        for name in ["opencode.json", "opencode.jsonc"] {
-            let path = env.get("OPENCODE_CONFIG").map_or_else(|| config.join(name), PathBuf::from);
-            if fs.text(&path).is_some_and(|text| text.contains("\"provider\"")) {
-                ways.push(found(path, fs, "custom model provider"));
-            }
-        }
-        let keys = env.keys().filter(|name| {
-            name.ends_with("_API_KEY")
-                && INFO.variables.iter().any(|v| {
-                    v.strip_suffix('*').map_or(*v == name.as_str(), |prefix| name.starts_with(prefix))
-                })
-        });
-        ways.extend(keys.map(|name| SignIn::new(name.clone(), true)));
-        adapter::first_wins(ways)
-    }
-
     fn tools(&self) -> &'static ToolTable {
         &tools::TOOLS
     }
 
-    fn session_roots(
-        &self,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SessionRoot> {
-        let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
-        if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
-            // A relative path is resolved as OpenCode does. An in-memory database cannot be read.
-            let named = (named != ":memory:").then(|| SessionRoot::database(data.join(named)));
-            return named.into_iter().collect();
-        }
-        // Preview releases have separate databases.
-        let mut names = fs.list(&data).unwrap_or_default();
-        names.retain(|name| name.starts_with("opencode") && name.ends_with(".db"));
-        names.sort_by_key(|name| (name != "opencode.db", name.clone()));
-        if names.is_empty() {
-            names.push("opencode.db".to_owned());
-        }
-        names.into_iter().map(|name| SessionRoot::database(data.join(name))).collect()
+    fn sessions(&self) -> &dyn SessionSource {
+        self
     }
 
-    fn session_format(&self, head: &[u8]) -> Option<SessionFormat> {
-        sessions::form(head)
-    }
-
-    fn session_reader(&self, form: SessionFormat) -> Option<Box<dyn SessionReader>> {
-        matches!(form, SessionFormat::Whole | SessionFormat::Database)
-            .then(|| Box::new(sessions::OpenCodeReader::new()) as Box<dyn SessionReader>)
+    fn setup(&self) -> &dyn SetupProbe {
+        self
     }
 }
 

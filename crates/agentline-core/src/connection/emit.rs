@@ -71,7 +71,20 @@ impl Connection {
                     return run.waiting.push_back(Waiting::Event(Box::new(event), arrival));
                 }
             }
-            _ => self.interrupt_text(id, out),
+            Event::Started(_)
+            | Event::Text { .. }
+            | Event::Thinking { .. }
+            | Event::ToolUse(_)
+            | Event::ToolResult { .. }
+            | Event::FileChange { .. }
+            | Event::Permission { .. }
+            | Event::Content { .. }
+            | Event::Plan { .. }
+            | Event::Commands { .. }
+            | Event::Mode { .. }
+            | Event::ConfigOption { .. }
+            | Event::SessionInfo { .. }
+            | Event::Outcome { .. } => self.interrupt_text(id, out),
         }
         // The facts from the run's specification may contain a secret too.
         self.emit(id, event, current, out);

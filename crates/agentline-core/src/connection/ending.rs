@@ -3,8 +3,8 @@
 use super::{Connection, CurrentLine, ProcessState, REVIEW_ASK, SETTLE_ASK};
 use crate::{
     Concurrency, ConnectionOutput, Event, ExitReason, Failure, FailureKind, FileRow, HostRequest,
-    HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, StopReason,
-    Timeout, ToolStatus,
+    HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, Signal,
+    StopReason, Timeout, ToolStatus,
     run::{RunStage, RunState},
 };
 
@@ -13,7 +13,7 @@ impl Connection {
     pub(super) fn cancel(
         &mut self,
         id: RunId,
-        signal: i32,
+        signal: Signal,
         current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {

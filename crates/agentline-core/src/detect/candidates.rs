@@ -128,7 +128,7 @@ const USUAL: &[(Candidate, &[Os], &str)] = &[
 
 /// Returns every path to check, in order, starting with PATH. Duplicate directories are checked once.
 pub(super) fn candidates(
-    info: &AgentInfo,
+    info: &AgentInfo<'_>,
     search: &Search<'_>,
     fs: &dyn FileSystem,
 ) -> Vec<(Candidate, PathBuf)> {

@@ -1,14 +1,17 @@
 //! Tests of detection on simulated machines.
 
 use super::{Candidate, DetectResult, Os, Search, find, find_tool};
-use crate::{AgentInfo, Version, agents, memory_fs::MemoryFs};
+use crate::{Agent as _, AgentInfo, Version, agents::gemini::Gemini, memory_fs::MemoryFs};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
-fn info() -> &'static AgentInfo {
-    agents::find("gemini").unwrap().info()
+static GEMINI: LazyLock<AgentInfo<'static>> = LazyLock::new(|| Gemini.info());
+
+fn info() -> &'static AgentInfo<'static> {
+    &GEMINI
 }
 
 fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -268,8 +271,7 @@ fn shim_without_node_is_reported() {
 fn install_stub_is_not_a_program() {
     let fs = MemoryFs::default().file("/bin/gemini", "echo \"the postinstall script was not run\" >&2\n");
     let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
-    let info = crate::agents::find("gemini").unwrap().info();
-    let found = find(info, &Search::new(&env, Path::new("/h"), Path::new("/w")), &fs);
+    let found = find(info(), &Search::new(&env, Path::new("/h"), Path::new("/w")), &fs);
     assert_eq!(found.program, None);
     assert!(found.looked[0].note.as_deref().unwrap().contains("install script"), "{:?}", found.looked[0]);
 }

@@ -4,8 +4,8 @@ use crate::play::{Player, spec};
 use agentline_core::{
     Concurrency, Connection, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, FailureKind,
     HostRequest, HostRequestId, HostResponse, InputKind, InputLine, PermissionDecision, PermissionRequest,
-    RunId, SessionTarget, ShutdownStep, Sink, Started, Stream, Timeouts, TokenCount, Tokens, ToolKind,
-    ToolStatus, ToolUse, TurnEnd, TurnSpec, UsageSource, Verdict,
+    RunId, SessionTarget, ShutdownStep, Signal, Sink, Started, Stream, Timeouts, TokenCount, Tokens,
+    ToolKind, ToolStatus, ToolUse, TurnEnd, TurnSpec, UsageSource, Verdict,
 };
 use std::collections::BTreeMap;
 
@@ -306,7 +306,7 @@ fn unanswered_permission_request_is_a_denial() {
 fn cancel_withdraws_pending_requests_and_answers_later_ones() {
     let mut player = start_two(true);
     player.stdout("1 ask t");
-    player.take(InputKind::Cancel { run: ONE, signal: 2 });
+    player.take(InputKind::Cancel { run: ONE, signal: Signal::Interrupt });
     player.stdout("1 ask u");
     assert_eq!(asked(&player).len(), 1, "no request is sent for a run that is being cancelled");
     assert_eq!(frames(&player)[2..], ["1 cancel", "1 answer no"]);
@@ -343,7 +343,7 @@ fn agent_may_withdraw_its_request() {
 fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
     for obeys in [true, false] {
         let mut player = start_two(obeys);
-        player.take(InputKind::Cancel { run: ONE, signal: 15 });
+        player.take(InputKind::Cancel { run: ONE, signal: Signal::Terminate });
         player.wait(1_999);
         assert!(!player.is_over());
         player.wait(1);
@@ -390,7 +390,7 @@ fn consecutive_turns_count_only_their_own_usage() {
         player.stdout(&format!("{n} used {used}"));
         if n == 2 {
             // A cancelled turn still counts its usage.
-            player.take(InputKind::Cancel { run, signal: 2 });
+            player.take(InputKind::Cancel { run, signal: Signal::Interrupt });
         }
         player.stdout(&format!("{n} end"));
     }
@@ -414,7 +414,7 @@ fn quiet_period_waits_for_open_tools_unless_cancelled() {
     assert_eq!(player.outcome_of(ONE).verdict, Verdict::Done);
     player.prompt_as(TWO, spec());
     player.stdout("2 tool t");
-    player.take(InputKind::Cancel { run: TWO, signal: 2 });
+    player.take(InputKind::Cancel { run: TWO, signal: Signal::Interrupt });
     player.stdout("2 end");
     assert_eq!(player.outcome_of(TWO).verdict, Verdict::Cancelled, "there is no wait after a cancel");
 }

@@ -2,7 +2,7 @@
 
 use crate::capture::{self, Capture, Stderr};
 use crate::play::{Dice, Player, RUN, spec};
-use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind};
+use agentline_core::{ConnectionOutput, ExitReason, HostRequestId, HostResponse, InputKind, Signal};
 
 fn all_outputs(player: &Player) -> String {
     format!("{:?}", player.out)
@@ -79,8 +79,8 @@ fn cancel_at_any_point_ends_the_run_in_four_shutdown_steps() {
         for stop in 0..=lines {
             let mut player = begin(&capture, stop, true);
             let began = player.now;
-            player.take(InputKind::Cancel { run: RUN, signal: 2 });
-            player.take(InputKind::Cancel { run: RUN, signal: 15 });
+            player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
+            player.take(InputKind::Cancel { run: RUN, signal: Signal::Terminate });
             player.ticks_to_the_end();
             player.check();
             assert!(player.conn.gone());
@@ -111,7 +111,7 @@ fn nothing_follows_the_outcome_and_late_answers_have_no_effect() {
         player.stdout(r#"{"type":"message","role":"assistant","content":"late"}"#);
         player.stderr("Attempt 1 failed with status 429. Retrying with backoff...");
         player.side(r#"{"id":"1","type":"gemini","content":"late","tokens":{"total":5}}"#);
-        player.take(InputKind::Cancel { run: RUN, signal: 2 });
+        player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
         player.take(InputKind::Retire);
         player.take(InputKind::Tick);
         player.exit(ExitReason::Code(0));

@@ -1,7 +1,7 @@
 //! Formats a saved session as a few lines of text for comparison.
 
 use agentline_core::{
-    Agent, Entry, EntryPart, RawJson, Role, SavedSession, SavedTool, SessionFormat, SessionReader, agents,
+    Entry, EntryPart, RawJson, Role, SavedSession, SavedTool, SessionFormat, SessionReader, agents,
 };
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ pub(crate) fn load(agent: &str, form: SessionFormat, text: &str) -> SavedSession
 }
 
 pub(crate) fn fold(agent: &str, form: SessionFormat) -> Box<dyn SessionReader> {
-    let agent: &dyn Agent = agents::find(agent).expect("the agent is listed");
-    agent.session_reader(form).expect("it has a reader")
+    let agent = agents::find(agent).expect("the agent is listed");
+    agent.sessions().reader(form).expect("it has a reader")
 }
 
 /// Passes one file to a reader.

@@ -2,7 +2,9 @@
 //! activity.
 
 use crate::play::{Player, spec};
-use agentline_core::{ExitReason, FailureKind, InputKind, ShutdownStep, Stream, Surface, TurnSpec, Verdict};
+use agentline_core::{
+    ExitReason, FailureKind, InputKind, ShutdownStep, Signal, Stream, Surface, TurnSpec, Verdict,
+};
 
 const INIT: &str = r#"{"type":"init","session_id":"s","model":"m"}"#;
 const TEXT: &str = r#"{"type":"message","role":"assistant","content":"half","delta":true}"#;
@@ -211,7 +213,7 @@ fn process_is_shut_down_after_its_result() {
 #[test]
 fn cancel_after_the_result_only_speeds_up_shutdown() {
     let mut player = started(spec(), &[INIT, TEXT, DONE]);
-    player.take(InputKind::Cancel { run: crate::play::RUN, signal: 2 });
+    player.take(InputKind::Cancel { run: crate::play::RUN, signal: Signal::Interrupt });
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Interrupt]);
     player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().verdict, Verdict::Done);
@@ -219,7 +221,7 @@ fn cancel_after_the_result_only_speeds_up_shutdown() {
 
 #[test]
 fn cancelled_by_either_signal_with_partial_output() {
-    for (signal, name) in [(2, "SIGINT"), (15, "SIGTERM")] {
+    for (signal, name) in [(Signal::Interrupt, "SIGINT"), (Signal::Terminate, "SIGTERM")] {
         let mut player = started(spec(), &[INIT, TEXT, TOOL]);
         player.take(InputKind::Cancel { run: crate::play::RUN, signal });
         player.exit(ExitReason::Code(0));

@@ -1,12 +1,14 @@
 //! Checks that the tool tables are consistent in both directions and that the documentation matches them.
 
-use agentline_core::{Agent, ToolRow, agents::AGENTS};
+use agentline_core::{Agent, ToolRow, agents::built_in};
 use proptest::prelude::*;
 use serde_json::{Map, Value, value::to_raw_value};
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, sync::Arc};
 
-fn rows() -> impl Iterator<Item = (&'static dyn Agent, &'static ToolRow)> {
-    AGENTS.iter().flat_map(|agent| agent.tools().rows().iter().map(|row| (*agent, row)))
+fn rows() -> impl Iterator<Item = (Arc<dyn Agent>, &'static ToolRow)> {
+    built_in()
+        .into_iter()
+        .flat_map(|agent| agent.tools().rows().iter().map(move |row| (Arc::clone(&agent), row)))
 }
 
 #[test]
@@ -26,7 +28,7 @@ fn tool_names_round_trip() {
 
 #[test]
 fn server_tools_and_unknown_tools_pass_through() {
-    for agent in AGENTS {
+    for agent in built_in() {
         let table = agent.tools();
         let native = table.native("mcp__files__read_all").expect("every agent has servers");
         assert_eq!(table.canonical(&native), "mcp__files__read_all", "{}", agent.info().id);
@@ -95,23 +97,22 @@ proptest! {
 
 /// Returns a table of the tools of each agent by canonical name.
 fn name_table() -> String {
-    let id = |agent: &&dyn Agent| agent.info().id;
     let mut names: Vec<&str> = Vec::new();
     // Claude Code comes first, because the canonical names are its own.
-    let mut agents: Vec<&dyn Agent> = AGENTS.to_vec();
-    agents.sort_by_key(|agent| id(agent) != "claude");
+    let mut agents = built_in();
+    agents.sort_by_key(|agent| agent.info().id != "claude");
     for row in agents.iter().flat_map(|agent| agent.tools().rows()) {
         if !names.contains(&row.name) {
             names.push(row.name);
         }
     }
     let mut text = String::from("| canonical |");
-    AGENTS.iter().for_each(|agent| _ = write!(text, " {} |", agent.info().title));
+    built_in().iter().for_each(|agent| _ = write!(text, " {} |", agent.info().title));
     text.push_str("\n|---|");
-    text.push_str(&"---|".repeat(AGENTS.len()));
+    text.push_str(&"---|".repeat(agents.len()));
     for name in names {
         _ = write!(text, "\n| `{name}` |");
-        for agent in AGENTS {
+        for agent in built_in() {
             let own = agent
                 .tools()
                 .rows()

@@ -25,7 +25,7 @@ impl FileSystem for Only {
 fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf> {
     let env: BTreeMap<_, _> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let roots = agents::find(agent).expect("the agent is listed").session_roots(
+    let roots = agents::find(agent).expect("the agent is listed").sessions().roots(
         &env,
         Path::new("/home/u"),
         &Only(there),
@@ -47,7 +47,7 @@ fn session_roots_follow_variables_or_home() {
 
 fn file(agent: &str, path: &str) -> Option<(Option<String>, Option<String>)> {
     let found: SessionFile =
-        agents::find(agent).expect("the agent is listed").session_file(Path::new(path))?;
+        agents::find(agent).expect("the agent is listed").sessions().file(Path::new(path))?;
     assert_eq!(found.form, Some(SessionFormat::Lines));
     Some((found.id, found.parent))
 }
@@ -80,7 +80,7 @@ fn session_files_are_recognized_by_name() {
 #[test]
 fn agent_is_recognized_by_the_start_of_a_file() {
     let form = |agent: &str, head: &str| {
-        agents::find(agent).expect("the agent is listed").session_format(head.as_bytes())
+        agents::find(agent).expect("the agent is listed").sessions().format(head.as_bytes())
     };
     for (agent, other) in [("claude", "codex"), ("codex", "claude")] {
         for (name, text) in recordings(agent) {
@@ -100,7 +100,11 @@ fn agent_is_recognized_by_the_start_of_a_file() {
             assert_eq!(form(agent, text), None, "{agent} {text}");
         }
         assert!(
-            agents::find(agent).expect("the agent is listed").session_reader(SessionFormat::Whole).is_none()
+            agents::find(agent)
+                .expect("the agent is listed")
+                .sessions()
+                .reader(SessionFormat::Whole)
+                .is_none()
         );
     }
 }

@@ -54,7 +54,7 @@ fn recordings() -> Vec<(&'static str, String)> {
 
 fn read(agent: &str, text: &str, store: Option<&Arc<dyn ContentStore>>) -> SavedSession {
     let agent = agents::find(agent).expect("the agent is listed");
-    let mut fold = agent.session_reader(SessionFormat::Lines).expect("the file has lines");
+    let mut fold = agent.sessions().reader(SessionFormat::Lines).expect("the file has lines");
     for line in text.lines() {
         fold.take(RawJson::new(line));
         store.into_iter().for_each(|store| fold.offload(store));

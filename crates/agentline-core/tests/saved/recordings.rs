@@ -10,7 +10,8 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 pub(crate) fn fold(agent: &str) -> Box<dyn SessionReader> {
     agents::find(agent)
         .expect("the agent is listed")
-        .session_reader(SessionFormat::Lines)
+        .sessions()
+        .reader(SessionFormat::Lines)
         .expect("the file has lines")
 }
 

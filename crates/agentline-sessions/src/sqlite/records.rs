@@ -170,7 +170,7 @@ fn head(row: &Values<'_>) -> Value {
 
 /// Returns the metadata that the agent's reader derives from a session's row.
 fn info(head: &Value) -> SessionInfo {
-    let Some(mut fold) = opencode::OpenCode.session_reader(SessionFormat::Database) else {
+    let Some(mut fold) = opencode::OpenCode.sessions().reader(SessionFormat::Database) else {
         return SessionInfo::default();
     };
     fold.take(RawJson::new(json!({"session": head}).to_string()));

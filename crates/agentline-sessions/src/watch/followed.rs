@@ -13,12 +13,13 @@ use agentline_fs::regular_file::open_regular;
 use std::{
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
+    sync::Arc,
     time::SystemTime,
 };
 
 /// A file of a session.
 pub(super) struct FollowedFile {
-    agent: &'static dyn Agent,
+    agent: Arc<dyn Agent>,
     path: PathBuf,
     /// `None` until the form is detected from the beginning of the file.
     form: Option<SessionFormat>,
@@ -49,7 +50,7 @@ struct State {
 }
 
 impl FollowedFile {
-    pub(super) fn open(agent: &'static dyn Agent, part: &SessionPart) -> Result<Self, SessionError> {
+    pub(super) fn open(agent: &Arc<dyn Agent>, part: &SessionPart) -> Result<Self, SessionError> {
         let path = part.place.path();
         let rows = match &part.place {
             SessionLocation::File(path) => {
@@ -61,6 +62,7 @@ impl FollowedFile {
             }
         };
         let path = path.to_owned();
+        let agent = Arc::clone(agent);
         Ok(Self { agent, path, form: part.form, stamp: None, state: State::default(), rows })
     }
 
@@ -98,7 +100,7 @@ impl FollowedFile {
         if self.form.is_none() {
             let mut head = Vec::new();
             file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
-            self.form = self.agent.session_format(&head);
+            self.form = self.agent.sessions().format(&head);
         }
         match self.form {
             Some(SessionFormat::Lines) => {
@@ -112,7 +114,7 @@ impl FollowedFile {
                 let mut bytes = Vec::new();
                 file.seek(SeekFrom::Start(0))?;
                 file.read_to_end(&mut bytes)?;
-                let session = fold_bytes(self.agent, Some(form), bytes);
+                let session = fold_bytes(&*self.agent, Some(form), bytes);
                 // A file that is being rewritten may be incomplete; keep the previous state until the next call.
                 let half = session.entries.is_empty() && !session.damage.is_empty();
                 if !half || self.state.whole.entries.is_empty() {
@@ -137,7 +139,7 @@ impl FollowedFile {
     fn take(&mut self, line: &[u8]) {
         let state = &mut self.state;
         if state.fold.is_none() {
-            state.fold = self.agent.session_reader(SessionFormat::Lines);
+            state.fold = self.agent.sessions().reader(SessionFormat::Lines);
         }
         state.lines += 1;
         let line =

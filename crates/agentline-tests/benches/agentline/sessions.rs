@@ -9,7 +9,7 @@ use agentline::{
     Agentline,
     sessions::{Case, Query, SessionFilter, SessionStore, UsageBy, UsageRow},
 };
-use agentline_core::agents::AGENTS;
+use agentline_core::agents::built_in;
 use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
 use std::{
     collections::BTreeMap,
@@ -54,7 +54,7 @@ pub(crate) fn run() {
 }
 
 fn store(made: &MadeStore) -> SessionStore {
-    SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), &made.home)
+    SessionStore::new(built_in(), BTreeMap::new(), &made.home)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {

@@ -8,7 +8,7 @@ use agentline::{
 };
 use agentline_core::{
     Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat,
-    agents::{AGENTS, opencode::OpenCode},
+    agents::{built_in, opencode::OpenCode},
 };
 use agentline_mock::{openai, scripted::ModelStep};
 use agentline_tests::AcpStage;
@@ -90,7 +90,7 @@ fn opencode_database_is_read_while_opencode_writes() {
     // Its tables are created in the first seconds. From then on, committed data can be read at any time.
     let began = Instant::now();
     let mut seen: Vec<usize> = Vec::new();
-    let store = SessionStore::new(AGENTS.iter().copied(), stage.variables().clone(), stage.home());
+    let store = SessionStore::new(built_in(), stage.variables().clone(), stage.home());
     let mut watch: Option<SessionWatch> = None;
     let mut told: Vec<Entry> = Vec::new();
     let status = loop {
@@ -166,8 +166,8 @@ fn opencode_database_is_read_while_opencode_writes() {
 
     let exported = command(&stage, &["export", &row.info.id]).output().unwrap();
     let text = String::from_utf8(exported.stdout).unwrap();
-    assert_eq!(OpenCode.session_format(text.as_bytes()), Some(SessionFormat::Whole), "{text:.200}");
-    let mut fold = OpenCode.session_reader(SessionFormat::Whole).unwrap();
+    assert_eq!(OpenCode.sessions().format(text.as_bytes()), Some(SessionFormat::Whole), "{text:.200}");
+    let mut fold = OpenCode.sessions().reader(SessionFormat::Whole).unwrap();
     fold.take(RawJson::new(text));
     let exported = fold.finish();
     assert_eq!((words(&exported), &exported.damage), (said, &vec![]));

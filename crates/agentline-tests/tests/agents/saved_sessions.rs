@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline::sessions::{Query, SessionChange, SessionFilter, SessionStore, UsageBy};
-use agentline_core::{SavedSession, agents::AGENTS};
+use agentline_core::{SavedSession, agents::built_in};
 use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
 use sha2::{Digest, Sha256};
 use std::{
@@ -78,7 +78,7 @@ impl User {
             .into_iter()
             .map(|(name, folder)| (name.to_owned(), self.path().join(folder).to_string_lossy().into_owned()))
             .collect();
-        SessionStore::new(AGENTS.iter().copied(), env, self.path().join("home"))
+        SessionStore::new(built_in(), env, self.path().join("home"))
     }
 
     fn ids(&self, filter: &SessionFilter) -> Vec<String> {
@@ -176,7 +176,7 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
     let made = MadeStore::make(&home, StoreSpec { sessions: 100, bytes: 2_000_000, big: None }).unwrap();
     let before = state(&home);
     let cache = dir.path().join("cache");
-    let store = SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), &home).index(&cache);
+    let store = SessionStore::new(built_in(), BTreeMap::new(), &home).index(&cache);
 
     let cold = store.list(&SessionFilter::new()).unwrap();
     let mut by_agent: BTreeMap<String, u64> = BTreeMap::new();

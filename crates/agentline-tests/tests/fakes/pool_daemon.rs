@@ -5,7 +5,7 @@ use agentline_tests::FakeStage;
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{
         fs::PermissionsExt as _,
         net::{UnixListener, UnixStream},
@@ -352,23 +352,55 @@ fn invalid_data_on_the_socket_has_no_effect() {
         let _ = stream.read_to_string(&mut answer);
         answer
     };
-    assert!(dialogue(b"").contains("hello"));
-    assert!(dialogue(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid request"));
-    assert!(dialogue(b"\"status\"\n").contains("idle_exit_ms"));
+    let call = |method: &str, params: Value| {
+        dialogue(format!("{}\n", json!({"id": 1, "method": method, "params": params})).as_bytes())
+    };
+    assert_eq!(dialogue(b""), "");
+    assert!(dialogue(b"what?\n{}\n[1]\n\"status\"\n").contains("invalid JSON"));
+    assert!(call("initialize", json!({})).contains("pool/stop"));
     dialogue(&[0xff, 0xfe, 0x00, b'\n', 0x80]);
     dialogue(&vec![b'x'; 4 << 20]);
-    dialogue(b"{\"run\":{}}\n");
-    dialogue(b"{\"cancel\":9}\n");
-    let order = b"{\"run\":{\"env\":{},\"home\":\"/\",\"cwd\":\"/\"";
-    dialogue(order);
+    assert!(call("initialize", json!({"caller": {"env": {}}})).contains("-32602"));
+    assert!(call("initialize", json!({"pool": {"max_processes": 1}})).contains("the pool is shared"));
+    assert!(call("pool/configure", json!({"max_processes": 1})).contains("the pool is shared"));
+    assert!(call("run", json!({"request": {"prompt": 1}})).contains("-32602"));
+    dialogue(b"{\"method\":\"cancel\",\"params\":{\"run\":\"1\",\"signal\":9}}\n");
+    dialogue(b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"caller\":{\"env\":{},\"home\":\"/\"");
     assert_eq!(user.warm("say fine").out, "fine\n");
+    assert_eq!(user.status()["pool"]["runs"], 1);
+}
+
+#[test]
+fn socket_serves_the_host_protocol() {
+    let user = User::with_daemon(&[]);
+    let mut stream = UnixStream::connect(user.socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let params = json!({"prompt": "say a\nsay b\nsay c", "report_launch": true, "merge_events": false});
+    writeln!(stream, "{}", json!({"jsonrpc": "2.0", "id": "one", "method": "run", "params": params}))
+        .unwrap();
+    let mut messages: Vec<Value> = Vec::new();
+    for line in BufReader::new(&stream).lines() {
+        messages.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if messages.last().unwrap().get("id").is_some() {
+            break;
+        }
+    }
+    let outcome = &messages.last().unwrap()["result"];
+    assert_eq!((&outcome["verdict"], &outcome["text"]), (&json!("done"), &json!("abc")), "{outcome:#}");
+    assert_eq!(messages[0]["method"], "run/launched", "{messages:?}");
+    assert_eq!(messages[0]["params"]["run_id"], outcome["run_id"]);
+    assert!(messages[0]["params"]["command"][0].is_string(), "{messages:?}");
+    let events: Vec<&Value> = messages.iter().map(|message| &message["params"]["event"]).collect();
+    let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "no event is merged");
+    // The connection is still open, and the pool is the one of all callers.
     assert_eq!(user.status()["pool"]["runs"], 1);
 }
 
 #[test]
 fn incompatible_daemon_is_not_used() {
     for (hello, why) in [
-        (Some("{\"hello\":{\"version\":\"0.0.1\",\"pid\":1}}\n"), "version 0.0.1"),
+        (Some("{\"id\":1,\"result\":{\"server\":{\"version\":\"0.0.1\"}}}\n"), "version 0.0.1"),
         (Some("good morning\n"), "does not respond"),
         (None, "does not respond"),
     ] {
@@ -379,6 +411,7 @@ fn incompatible_daemon_is_not_used() {
             let mut callers = Vec::new();
             for _ in 0..2 {
                 let (mut caller, _) = listener.accept().unwrap();
+                BufReader::new(&caller).read_line(&mut String::new()).unwrap();
                 caller.write_all(hello.unwrap_or_default().as_bytes()).unwrap();
                 callers.push(caller);
             }

@@ -14,7 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use agentline::{
-    internals::process::{Process, ProcessEvent, ProcessExit, Signal, SpawnError, StdStream, StdoutMode},
+    internals::process::{
+        Process, ProcessEvent, ProcessExit, ProcessSignal, SpawnError, StdStream, StdoutMode,
+    },
     supervisor::Supervisor,
 };
 use agentline_tests::ProcessCase;
@@ -93,7 +95,7 @@ async fn assert_clean_kill(supervisor: Supervisor, hide: &str) -> Duration {
         assert!(matches!(process.next(&mut said).await, ProcessEvent::Bytes(_)), "{said:?}");
     }
     let from = Instant::now();
-    process.signal(Signal::KillTree);
+    process.signal(ProcessSignal::KillTree);
     let (exit, out, _) = finish(&mut process).await;
     let took = from.elapsed();
     case.assert_no_survivors();
@@ -116,7 +118,7 @@ async fn fork_loop_is_killed() {
         let breeder = "setsid sh -c 'while :; do (setsid sleep $TAG &); sleep 0.01; done' &";
         let mut process = case.start(&format!("{breeder} {breeder} wait"), supervisor);
         case.await_processes(30);
-        process.signal(Signal::KillTree);
+        process.signal(ProcessSignal::KillTree);
         let (exit, ..) = finish(&mut process).await;
         case.assert_no_survivors();
         assert_eq!(exit, ProcessExit::Signal(9));
@@ -142,7 +144,7 @@ async fn dropping_the_process_leaves_no_processes() {
 async fn signals_reach_the_agents_process_group() {
     for supervisor in [supervised(), Supervisor::None] {
         let case = ProcessCase::new();
-        for (signal, number) in [(Signal::Interrupt, 2), (Signal::Terminate, 15)] {
+        for (signal, number) in [(ProcessSignal::Interrupt, 2), (ProcessSignal::Terminate, 15)] {
             let mut process = case.start("echo up; sleep $TAG; echo no", supervisor.clone());
             case.await_processes(2);
             // The child may still be the shell that has not yet become `sleep`, and a shell may miss a signal at that
@@ -165,7 +167,7 @@ async fn agent_can_be_interrupted_if_the_host_ignores_interrupts() {
         agentline_tests::restore_signals();
         case.await_processes(2);
         tokio::time::sleep(Duration::from_millis(200)).await;
-        process.signal(Signal::Interrupt);
+        process.signal(ProcessSignal::Interrupt);
         let (exit, out, _) = finish(&mut process).await;
         assert_eq!((exit, out.as_slice()), (ProcessExit::Signal(2), b"up\n".as_slice()));
         case.assert_no_survivors();
@@ -438,7 +440,7 @@ async fn exit_is_reported_once() {
     assert!(process.is_supervised() && process.ended().is_none());
     assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(11));
     assert_eq!(process.pid(), None);
-    process.signal(Signal::KillTree);
+    process.signal(ProcessSignal::KillTree);
     let again = tokio::time::timeout(Duration::from_millis(50), process.next(&mut Vec::new())).await;
     assert!(again.is_err());
     case.assert_no_survivors();
@@ -482,7 +484,7 @@ async fn nested_run_ends_with_the_outer_run() {
     spawn.env.insert("TAG".into(), inner.tag.clone().into());
     let mut process = Process::spawn(spawn).unwrap();
     inner.await_processes(MISBEHAVING_COUNT + 1);
-    process.signal(Signal::KillTree);
+    process.signal(ProcessSignal::KillTree);
     assert_eq!(finish(&mut process).await.0, ProcessExit::Signal(9));
     inner.assert_no_survivors();
     outer.assert_no_survivors();

@@ -6,13 +6,12 @@
 
 use crate::{
     agentline::Inner,
-    error::Error,
     fs::{digest::hex, digester::Digester, regular_file::read_regular},
-    resolve::{NO_DIRECTORY, NO_SESSION, ResolvedRun},
-    run::{Launched, options::RunOptions},
+    resolve::spec::{ProcessSpec, ResolvedRun, SessionSpec},
+    run::{Launched, options::RunOptions, resolved::Resolved},
     workspace::snapshot::prints::FilePrints,
 };
-use agentline_core::{Launch, Redactor, RunInfo, RunRequest};
+use agentline_core::{Redactor, RunInfo, RunRequest};
 use std::{
     fmt::Write as _,
     fs,
@@ -82,29 +81,10 @@ pub(super) enum KeyResult {
         reason: String,
         warn: bool,
     },
-    /// The request is invalid.
-    Unclear,
-}
-
-/// Computes the key of a run. Blocks.
-pub(super) fn cache_key(inner: &Inner, request: RunRequest, options: &RunOptions) -> KeyResult {
-    let policy = request.cache.clone();
-    if let Some(reason) = why_not(&request, options, policy.impure) {
-        return KeyResult::Not { reason: reason.into(), warn: false };
-    }
-    let resolved = match inner.ask_with(request, |agent| inner.detect_cached(&inner.memory.finds, agent)) {
-        Ok(resolved) => resolved,
-        // The run fails before it starts.
-        Err(_) => return KeyResult::Unclear,
-    };
-    match with_launch(inner, resolved, options, policy.impure) {
-        Ok(answer) => answer,
-        Err(_) => KeyResult::Unclear,
-    }
 }
 
 /// Returns why a run cannot be cached, as far as the request shows it.
-fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&'static str> {
+fn why_not(request: &RunRequest, options: &RunOptions) -> Option<&'static str> {
     let never = [
         (request.resume.is_some(), "it resumes a saved session"),
         (request.session_id.is_some(), "it sets a session id"),
@@ -116,7 +96,7 @@ fn why_not(request: &RunRequest, options: &RunOptions, impure: bool) -> Option<&
         (options.until.is_some(), "the caller checks its answers"),
         (!request.mcp_servers.is_empty() || request.mcp_settings_path.is_some(), "it uses MCP servers"),
     ];
-    let unless = unless.into_iter().filter(|_| !impure);
+    let unless = unless.into_iter().filter(|_| !request.cache.impure);
     never.into_iter().chain(unless).find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
 }
 
@@ -126,59 +106,58 @@ fn reads_pipe(request: &RunRequest) -> bool {
     named.any(|path| path.metadata().is_ok_and(|found| !found.is_file()))
 }
 
-fn with_launch(
-    inner: &Inner,
-    mut resolved: ResolvedRun,
-    options: &RunOptions,
-    impure: bool,
-) -> Result<KeyResult, Error> {
-    let options = inner.with_schema(&mut resolved, options)?;
-    let launch = inner.launch(&resolved, Path::new(NO_DIRECTORY), NO_SESSION)?;
-    if !launch.servers.is_empty() && !impure {
-        return Ok(KeyResult::Not { reason: "it uses MCP servers".into(), warn: false });
+/// Computes the key of a run. Blocks.
+pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
+    let Resolved { process, run, options, .. } = resolved;
+    let request = &run.plan.request;
+    if let Some(reason) = why_not(request, options) {
+        return KeyResult::Not { reason: reason.into(), warn: false };
     }
-    let is_temporary = resolved.temporary.is_some();
-    let mut own = launch.folders.clone();
+    if !run.session.servers.is_empty() && !request.cache.impure {
+        return KeyResult::Not { reason: "it uses MCP servers".into(), warn: false };
+    }
+    let is_temporary = run.session.temporary.is_some();
+    let mut own = process.folders.clone();
     own.extend([inner.host_env.cache.clone(), inner.active_runs()]);
-    own.extend(resolved.plan.request.cache.path.as_ref().map(|path| inner.host_env.cwd.join(path)));
+    own.extend(request.cache.path.as_ref().map(|path| inner.host_env.cwd.join(path)));
     let prints = |folder: &Path| FilePrints::take(folder, &own, &inner.memory.files);
     let mut text = Digester::default();
     let before = match is_temporary {
         true => Ok(FilePrints::default()),
-        false => prints(&resolved.cwd),
+        false => prints(&run.session.cwd),
     };
     let before = match before {
         Ok(before) => before,
-        Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
+        Err(reason) => return KeyResult::Not { reason, warn: true },
     };
     before.digest(&mut text);
-    for folder in &resolved.plan.request.include_directories {
+    for folder in &request.include_directories {
         match prints(&inner.host_env.cwd.join(folder)) {
             Ok(prints) => prints.digest(&mut text),
-            Err(reason) => return Ok(KeyResult::Not { reason, warn: true }),
+            Err(reason) => return KeyResult::Not { reason, warn: true },
         }
     }
-    write_request(inner, &resolved, &options, &mut text);
-    write_launch(&resolved, &launch, &mut text);
-    write_instructions(&resolved, &launch, &inner.host_env.home, &mut text);
-    let redactor = Redactor::new(&launch.secrets);
-    Ok(KeyResult::Key(Box::new(CacheKey {
+    write_request(inner, request, options, &mut text);
+    write_launch(run, process, &mut text);
+    write_instructions(run, process, &inner.host_env.home, &mut text);
+    let redactor = Redactor::new(&process.secrets);
+    KeyResult::Key(Box::new(CacheKey {
         key: hex(&text.finish()),
-        cwd: resolved.cwd,
+        cwd: run.session.cwd.clone(),
         is_temporary,
         before,
         own,
-        harmless: if options.tools.is_none() { resolved.plan.request.own_tools } else { Vec::new() },
-        info: resolved.info,
-        launched: Launched::of(&launch, &redactor),
+        harmless: if options.tools.is_none() { request.own_tools.clone() } else { Vec::new() },
+        info: run.turn.info.clone(),
+        launched: Launched::of_any(process, &redactor),
         redactor,
-        secrets: launch.secrets,
-    })))
+        secrets: process.secrets.clone(),
+    }))
 }
 
 /// Adds the request to the digest, except timeouts and names, which do not affect a finished answer.
-fn write_request(inner: &Inner, resolved: &ResolvedRun, options: &RunOptions, text: &mut Digester) {
-    let mut request = resolved.plan.request.clone();
+fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, text: &mut Digester) {
+    let mut request = request.clone();
     let files: Vec<PathBuf> = request.attachments.drain(..).chain(request.prompt_file.clone()).collect();
     let patient = Duration::ZERO;
     (request.timeout, request.idle_timeout, request.tool_timeout) = (patient, patient, patient);
@@ -201,12 +180,12 @@ fn write_request(inner: &Inner, resolved: &ResolvedRun, options: &RunOptions, te
 }
 
 /// Adds the launch to the digest.
-fn write_launch(resolved: &ResolvedRun, launch: &Launch, text: &mut Digester) {
-    let here = resolved.cwd.to_string_lossy();
-    // A temporary workspace has a different path each time.
-    let plain = |said: String| match resolved.temporary {
-        Some(_) => said.replace(&*here, WORKSPACE),
-        None => said,
+fn write_launch(run: &ResolvedRun, process: &ProcessSpec, text: &mut Digester) {
+    let here = run.session.cwd.to_string_lossy();
+    let plain = |value: String| {
+        let value = process.placeholders.text(value);
+        // A temporary workspace has a different path each time.
+        if run.session.temporary.is_some() { value.replace(&*here, WORKSPACE) } else { value }
     };
     let is_volatile = |name: &str| {
         VOLATILE.iter().any(|volatile| match volatile.strip_suffix('*') {
@@ -214,18 +193,20 @@ fn write_launch(resolved: &ResolvedRun, launch: &Launch, text: &mut Digester) {
             None => name == *volatile,
         })
     };
-    let env: Vec<_> = launch.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
-    let Launch { program, args, proof, dialogue, agent_home, mode, model, servers, meta, stdin, .. } = launch;
-    let info = (resolved.agent.info().id, resolved.program.version, env!("CARGO_PKG_VERSION"), FORMAT);
+    let env: Vec<_> = process.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
+    let ProcessSpec { program, args, proof, dialogue, agent_home, .. } = process;
+    let SessionSpec { mode, model, servers, meta, .. } = &run.session;
+    let stdin = &run.turn.prompt;
+    let info = (run.agent.info().id, process.version, env!("CARGO_PKG_VERSION"), FORMAT);
     text.bytes(
         plain(format!("{info:?}{program:?}{args:?}{env:?}{proof:?}{dialogue:?}{agent_home:?}")).as_bytes(),
     );
     text.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
-    if resolved.temporary.is_none() {
+    if run.session.temporary.is_none() {
         text.bytes(here.as_bytes());
     }
     // A local build may have the same version as a release, and some builds report no version.
-    let told = &resolved.program;
+    let told = &run.program;
     for file in std::iter::once(told.path.as_path()).chain(told.args.iter().map(Path::new)) {
         let about = file.metadata().ok();
         let written =
@@ -233,7 +214,7 @@ fn write_launch(resolved: &ResolvedRun, launch: &Launch, text: &mut Digester) {
         // Writing to a digest cannot fail.
         let _ = write!(text, "{:?}{written:?}", about.map(|about| about.len()));
     }
-    for file in launch.files.iter().filter(|file| !file.copied) {
+    for file in process.files.iter().filter(|file| !file.copied) {
         text.bytes(plain(file.path.to_string_lossy().into_owned()).as_bytes());
         text.bytes(plain(String::from_utf8_lossy(&file.content).into_owned()).as_bytes());
     }
@@ -241,15 +222,14 @@ fn write_launch(resolved: &ResolvedRun, launch: &Launch, text: &mut Digester) {
 
 /// Adds the files that the agent reads by itself: instructions in its home that the launch links to, and those in the
 /// directories above the workspace.
-fn write_instructions(resolved: &ResolvedRun, launch: &Launch, home: &Path, text: &mut Digester) {
+fn write_instructions(run: &ResolvedRun, process: &ProcessSpec, home: &Path, text: &mut Digester) {
     let is_text = |path: &Path| {
         path.extension().is_some_and(|ending| ending == "md") || path.file_name().is_some_and(|n| n == ".env")
     };
-    let linked = launch.links.iter().map(|(_, to)| to.clone()).filter(|to| is_text(to));
-    let above = resolved.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
-    let above =
-        above.flat_map(|folder| resolved.agent.info().instructions.iter().map(|name| folder.join(name)));
-    let above: Vec<PathBuf> = if resolved.temporary.is_some() { Vec::new() } else { above.collect() };
+    let linked = process.links.iter().map(|(_, to)| to.clone()).filter(|to| is_text(to));
+    let above = run.session.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
+    let above = above.flat_map(|folder| run.agent.info().instructions.iter().map(|name| folder.join(name)));
+    let above: Vec<PathBuf> = if run.session.temporary.is_some() { Vec::new() } else { above.collect() };
     for path in linked.chain(above) {
         let is_short = |about: &fs::Metadata| about.is_file() && about.len() <= LONGEST_INSTRUCTIONS;
         if path.metadata().is_ok_and(|about| is_short(&about)) {

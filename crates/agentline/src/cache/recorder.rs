@@ -11,11 +11,11 @@ use crate::{
     agentline::{Agentline, Inner},
     run::{
         Run,
-        channel::{RunItem, RunReceiver, RunSender, Wakeup},
+        channel::{ForwardedRun, RunItem, RunReceiver, RunSender, forward},
     },
     workspace::snapshot::prints::FilePrints,
 };
-use agentline_core::{CacheStatus, Event, Notice, Outcome, Record, ToolKind, Verdict};
+use agentline_core::{CacheStatus, Event, Notice, Outcome, Record, Signal, ToolKind, Verdict};
 use std::{path::PathBuf, sync::Arc};
 
 /// The maximum size of the events, and of the files, of a stored run in bytes.
@@ -54,39 +54,46 @@ impl Recorder {
     pub(crate) fn keep(&self, run: Run) -> Run {
         let recorder = self.clone();
         let mark = CacheStatus::not_kept(self.want.key(), "it could not start");
-        run.intercept(mark, move |from, to, wakeup| {
-            tokio::spawn(recorder.listen(from, to, wakeup));
+        run.intercept(mark, move |from, to| {
+            tokio::spawn(recorder.listen(from, to));
         })
     }
 
-    async fn listen(self, from: RunReceiver, to: RunSender, wakeup: Wakeup) {
-        let stopper = from.stopper();
-        let mut recorded = RecordedEvents::default();
-        let outcome = loop {
-            let item = tokio::select! {
-                item = std::future::poll_fn(|cx| from.poll(cx)), if !to.is_full() => item,
-                () = wakeup.notified() => {
-                    if let Some(signal) = to.stop() {
-                        stopper.stop(signal);
-                    }
-                    continue;
-                }
-            };
-            match item {
-                RunItem::Batch(batch) => {
-                    if let Ok(cache_key) = &self.want.cache_key {
-                        batch.iter().for_each(|record| recorded.take(record, cache_key));
-                    }
-                    to.send(batch);
-                }
-                RunItem::Over(outcome) => break outcome,
-            }
-        };
+    async fn listen(self, from: RunReceiver, to: RunSender) {
+        let cache_key = self.want.cache_key.as_ref().ok();
+        let mut recording = Recording { from, cache_key, recorded: RecordedEvents::default() };
+        let outcome = forward(&mut recording, &to).await;
+        let recorded = recording.recorded;
         // A run whose task failed has no outcome; dropping `to` reports that to the caller.
         let Some(outcome) = outcome else { return };
         let want = Arc::clone(&self.want);
         let told = self.agentline.blocking(move |inner| want.keep(inner, recorded, *outcome)).await;
         to.finish(told);
+    }
+}
+
+/// A run whose events are recorded on their way to the caller.
+struct Recording<'a> {
+    from: RunReceiver,
+    /// The key of the run, unless it is not stored.
+    cache_key: Option<&'a CacheKey>,
+    recorded: RecordedEvents,
+}
+
+impl ForwardedRun for Recording<'_> {
+    async fn next(&mut self) -> RunItem {
+        self.from.next().await
+    }
+
+    async fn cancel(&mut self, signal: Signal) {
+        self.from.stopper().stop(signal);
+    }
+
+    fn pass(&mut self, batch: Vec<Record>) -> Vec<Record> {
+        if let Some(cache_key) = self.cache_key {
+            batch.iter().for_each(|record| self.recorded.take(record, cache_key));
+        }
+        batch
     }
 }
 

@@ -29,7 +29,7 @@ pub use crate::compat::agent_cli::load::{LoadError, load_messages, load_messages
 
 use crate::{Agentline, Error};
 use agentline_core::{Agent, Problems};
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// Returns the path of an agent's program, or `None` if it is not installed.
 ///
@@ -39,9 +39,9 @@ use std::path::PathBuf;
 #[must_use]
 pub fn detect_cli(agentline: &Agentline, agent: &str) -> Option<PathBuf> {
     let agent = agentline.registry().find(agent).ok()?;
-    agentline.detect(agent).program.map(|program| program.path)
+    agentline.detect(&*agent).program.map(|program| program.path)
 }
 
-fn known(agentline: &Agentline, agent: &str) -> Result<&'static dyn Agent, Error> {
+fn known(agentline: &Agentline, agent: &str) -> Result<Arc<dyn Agent>, Error> {
     agentline.registry().find(agent).map_err(|problem| Error::Usage(Problems::from(problem)))
 }

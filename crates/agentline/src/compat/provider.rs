@@ -28,13 +28,13 @@ pub use crate::compat::provider::result::{ProviderResult, ResultCollector};
 use crate::agentline::Agentline;
 use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents};
 use serde_json::{Map, Value, json};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// Runs an agent for a workflow engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Provider {
     agentline: Agentline,
-    agent: &'static dyn Agent,
+    agent: Arc<dyn Agent>,
     /// The request that every call starts from.
     request: RunRequest,
     warnings: Vec<Notice>,
@@ -82,13 +82,13 @@ impl Provider {
     /// # Errors
     /// Returns an error if the id is unknown.
     pub fn metadata_of(id: &str) -> Result<Metadata, ProviderError> {
-        Ok(Metadata::of(agents::find(id)?.info()))
+        Ok(Metadata::of(&agents::find(id)?.info()))
     }
 
     /// Returns the metadata of this provider.
     #[must_use]
     pub fn metadata(&self) -> Metadata {
-        Metadata::of(self.agent.info())
+        Metadata::of(&self.agent.info())
     }
 
     /// Returns the non-fatal problems of the configuration, such as unknown keys. Every result repeats them.
@@ -102,8 +102,8 @@ impl Provider {
     /// # Errors
     /// Returns an error if the program, or the interpreter that runs it, is not found.
     pub fn validate(&self) -> Result<(), ProviderError> {
-        match self.agentline.detect(self.agent).problems.first() {
-            Some(problem) => Err(ProviderError::not_found(self.agent.info(), problem)),
+        match self.agentline.detect(&*self.agent).problems.first() {
+            Some(problem) => Err(ProviderError::not_found(&self.agent.info(), problem)),
             None => Ok(()),
         }
     }
@@ -160,7 +160,7 @@ impl Provider {
                 None => break run.outcome().await,
             }
         };
-        match ProviderError::of_outcome(self.agent.info(), outcome) {
+        match ProviderError::of_outcome(&self.agent.info(), outcome) {
             Ok(outcome) => Ok(gathered.finish(outcome, &self.warnings)),
             Err(error) => Err(error),
         }

@@ -27,7 +27,7 @@ pub(crate) struct DetectCache {
 #[derive(Debug)]
 struct Find {
     when: Instant,
-    agent: &'static str,
+    agent: String,
     host_env: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
@@ -48,7 +48,7 @@ impl DetectCache {
         &self,
         host_env: &HostEnv,
         configured: Option<&PathBuf>,
-        agent: &'static dyn Agent,
+        agent: &dyn Agent,
     ) -> Arc<Detection> {
         let id = agent.info().id;
         {
@@ -72,7 +72,7 @@ impl DetectCache {
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
-                agent: id,
+                agent: id.to_owned(),
                 host_env: host_env.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),
@@ -104,7 +104,7 @@ mod tests {
         let host_env = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
         let agent = agents::find("gemini").unwrap();
         let finds = DetectCache::default();
-        let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), agent);
+        let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), &*agent);
         let first = find("one");
         assert!(first.program.is_some());
         assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");

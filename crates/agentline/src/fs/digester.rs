@@ -1,7 +1,6 @@
 //! Computes a digest of a sequence of values. The input may be secret; the digest is not.
 
 use sha2::{Digest, Sha256};
-use std::path::PathBuf;
 
 /// An incremental digest of text, numbers and bytes.
 #[derive(Default)]
@@ -16,10 +15,6 @@ impl Digester {
 
     pub(crate) fn number(&mut self, number: usize) {
         self.0.update(number.to_le_bytes());
-    }
-
-    pub(crate) fn paths<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>) {
-        paths.into_iter().for_each(|path| self.bytes(path.as_os_str().as_encoded_bytes()));
     }
 
     pub(crate) fn finish(self) -> [u8; 32] {

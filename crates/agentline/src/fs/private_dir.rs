@@ -25,6 +25,9 @@ pub(crate) const ATTACHMENTS: &str = "agentline-attachments-";
 /// The name prefix of directories that are not locked yet.
 const UNLOCKED: &str = "agentline-new-";
 
+/// The length of the random part of a name.
+const ID_LENGTH: usize = 12;
+
 /// A directory that is still unlocked at this age belongs to a process that died while creating it.
 const ABANDONED: Duration = Duration::from_secs(600);
 
@@ -37,18 +40,22 @@ pub(crate) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Creates a locked directory with mode 0700, and removes directories whose owners are dead.
+    /// Creates a locked directory with mode 0700 and a new name, and removes directories whose owners are dead.
     pub(crate) fn create(parent: &Path, prefix: &str) -> io::Result<Self> {
-        let new = tempfile::Builder::new().prefix(UNLOCKED).rand_bytes(12).tempdir_in(parent)?;
+        Self::create_at(new_path(parent, prefix))
+    }
+
+    /// Creates a locked directory like [`create`](Self::create), at a path of [`new_path`].
+    pub(crate) fn create_at(path: PathBuf) -> io::Result<Self> {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let new = tempfile::Builder::new().prefix(UNLOCKED).rand_bytes(ID_LENGTH).tempdir_in(parent)?;
         set_mode(new.path(), 0o700)?;
         let lock = open_lock(new.path()).ok().filter(|lock| lock.try_lock_shared().is_ok());
-        let name = new.path().file_name().unwrap_or_default().to_string_lossy();
-        let path = parent.join(format!("{prefix}{}", name.strip_prefix(UNLOCKED).unwrap_or(&name)));
         fs::rename(new.path(), &path)?;
         // The directory was renamed, so nothing remains under the first name.
         let _moved = new.keep();
         let made = Self { path, _lock: lock };
-        remove_orphans(parent, &fs::symlink_metadata(&made.path)?);
+        remove_orphans(made.path.parent().unwrap_or(Path::new("/")), &fs::symlink_metadata(&made.path)?);
         Ok(made)
     }
 
@@ -62,6 +69,12 @@ impl Drop for PrivateDir {
         // A directory that cannot be removed now is removed by a later run.
         let _ = remove_tree(&self.path);
     }
+}
+
+/// Returns a new path for a private directory, which does not exist yet.
+pub(crate) fn new_path(parent: &Path, prefix: &str) -> PathBuf {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    parent.join(format!("{prefix}{}", &id[..ID_LENGTH]))
 }
 
 /// Takes a shared lock on the private directory of another process, for a process that must outlive it. Returns `None`
@@ -104,7 +117,7 @@ fn remove_orphans(parent: &Path, own: &Metadata) {
 
 /// Returns whether directories with this name are locked while in use; `None` if the name is not one of agentline's.
 fn kind_of(name: &str) -> Option<bool> {
-    let is_id = |rest: &str| rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_id = |rest: &str| rest.len() == ID_LENGTH && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let rest = |prefix: &str| name.strip_prefix(prefix).filter(|rest| is_id(rest));
     if rest(UNLOCKED).is_some() {
         return Some(false);

@@ -2,32 +2,34 @@
 
 use crate::host::{
     messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
-    runs::outcome_json,
-    serve::Host,
+    run_stop::RunStop,
+    runs::{Reporting, run_response},
+    serve::{Host, WorkGuard},
 };
 use crate::{
     fs::private_dir::PrivateDir,
     run::{messages::Completer, session::Session},
 };
 use agentline_core::Problem;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio_util::sync::CancellationToken;
 
 /// The open conversations by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Conversations {
     open: Mutex<HashMap<String, Conversation>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Conversation {
     session: Arc<Session>,
     /// Attachments that were sent in `session/open`.
     _sent: Option<Arc<PrivateDir>>,
+    /// An open conversation keeps the daemon alive.
+    _work: Option<Arc<WorkGuard>>,
 }
 
 impl Conversations {
@@ -64,21 +66,25 @@ impl Host {
         &self,
         run: &Arc<str>,
         params: RunParams,
-        stop: &CancellationToken,
+        stop: &RunStop,
     ) -> Result<SessionOpened, RpcError> {
         let mut host_run = self.host_run(run, params)?;
         // The warnings apply to every prompt of the conversation.
         host_run.request.notices = std::mem::take(&mut host_run.notices);
         let session = tokio::select! {
             session = host_run.agentline.session_with(host_run.request, host_run.options) => session?,
-            () = stop.cancelled() => {
+            _ = stop.cancelled() => {
                 let message = "the conversation was cancelled before it was open";
                 return Err(RpcError::new(RpcError::CANCELLED, message));
             }
         };
         let opened =
             SessionOpened { session: uuid::Uuid::new_v4().to_string(), session_id: session.id().to_owned() };
-        let conversation = Conversation { session: Arc::new(session), _sent: host_run.sent.map(Arc::new) };
+        let conversation = Conversation {
+            session: Arc::new(session),
+            _sent: host_run.sent.map(Arc::new),
+            _work: self.begin_work().map(Arc::new),
+        };
         self.conversations.lock().insert(opened.session.clone(), conversation);
         Ok(opened)
     }
@@ -88,13 +94,14 @@ impl Host {
         &self,
         run: &Arc<str>,
         params: SessionPrompt,
-        stop: &CancellationToken,
-    ) -> Result<Value, RpcError> {
+        stop: &RunStop,
+    ) -> Result<Box<RawValue>, RpcError> {
         let conversation = self.conversations.find(&params.session)?;
-        let completer = params.messages.then(|| Completer::new(&self.agentline, &params.prompt));
+        let completer = params.messages.then(|| Completer::new(&self.agentline(), &params.prompt));
         let going = conversation.session.prompt(params.prompt).await?;
-        let (outcome, messages) = self.follow(run, &params.events, going, completer, stop).await;
-        Ok(outcome_json(&outcome, messages.as_ref(), &[]))
+        let reporting = Reporting { events: params.events, merge: true, launch: false };
+        let (outcome, messages) = self.follow(run, &reporting, going, completer, stop).await;
+        run_response(outcome, messages.as_ref(), &[], None)
     }
 
     /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.

@@ -1,21 +1,48 @@
 //! A daemon that keeps a pool alive between programs, so that a shell loop of runs is as fast as one program with a
 //! pool.
 //!
-//! The daemon listens on a socket in the user's runtime directory that only this user can open. Each connection carries
-//! one run: the request and the caller's environment are sent to the daemon, and the events are sent back as lines. If
-//! the caller disconnects, its run is cancelled. The daemon exits after a period without work.
+//! The daemon listens on a socket in the user's runtime directory that only this user can open, and serves each
+//! connection with the host protocol. All connections share its pool. A client sends its environment with `initialize`;
+//! if it disconnects, its runs are cancelled. The daemon exits after a period without work.
 
 mod client;
-mod messages;
 mod server;
 
 pub use crate::host::daemon::client::{Client, NoDaemon};
-pub use crate::host::daemon::messages::DaemonStatus;
 pub use crate::host::daemon::server::{DaemonOptions, serve};
 
-use crate::detect::HostEnv;
+use crate::{detect::HostEnv, host::messages::DaemonInfo, pool::PoolStatus};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tokio::net::UnixStream;
+
+/// The version of the daemon. Complete requests change between versions, so client and daemon must have the same one.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The status of the daemon.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DaemonStatus {
+    /// The version of the daemon.
+    pub version: String,
+    /// The process id of the daemon.
+    pub pid: u32,
+    /// The socket that the daemon listens on.
+    pub socket: PathBuf,
+    /// The time since the daemon started.
+    pub age_ms: u64,
+    /// The time without work after which the daemon exits.
+    pub idle_exit_ms: u64,
+    /// The status of the pool.
+    pub pool: PoolStatus,
+}
+
+impl DaemonStatus {
+    fn new(daemon: DaemonInfo, pool: PoolStatus) -> Self {
+        let DaemonInfo { version, pid, socket, age_ms, idle_exit_ms } = daemon;
+        Self { version, pid, socket, age_ms, idle_exit_ms, pool }
+    }
+}
 
 /// Returns the path of the socket of this user's daemon.
 #[must_use]

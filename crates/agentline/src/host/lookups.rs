@@ -15,13 +15,13 @@ impl Host {
     /// Returns the size of the cache.
     pub(super) async fn cache_stats(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
         let cache = self.cache(asked)?;
-        Ok(self.agentline.blocking(move |_| cache.stats()).await.into())
+        Ok(self.agentline().blocking(move |_| cache.stats()).await.into())
     }
 
     /// Clears the cache.
     pub(super) async fn cache_clear(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
         let cache = self.cache(asked)?;
-        let cleared = self.agentline.blocking(move |_| cache.clear()).await;
+        let cleared = self.agentline().blocking(move |_| cache.clear()).await;
         let failed = |why| RpcError::new(RpcError::INTERNAL, format!("cannot clear the cache: {why}"));
         Ok(cleared.map_err(failed)?.into())
     }
@@ -35,7 +35,8 @@ impl Host {
 
     /// Returns the abilities of each agent for each of its surfaces.
     pub(super) fn agents(&self) -> Value {
-        let agents = self.agentline.registry().all().map(|agent| {
+        let agentline = self.agentline();
+        let agents = agentline.registry().all().iter().map(|agent| {
             let agent_info = agent.info();
             let surfaces: serde_json::Map<String, Value> = agent_info
                 .surfaces
@@ -50,7 +51,7 @@ impl Host {
     /// Returns the path of an agent's program.
     pub(super) async fn detect(&self, asked: AboutAgent) -> Result<Detected, RpcError> {
         let id = self.about(&asked)?;
-        let detecting = self.agentline.clone();
+        let detecting = self.agentline();
         let agent = id.clone();
         let found = tokio::task::spawn_blocking(move || agent_cli::detect_cli(&detecting, &id)).await;
         let path = found.ok().flatten().map(|path| path.to_string_lossy().into_owned());
@@ -59,7 +60,7 @@ impl Host {
 
     /// Returns the capabilities of an agent, as reported by the agent itself where possible.
     pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<CliCapabilities, RpcError> {
-        Ok(agent_cli::capabilities(&self.agentline, &self.about(&asked)?).await?)
+        Ok(agent_cli::capabilities(&self.agentline(), &self.about(&asked)?).await?)
     }
 
     /// Returns the id of the requested agent, or of the default agent.
@@ -67,7 +68,8 @@ impl Host {
         let defaults = self.defaults();
         let ours = RunRequest::default().agent;
         let meant = asked.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&ours);
-        let agent = self.agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
+        let agentline = self.agentline();
+        let agent = agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
         Ok(agent.info().id.to_owned())
     }
 }

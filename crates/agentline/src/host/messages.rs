@@ -1,9 +1,11 @@
 //! The messages between a host and agentline. Both sides ignore unknown fields.
 
-use agentline_core::Problem;
+pub use crate::host::error::RpcError;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// The version of the protocol. A host that requests a newer version receives this one and may disconnect.
 pub const PROTOCOL: u32 = 1;
@@ -16,6 +18,7 @@ pub fn schema() -> Value {
     generator.subschema_for::<Initialized>();
     generator.subschema_for::<RunParams>();
     generator.subschema_for::<RunEvent>();
+    generator.subschema_for::<RunLaunched>();
     generator.subschema_for::<RunRetry>();
     generator.subschema_for::<Cancel>();
     generator.subschema_for::<Cancelled>();
@@ -33,6 +36,7 @@ pub fn schema() -> Value {
     generator.subschema_for::<SessionsQuery>();
     generator.subschema_for::<SessionsLoad>();
     generator.subschema_for::<Prewarm>();
+    generator.subschema_for::<DaemonInfo>();
     generator.subschema_for::<CacheSettings>();
     generator.subschema_for::<CacheAbout>();
     generator.subschema_for::<CacheTold>();
@@ -81,6 +85,38 @@ pub struct Initialize {
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of a run, in seconds. Default: 300.
     pub max_retry_wait_s: Option<u64>,
+    /// Only on the socket of `agentline pool start`: the caller for whom the runs of this connection are made.
+    pub caller: Option<Caller>,
+}
+
+/// A caller whose environment differs from the one of the process that serves it.
+///
+/// It may contain secrets, so it is sent only over a socket of the same user.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Caller {
+    /// The environment variables.
+    pub env: BTreeMap<String, String>,
+    /// The home directory.
+    pub home: PathBuf,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The directory of the configuration file.
+    pub project: PathBuf,
+    /// The cache directory of agentline.
+    pub cache: PathBuf,
+    /// The configured programs of agents.
+    #[serde(default)]
+    pub programs: BTreeMap<String, PathBuf>,
+    /// The agents that the caller's configuration adds.
+    #[serde(default)]
+    pub agents: Map<String, Value>,
+    /// The prices, if they differ from the built-in ones.
+    #[serde(default)]
+    pub prices: Value,
+    /// Whether agents get a pid namespace.
+    #[serde(default)]
+    pub isolation: Value,
 }
 
 /// How agents are kept warm. Omitted fields have the default of the pool.
@@ -153,6 +189,14 @@ pub struct RunParams {
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of this run, in seconds.
     pub max_retry_wait_s: Option<u64>,
+    /// Whether pieces of text may be merged while the host reads slowly. Default: true. With false, the run waits for
+    /// the host instead.
+    pub merge_events: Option<bool>,
+    /// Whether to send `run/launched` when the run has started or is in the queue.
+    pub report_launch: bool,
+    /// Only on the socket of `agentline pool start`, and only between the same versions: the complete request, instead
+    /// of configuration keys.
+    pub request: Option<Value>,
     /// The configuration keys of the run.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
@@ -252,6 +296,20 @@ pub struct RunEvent {
     pub joined: Option<u64>,
 }
 
+/// `run/launched`: reports the command of a run that has started or is in the queue, if the run requests it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RunLaunched {
+    /// The host's name for the run.
+    pub run: String,
+    /// The id of the run, as in its events and outcome.
+    pub run_id: String,
+    /// The program and its arguments. Secrets are redacted.
+    pub command: Vec<String>,
+    /// The names of the caller's variables that are hidden from the agent.
+    pub withheld: Vec<String>,
+}
+
 /// `run/retry`: reports that the service refused a run because of load or quota and that the run will be retried.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -272,6 +330,9 @@ pub struct RunRetry {
 pub struct Cancel {
     /// The host's name for the run.
     pub run: String,
+    /// The signal that the outcome reports: 2 for SIGINT (the default) or 15 for SIGTERM.
+    #[serde(default)]
+    pub signal: Option<i32>,
 }
 
 /// The response to `cancel`.
@@ -402,6 +463,22 @@ pub struct Prewarm {
     pub keys: Map<String, Value>,
 }
 
+/// The process that serves the socket of `agentline pool start`, in the response to `pool/status` on that socket.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct DaemonInfo {
+    /// The version of the daemon.
+    pub version: String,
+    /// The process id of the daemon.
+    pub pid: u32,
+    /// The socket that the daemon listens on.
+    pub socket: PathBuf,
+    /// The time since the daemon started.
+    pub age_ms: u64,
+    /// The time without work after which the daemon exits.
+    pub idle_exit_ms: u64,
+}
+
 /// `detect` and `capabilities`: selects an agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -464,62 +541,4 @@ pub struct SessionsLoad {
     pub order: Option<String>,
     /// Whether to include context that the agent added for the model.
     pub context: bool,
-}
-
-/// The error of a failed request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct RpcError {
-    /// The JSON-RPC error code.
-    pub code: i64,
-    /// One sentence about the error.
-    pub message: String,
-    /// Details, such as `problems` with their keys and hints, or the outcome.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
-}
-
-impl RpcError {
-    /// The line is not valid JSON.
-    pub(super) const PARSE: i64 = -32700;
-    /// The message is not a valid request.
-    pub(super) const INVALID: i64 = -32600;
-    /// The method does not exist.
-    pub(super) const METHOD: i64 = -32601;
-    /// The parameters are invalid.
-    pub(super) const PARAMS: i64 = -32602;
-    /// The request was cancelled.
-    pub(super) const CANCELLED: i64 = -32800;
-    /// An internal error.
-    pub(super) const INTERNAL: i64 = -32603;
-
-    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
-    }
-
-    /// Creates an error for invalid parameters, with the key and hint of each problem.
-    pub(super) fn usage(problems: &[Problem]) -> Self {
-        let words: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let data = serde_json::json!({"problems": problems});
-        Self { code: Self::PARAMS, message: words.join("\n"), data: Some(data) }
-    }
-}
-
-impl From<crate::Error> for RpcError {
-    fn from(error: crate::Error) -> Self {
-        match error {
-            crate::Error::Usage(problems) => Self::usage(&problems.0),
-            crate::Error::NotOpened(outcome) => Self {
-                code: Self::INTERNAL,
-                message: outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone()),
-                data: Some(serde_json::json!({"outcome": outcome})),
-            },
-            crate::Error::NoSession(problem) => Self {
-                code: Self::INTERNAL,
-                message: problem.to_string(),
-                data: Some(serde_json::json!({"kind": "no_session", "problems": [problem]})),
-            },
-            other => Self::new(Self::INTERNAL, other.to_string()),
-        }
-    }
 }

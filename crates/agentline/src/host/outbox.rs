@@ -1,10 +1,8 @@
 //! A queue of lines for the host. Adding a line never blocks: for a host that reads slowly, pieces of text are merged,
 //! and no run has to wait.
 
-use super::messages::RunEvent;
-use agentline_core::{Event, Record};
+use agentline_core::{Event, Record, rpc};
 use serde::Serialize;
-use serde_json::Value;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,12 +14,16 @@ use tokio::{
 
 /// The number of bytes written at once. Events behind them in the queue can still be merged.
 const BATCH: usize = 64 << 10;
+/// How many items may be queued before a run whose events are not merged waits for the host.
+const ROOM: usize = 64;
 
 /// The queue of lines.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
     wakeup: Notify,
+    /// Wakes runs that wait for room.
+    space: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ struct Queue {
     /// The number of the last queued piece of text of each run.
     open: HashMap<Arc<str>, u64>,
     closed: bool,
+    /// Whether nobody has to wait for room, because the host no longer reads or everything is about to end.
+    unlimited: bool,
 }
 
 #[derive(Debug)]
@@ -40,17 +44,18 @@ enum Waiting {
     Event { run: Arc<str>, record: Box<Record>, joined: u64 },
 }
 
+/// The parameters of `run/event`, see [`RunEvent`](super::messages::RunEvent). The event is written as it is.
 #[derive(Serialize)]
-struct Notification<'a, P> {
-    jsonrpc: &'static str,
-    method: &'a str,
-    params: P,
+struct EventParams<'a> {
+    run: &'a str,
+    event: &'a Record,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joined: Option<u64>,
 }
 
 impl Outbox {
-    /// Queues a message that is not an event.
-    pub(super) fn say(&self, message: &impl Serialize) {
-        let line = serde_json::to_string(message).unwrap_or_default();
+    /// Queues the line of a message that is not an event.
+    pub(super) fn say(&self, line: String) {
         let mut queue = self.lock();
         // Text that was queued before a message is not merged with text after it.
         queue.open.clear();
@@ -61,15 +66,15 @@ impl Outbox {
 
     /// Queues a notification.
     pub(super) fn notify(&self, method: &str, params: &impl Serialize) {
-        self.say(&Notification { jsonrpc: "2.0", method, params });
+        self.say(rpc::notification(method, params));
     }
 
-    /// Queues an event of a run.
-    pub(super) fn event(&self, run: &Arc<str>, record: Record) {
+    /// Queues an event of a run. With `merge`, it may be merged with queued text of the same run.
+    pub(super) fn event(&self, run: &Arc<str>, record: Record, merge: bool) {
         let mut queue = self.lock();
-        if !queue.join(run, &record) {
+        if !(merge && queue.join(run, &record)) {
             let number = queue.taken + queue.waiting.len() as u64;
-            if matches!(record.event, Event::Text { .. } | Event::Thinking { .. }) {
+            if merge && matches!(record.event, Event::Text { .. } | Event::Thinking { .. }) {
                 queue.open.insert(Arc::clone(run), number);
             } else {
                 queue.open.remove(run);
@@ -84,6 +89,24 @@ impl Outbox {
         self.wakeup.notify_one();
     }
 
+    /// Waits until the queue has room. Cancel safe.
+    pub(super) async fn room(&self) {
+        loop {
+            let mut space = std::pin::pin!(self.space.notified());
+            space.as_mut().enable();
+            if self.lock().has_room() {
+                return;
+            }
+            space.await;
+        }
+    }
+
+    /// Ends all waits for room, now and later.
+    pub(super) fn lift_limit(&self) {
+        self.lock().unlimited = true;
+        self.space.notify_waiters();
+    }
+
     /// Closes the queue. Queued lines are still written.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -91,7 +114,13 @@ impl Outbox {
     }
 
     /// Writes lines until the queue is closed and empty.
-    pub(super) async fn write(&self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+    pub(super) async fn write(&self, to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+        let written = self.write_all(to).await;
+        self.lift_limit();
+        written
+    }
+
+    async fn write_all(&self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(BATCH);
         loop {
             bytes.clear();
@@ -104,6 +133,7 @@ impl Outbox {
                 self.wakeup.notified().await;
                 continue;
             }
+            self.space.notify_waiters();
             to.write_all(&bytes).await?;
         }
     }
@@ -114,6 +144,10 @@ impl Outbox {
 }
 
 impl Queue {
+    fn has_room(&self) -> bool {
+        self.unlimited || self.waiting.len() < ROOM
+    }
+
     /// Appends a piece of text to the last one of its run, if that is still queued.
     fn join(&mut self, run: &Arc<str>, more: &Record) -> bool {
         let Some(number) = self.open.get(run) else { return false };
@@ -140,15 +174,12 @@ impl Queue {
             match next {
                 Waiting::Line(line) => bytes.extend_from_slice(line.as_bytes()),
                 Waiting::Event { run, record, joined } => {
-                    let event = serde_json::to_value(&record).unwrap_or(Value::Null);
-                    let params =
-                        RunEvent { run: run.to_string(), event, joined: (joined > 1).then_some(joined) };
-                    let told = Notification { jsonrpc: "2.0", method: "run/event", params };
-                    // Writing to memory cannot fail.
-                    let _ = serde_json::to_writer(&mut *bytes, &told);
+                    let joined = (joined > 1).then_some(joined);
+                    let line =
+                        rpc::notification("run/event", &EventParams { run: &run, event: &record, joined });
+                    bytes.extend_from_slice(line.as_bytes());
                 }
             }
-            bytes.push(b'\n');
         }
         self.closed
     }
@@ -158,6 +189,7 @@ impl Queue {
 mod tests {
     use super::*;
     use agentline_core::Origin;
+    use serde_json::Value;
 
     fn text(seq: u32, text: &str) -> Record {
         Record::new(seq, u64::from(seq), Origin::Stdout, None, Event::Text { text: text.into() })
@@ -175,11 +207,11 @@ mod tests {
         let outbox = Outbox::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         for seq in 1..=1000 {
-            outbox.event(&a, text(seq, "x"));
-            outbox.event(&b, text(seq, "y"));
+            outbox.event(&a, text(seq, "x"), true);
+            outbox.event(&b, text(seq, "y"), true);
         }
-        outbox.event(&a, Record::new(1001, 0, Origin::Stdout, None, Event::warning("w", "m")));
-        outbox.event(&a, text(1002, "z"));
+        outbox.event(&a, Record::new(1001, 0, Origin::Stdout, None, Event::warning("w", "m")), true);
+        outbox.event(&a, text(1002, "z"), true);
         let lines = lines(&outbox).await;
         let told: Vec<(&str, &str, Option<u64>)> = lines
             .iter()
@@ -203,9 +235,23 @@ mod tests {
     async fn text_is_not_joined_across_a_response() {
         let outbox = Outbox::default();
         let run: Arc<str> = "a".into();
-        outbox.event(&run, text(1, "x"));
-        outbox.say(&serde_json::json!({"id": 1}));
-        outbox.event(&run, text(2, "y"));
+        outbox.event(&run, text(1, "x"), true);
+        outbox.say("{\"id\":1}\n".into());
+        outbox.event(&run, text(2, "y"), true);
         assert_eq!(lines(&outbox).await.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn events_that_are_not_merged_wait_for_room() {
+        let outbox = Outbox::default();
+        let run: Arc<str> = "a".into();
+        for seq in 1..=64 {
+            outbox.room().await;
+            outbox.event(&run, text(seq, "x"), false);
+        }
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), outbox.room()).await;
+        assert!(waits.is_err(), "the queue is full");
+        assert_eq!(lines(&outbox).await.len(), 64);
+        outbox.room().await;
     }
 }

@@ -1,8 +1,9 @@
 //! Sends requests to the host and waits for the responses.
 
 use super::{messages::RpcError, outbox::Outbox};
+use agentline_core::rpc;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::{Value, value::RawValue};
 use std::{
     collections::HashMap,
     sync::{
@@ -61,7 +62,7 @@ impl HostPeer {
         let (reply, answer) = oneshot::channel();
         self.asked.lock().insert(id, reply);
         let _forget = Forget { asked: &self.asked, id };
-        self.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.outbox.say(rpc::request(id, method, params));
         match tokio::time::timeout(time, answer).await {
             Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|why| {
                 NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {why}"))
@@ -73,8 +74,8 @@ impl HostPeer {
     }
 
     /// Handles a response of the host. Returns whether a request was waiting for it.
-    pub(super) fn answered(&self, id: &Value, answer: Result<Value, RpcError>) -> bool {
-        let reply = id.as_u64().and_then(|id| self.asked.lock().remove(&id));
+    pub(super) fn answered(&self, id: &RawValue, answer: Result<Value, RpcError>) -> bool {
+        let reply = id.get().parse().ok().and_then(|id| self.asked.lock().remove(&id));
         reply.is_some_and(|reply| reply.send(answer).is_ok())
     }
 

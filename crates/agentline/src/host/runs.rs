@@ -3,19 +3,21 @@
 use super::{
     messages::{
         CacheSettings, CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion,
-        RpcError, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
+        RpcError, RunLaunched, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
+    params::write,
     peer::HostPeer,
+    run_stop::RunStop,
     serve::Host,
 };
 use crate::host::admission::AttemptResult;
 use crate::{
     agentline::Agentline,
-    cache::Lookup,
+    api::{LookedUpRun, look_up},
     fs::private_dir::{self, ATTACHMENTS, PrivateDir},
     resolve::{stopped_before, time_until},
     run::{
-        Run,
+        Launched, Run,
         completion::{CheckResult, CompletionCheck},
         messages::{Completer, RunMessages},
         options::RunOptions,
@@ -26,12 +28,12 @@ use crate::{
     tools::{Tool, ToolError, ToolHost, ToolOutput},
 };
 use agentline_core::{
-    Event, Failure, FailureKind, Layer, Notice, Outcome, Problem, Problems, Record, RunInfo, RunRequest,
-    Verdict,
+    Event, Failure, FailureKind, Layer, Message, Notice, Outcome, Problem, Problems, Record, RunInfo,
+    RunRequest, Signal, Verdict,
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tokio_util::sync::CancellationToken;
 
 /// The default time limit for responses of the host.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
@@ -51,13 +53,34 @@ pub(super) struct HostRun {
     pub(super) sent: Option<PrivateDir>,
 }
 
+/// What the host is told about a run while it is in progress.
+pub(super) struct Reporting {
+    pub(super) events: EventsWanted,
+    /// Whether text may be merged while the host reads slowly.
+    pub(super) merge: bool,
+    /// Whether to report the command.
+    pub(super) launch: bool,
+}
+
+/// The response to `run` and `session/prompt`: the outcome, with additional fields.
+#[derive(Serialize)]
+struct RunResponse<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<&'a [Message<'static>]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+}
+
 impl Host {
     /// Resolves the keys of a run from the host's files and environment, its defaults, and the run itself.
     pub(super) fn settle(
         &self,
         keys: Map<String, Value>,
     ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
-        let host_env = self.agentline.host_env();
+        let agentline = self.agentline();
+        let host_env = agentline.host_env();
         let variables = host_env.env.iter().map(|(name, value)| (name.into(), value.into()));
         let mut above = Vec::new();
         for (name, mut table) in [("initialize", self.defaults()), ("run", keys)] {
@@ -67,8 +90,17 @@ impl Host {
         let settings = Settings::find(&host_env.cwd, None, Some(&host_env.home), variables, above);
         let mut config = settings.build().map_err(|problems| RpcError::usage(&problems.0))?;
         let notices = std::mem::take(&mut config.notices);
-        let (agentline, request) = self.agentline.clone().equip(&config);
+        let (agentline, request) = agentline.clone().equip(&config);
         Ok((agentline, request, notices))
+    }
+
+    /// Reads a request whose keys the client has resolved.
+    fn complete_request(&self, request: Value) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
+        self.only_on_socket("request")?;
+        let mut request: RunRequest = serde_json::from_value(request)
+            .map_err(|why| RpcError::usage(&[Problem::new("request", format!("invalid value: {why}"))]))?;
+        let notices = std::mem::take(&mut request.notices);
+        Ok((self.agentline(), request, notices))
     }
 
     /// Resolves the parameters of a run.
@@ -80,8 +112,14 @@ impl Host {
             Some(Value::Null) | None => {}
             Some(document) => schema = Some(Schema::from_value(document).map_err(|p| RpcError::usage(&p.0))?),
         }
-        let (agentline, mut request, notices) = self.settle(std::mem::take(&mut params.keys))?;
-        request.temporary_workspace = params.temporary_workspace;
+        let (agentline, request, notices) = match params.request.take() {
+            Some(request) => self.complete_request(request)?,
+            None => {
+                let (agentline, mut request, notices) = self.settle(std::mem::take(&mut params.keys))?;
+                request.temporary_workspace = params.temporary_workspace;
+                (agentline, request, notices)
+            }
+        };
         let mut options = RunOptions { schema, ..RunOptions::new() };
         let time = params.answer_timeout_ms.map_or(ANSWER_TIME, Duration::from_millis);
         if !params.tools.is_empty() {
@@ -101,9 +139,13 @@ impl Host {
         &self,
         run: &Arc<str>,
         params: RunParams,
-        stop: &CancellationToken,
-    ) -> Result<Value, RpcError> {
-        let events = params.events.clone();
+        stop: &RunStop,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let reporting = Reporting {
+            events: params.events.clone(),
+            merge: params.merge_events.unwrap_or(true),
+            launch: params.report_launch,
+        };
         let with_messages = params.messages;
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
@@ -111,38 +153,29 @@ impl Host {
         let host_run = self.host_run(run, params)?;
         let completer =
             || with_messages.then(|| Completer::new(&host_run.agentline, &host_run.request.prompt));
-        let known = if warm {
-            self.pool().look_up(&host_run.agentline, &host_run.request, &host_run.options).await
-        } else {
-            host_run.agentline.look_up(&host_run.request, &host_run.options).await
-        };
-        let recorder = match known {
-            Some(Lookup::Hit(known)) => {
+        let (request, options) = (host_run.request.clone(), host_run.options.clone());
+        let pool = warm.then(|| self.pool());
+        let mut new = match look_up(&host_run.agentline, pool.as_ref(), request, options).await? {
+            LookedUpRun::Over(known) => {
                 // A cached run needs no model request, so it does not wait for a slot.
-                let (outcome, messages) = self.follow(run, &events, *known, completer(), stop).await;
-                return Ok(outcome_json(&outcome, messages.as_ref(), &host_run.notices));
+                let (outcome, messages) = self.follow(run, &reporting, *known, completer(), stop).await;
+                return run_response(outcome, messages.as_ref(), &host_run.notices, None);
             }
-            Some(Lookup::Miss(recorder)) => Some(recorder),
-            Some(Lookup::Unclear) | None => None,
+            LookedUpRun::New(new) => new,
         };
         let mut attempt = 1;
         let (outcome, messages) = loop {
             let place = tokio::select! {
                 place = self.admission.place() => place,
-                () = stop.cancelled() => break (stopped_before(&info(run, &host_run.request), 2), None),
+                signal = stop.cancelled() => {
+                    break (stopped_before(&info(run, &host_run.request), signal), None);
+                }
             };
-            let (request, options) = (host_run.request.clone(), host_run.options.clone());
             let completer = completer();
-            let begun = if warm {
-                self.pool().start_uncached(&host_run.agentline, request, options).await?
-            } else {
-                host_run.agentline.start_uncached(request, options).await?
-            };
-            let begun = match &recorder {
-                Some(recorder) => recorder.keep(begun),
-                None => begun,
-            };
-            let (outcome, messages) = self.follow(run, &events, begun, completer, stop).await;
+            // The pool may have been replaced while the run waited.
+            new.set_pool(self.pool());
+            let begun = new.start().await?;
+            let (outcome, messages) = self.follow(run, &reporting, begun, completer, stop).await;
             let taken = taken(&outcome);
             let wait = self.admission.learn(taken, attempt, asked_to_wait(&outcome));
             drop(place);
@@ -162,19 +195,23 @@ impl Host {
             attempt += 1;
             let reason = outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone());
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let outcome_json = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
-            self.peer.outbox.notify("run/retry", &outcome_json);
+            let retry = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
+            self.peer.outbox.notify("run/retry", &retry);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = stop.cancelled() => break (outcome, messages),
+                _ = stop.cancelled() => break (outcome, messages),
             }
         };
         drop(host_run.sent);
-        let mut value = outcome_json(&outcome, messages.as_ref(), &host_run.notices);
-        if attempt > 1 {
-            value["attempts"] = attempt.into();
+        run_response(outcome, messages.as_ref(), &host_run.notices, (attempt > 1).then_some(attempt))
+    }
+
+    /// Waits for the next event of a run and, unless its events are merged, for the host.
+    async fn next_record(&self, going: &mut Run, reporting: &Reporting) -> Option<Record> {
+        if !reporting.merge {
+            self.peer.outbox.room().await;
         }
-        Ok(value)
+        going.next().await
     }
 
     /// Reports the events of a run, and cancels it if the host requests it. Returns the outcome, with the messages if a
@@ -182,24 +219,30 @@ impl Host {
     pub(super) async fn follow(
         &self,
         run: &Arc<str>,
-        events: &EventsWanted,
+        reporting: &Reporting,
         mut going: Run,
         mut completer: Option<Completer>,
-        stop: &CancellationToken,
+        stop: &RunStop,
     ) -> (Outcome, Option<RunMessages>) {
         let mut transcript = completer.as_mut().map(|completer| {
             completer.begun(&going);
             completer.transcript()
         });
+        if reporting.launch
+            && let Some(Launched { command, withheld }) = going.launched().cloned()
+        {
+            let (run, run_id) = (run.to_string(), going.id().to_owned());
+            self.peer.outbox.notify("run/launched", &RunLaunched { run, run_id, command, withheld });
+        }
         let canceller = going.canceller();
         let mut stopping = false;
         let mut last = None;
         loop {
             let record = tokio::select! {
-                record = going.next() => record,
-                () = stop.cancelled(), if !stopping => {
+                record = self.next_record(&mut going, reporting) => record,
+                signal = stop.cancelled(), if !stopping => {
                     stopping = true;
-                    canceller.cancel();
+                    canceller.cancel_with(signal);
                     continue;
                 }
             };
@@ -210,12 +253,13 @@ impl Host {
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
                 last = Some(*outcome);
-            } else if is_wanted(events, &record) {
-                self.peer.outbox.event(run, record);
+            } else if is_wanted(&reporting.events, &record) {
+                self.peer.outbox.event(run, record, reporting.merge);
             }
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
-        let outcome = last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), 15));
+        let outcome =
+            last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), Signal::Terminate));
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
         let reading = tokio::task::spawn_blocking(move || {
             let messages = completer.complete(transcript, &outcome);
@@ -229,16 +273,16 @@ impl Host {
 }
 
 /// Returns the outcome in the form that the host receives.
-pub(super) fn outcome_json(outcome: &Outcome, messages: Option<&RunMessages>, notices: &[Notice]) -> Value {
-    let mut value = serde_json::to_value(outcome).unwrap_or_default();
+pub(super) fn run_response(
+    mut outcome: Outcome,
+    messages: Option<&RunMessages>,
+    notices: &[Notice],
+    attempts: Option<u32>,
+) -> Result<Box<RawValue>, RpcError> {
     let notices = notices.iter().chain(messages.and_then(|messages| messages.warning.as_ref()));
-    if let Some(warnings) = value["warnings"].as_array_mut() {
-        warnings.extend(notices.map(|notice| serde_json::to_value(notice).unwrap_or_default()));
-    }
-    if let Some(messages) = messages {
-        value["messages"] = serde_json::to_value(&messages.messages).unwrap_or_default();
-    }
-    value
+    outcome.warnings.extend(notices.cloned());
+    let messages = messages.map(|messages| &*messages.messages);
+    write(&RunResponse { outcome: &outcome, messages, attempts })
 }
 
 fn info(run: &str, request: &RunRequest) -> RunInfo {

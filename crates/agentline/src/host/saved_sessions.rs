@@ -20,8 +20,8 @@ impl From<SessionError> for RpcError {
 impl Host {
     /// Lists sessions, newest first.
     pub(super) async fn list(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
-        let store = self.agentline.sessions();
-        self.agentline
+        let store = self.agentline().sessions();
+        self.agentline()
             .blocking(move |_| {
                 let mut found = store.list(&filter(&asked))?;
                 found.truncate(asked.limit.unwrap_or(usize::MAX));
@@ -32,8 +32,8 @@ impl Host {
 
     /// Loads one session with its messages.
     pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
-        let (store, cwd) = (self.agentline.sessions(), self.agentline.host_env().cwd.clone());
-        self.agentline
+        let (store, cwd) = (self.agentline().sessions(), self.agentline().host_env().cwd.clone());
+        self.agentline()
             .blocking(move |_| {
                 let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
                 let filter = asked
@@ -58,8 +58,8 @@ impl Host {
 
     /// Searches the content of sessions.
     pub(super) async fn search(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
-        let store = self.agentline.sessions();
-        self.agentline
+        let store = self.agentline().sessions();
+        self.agentline()
             .blocking(move |_| {
                 let mut query = Query::new(asked.words.clone()).regex(asked.regex).filter(filter(&asked));
                 if asked.case_sensitive {

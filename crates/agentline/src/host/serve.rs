@@ -3,10 +3,12 @@
 
 use super::{
     messages::{
-        Cancel, Cancelled, Initialize, Initialized, PROTOCOL, Party, PoolSettings, Prewarm, RpcError,
-        SessionClose,
+        Caller, Cancel, Cancelled, DaemonInfo, Initialize, Initialized, PROTOCOL, Party, PoolSettings,
+        Prewarm, RpcError, SessionClose,
     },
+    params::{asker, read, set, write},
     peer::HostPeer,
+    run_stop::RunStop,
 };
 use crate::host::{admission::AdmissionControl, conversations::Conversations};
 use crate::{
@@ -14,10 +16,12 @@ use crate::{
     fs::bounded_lines::{BoundedLine, BoundedLines},
     pool::{Pool, PoolOptions},
 };
-use agentline_core::Problem;
-use futures_util::FutureExt as _;
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::{Map, Value, json};
+use agentline_core::{
+    Problem, Signal,
+    rpc::{self, InvalidMessage, JsonRpcError, RpcMessage},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::{Map, Value, json, value::RawValue};
 use std::{
     collections::HashMap,
     future::Future,
@@ -64,6 +68,8 @@ const METHODS: &[&str] = &[
     "cache/clear",
     "shutdown",
 ];
+/// The methods that a client of a daemon's socket may call in addition.
+const SOCKET_METHODS: &[&str] = &["pool/stop"];
 /// The methods that agentline calls on a host.
 const CALLBACKS: &[&str] = &["permission/ask", "tool/call", "check"];
 
@@ -77,15 +83,35 @@ pub struct HostOptions {
     pub drain: bool,
 }
 
+/// A process that serves many hosts on a socket.
+pub(super) trait Daemon: Send + Sync {
+    /// Returns the library as this caller would configure it.
+    fn agentline(&self, caller: Caller) -> Result<Agentline, RpcError>;
+
+    /// Describes the process.
+    fn info(&self) -> DaemonInfo;
+
+    /// Counts some work until the guard is dropped. The process does not exit during work.
+    fn begin_work(&self) -> WorkGuard;
+
+    /// Ends all runs, all agents and then the process. Completes when the agents have exited.
+    fn stop(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Counts some work of a daemon while it exists.
+pub(super) type WorkGuard = Box<dyn Send + Sync>;
+
 /// The state of one host and its runs.
 pub(super) struct Host {
-    pub(super) agentline: Agentline,
+    agentline: Mutex<Agentline>,
+    /// The process, if the host is connected to its socket. Its pool is shared by all connections.
+    daemon: Option<Arc<dyn Daemon>>,
     pub(super) peer: HostPeer,
     pool: Mutex<(Pool, PoolOptions)>,
     pub(super) admission: Arc<AdmissionControl>,
     pub(super) conversations: Conversations,
     settings: Mutex<Settings>,
-    runs: Mutex<HashMap<Arc<str>, CancellationToken>>,
+    runs: Mutex<HashMap<Arc<str>, RunStop>>,
     ending: CancellationToken,
     /// Cancelled when all remaining work should stop.
     over: CancellationToken,
@@ -112,11 +138,34 @@ pub async fn serve(
     options: HostOptions,
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
+    let pool = Pool::new(agentline.clone(), options.pool.clone());
+    let backend = Backend { agentline, pool, daemon: None };
+    serve_connection(backend, read, write, options, stop).await
+}
+
+/// What the runs of a connection are made with.
+pub(super) struct Backend {
+    pub(super) agentline: Agentline,
+    pub(super) pool: Pool,
+    /// The owner of the pool, if the pool is shared by several connections.
+    pub(super) daemon: Option<Arc<dyn Daemon>>,
+}
+
+/// Serves one connection like [`serve`]. A shared pool stays open.
+pub(super) async fn serve_connection(
+    Backend { agentline, pool, daemon }: Backend,
+    read: impl AsyncRead + Unpin,
+    write: impl AsyncWrite + Unpin + Send + 'static,
+    options: HostOptions,
+    stop: impl Future<Output = ()>,
+) -> std::io::Result<()> {
     let peer = HostPeer::default();
     let places = options.pool.max_processes.saturating_mul(options.pool.concurrent_sessions);
+    let last_signal = if daemon.is_some() { Signal::Terminate } else { Signal::Interrupt };
     let host = Arc::new(Host {
-        pool: Mutex::new((Pool::new(agentline.clone(), options.pool.clone()), options.pool.clone())),
-        agentline,
+        pool: Mutex::new((pool, options.pool.clone())),
+        agentline: Mutex::new(agentline),
+        daemon,
         admission: AdmissionControl::new(places),
         conversations: Conversations::default(),
         settings: Mutex::default(),
@@ -139,10 +188,10 @@ pub async fn serve(
     loop {
         tokio::select! {
             line = lines.next() => match line {
-                Ok(Some(BoundedLine::Whole(line))) => host.take(line, &work),
+                Ok(Some(BoundedLine::Whole(line))) => host.take(&line, &work),
                 Ok(Some(BoundedLine::TooLong(line))) => {
                     let message = format!("the line is longer than {} MB", LONGEST_LINE >> 20);
-                    host.refuse(&asker(&line), RpcError::new(RpcError::PARSE, message));
+                    host.refuse(asker(&line), &RpcError::new(RpcError::PARSE, message));
                 }
                 Ok(None) | Err(_) => {
                     finish = options.drain;
@@ -168,12 +217,15 @@ pub async fn serve(
         }
     }
     host.over.cancel();
+    host.peer.outbox.lift_limit();
     for stop in host.runs().values() {
-        stop.cancel();
+        stop.cancel(last_signal);
     }
     work.wait().await;
     host.conversations.close_all().await;
-    host.pool().close().await;
+    if host.daemon.is_none() {
+        host.pool().close().await;
+    }
     host.peer.outbox.close();
     let given_up = async {
         if !stopped {
@@ -209,42 +261,90 @@ impl Host {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<Arc<str>, CancellationToken>> {
+    /// Returns the library, as the caller has configured it.
+    pub(super) fn agentline(&self) -> Agentline {
+        self.agentline.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts work of a daemon, so that it does not exit meanwhile.
+    pub(super) fn begin_work(&self) -> Option<WorkGuard> {
+        self.daemon.as_ref().map(|daemon| daemon.begin_work())
+    }
+
+    /// Refuses a key that only a client of a daemon's socket may use.
+    pub(super) fn only_on_socket(&self, key: &str) -> Result<(), RpcError> {
+        if self.daemon.is_some() {
+            return Ok(());
+        }
+        let problem = Problem::new(key, "accepted only on the socket of `agentline pool start`");
+        Err(RpcError::usage(&[problem.hint("omit it")]))
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<Arc<str>, RunStop>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Handles one line.
-    fn take(self: &Arc<Self>, line: Vec<u8>, work: &TaskTracker) {
+    fn take(self: &Arc<Self>, line: &[u8], work: &TaskTracker) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let message = match serde_json::from_slice::<Value>(&line) {
-            Ok(Value::Object(message)) => message,
-            Ok(_) => {
-                return self.refuse(
-                    &Value::Null,
-                    RpcError::new(RpcError::INVALID, "a message must be a JSON object"),
-                );
-            }
-            Err(why) => {
-                let error = RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}"));
-                return self.refuse(&asker(&line), error);
-            }
+        let invalid = |why: &dyn std::fmt::Display| {
+            self.refuse(asker(line), &RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}")));
         };
-        let id = message.get("id").cloned();
-        let Some(method) = message.get("method").and_then(Value::as_str) else {
-            return self.take_answer(id, message);
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => text,
+            Err(why) => return invalid(&why),
         };
-        let params = message.get("params").cloned().unwrap_or(Value::Null);
+        match rpc::parse(text) {
+            Ok(RpcMessage::Request { id, method, params }) => match serde_json::from_str(params.get()) {
+                Ok(params) => self.take_call(Some(id.to_owned()), &method, params, work),
+                Err(why) => invalid(&why),
+            },
+            Ok(RpcMessage::Notification { method, params }) => match serde_json::from_str(params.get()) {
+                Ok(params) => self.take_call(None, &method, params, work),
+                Err(why) => invalid(&why),
+            },
+            Ok(RpcMessage::Response { id, result: Ok(result) }) => match serde_json::from_str(result.get()) {
+                Ok(result) => self.take_response(id, Ok(result)),
+                Err(why) => invalid(&why),
+            },
+            Ok(RpcMessage::Response { id, result: Err(error) }) => self.take_response(id, Err(error)),
+            Err(InvalidMessage::Json(why)) => invalid(&why),
+            Err(InvalidMessage::NotAnObject) => match serde_json::from_str::<Value>(text) {
+                Ok(_) => {
+                    let error = RpcError::new(RpcError::INVALID, "a message must be a JSON object");
+                    self.refuse(RawValue::NULL.to_owned(), &error);
+                }
+                // The codec does not look into values that it does not need.
+                Err(why) => invalid(&why),
+            },
+            Err(InvalidMessage::Incomplete { id }) => {
+                let why = "a message must have a `method`, a `result` or an `error`";
+                self.refuse(id.unwrap_or(RawValue::NULL).to_owned(), &RpcError::new(RpcError::INVALID, why));
+            }
+            // It cannot be the response to a request.
+            Err(InvalidMessage::ResponseWithoutId) => {}
+        }
+    }
+
+    /// Handles a request or a notification.
+    fn take_call(
+        self: &Arc<Self>,
+        id: Option<Box<RawValue>>,
+        method: &str,
+        params: Value,
+        work: &TaskTracker,
+    ) {
         let (host, method) = (Arc::clone(self), method.to_owned());
         // These are handled at once, because later requests may depend on them.
         if method == "initialize" || method == "pool/configure" || method == "cancel" {
             let answer = host.settle_now(&method, params);
-            return host.answer(id.as_ref(), answer);
+            return host.answer(id, answer);
         }
         // Register a run before the next line is read, so that a later request can cancel it.
         let noted = matches!(&*method, "run" | "session/open" | "session/prompt")
-            .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_ref()));
+            .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_deref()));
         work.spawn(async move {
             let answer = match noted.transpose() {
                 // Report a panic as an error; otherwise the host would wait forever.
@@ -256,54 +356,45 @@ impl Host {
                 }
                 Err(error) => Err(error),
             };
-            host.answer(id.as_ref(), answer);
+            host.answer(id, answer);
             if method == "shutdown" {
                 host.ending.cancel();
             }
         });
     }
 
-    /// Handles a message without a method: a response to a request, or an invalid message.
-    fn take_answer(&self, id: Option<Value>, mut message: Map<String, Value>) {
-        // Some hosts send both fields, one of them null.
-        let error = message.remove("error").filter(|error| !error.is_null());
-        let answer = match (error, message.remove("result")) {
-            (Some(error), _) => {
-                let message = error["message"].as_str().unwrap_or("the host returned an error").to_owned();
-                Err(RpcError::new(error["code"].as_i64().unwrap_or(RpcError::INTERNAL), message))
-            }
-            (None, Some(result)) => Ok(result),
-            (None, None) => {
-                let error = RpcError::new(
-                    RpcError::INVALID,
-                    "a message must have a `method`, a `result` or an `error`",
-                );
-                return self.refuse(&id.unwrap_or_default(), error);
-            }
-        };
+    /// Handles a response of the host.
+    fn take_response(&self, id: &RawValue, result: Result<Value, JsonRpcError<'_>>) {
+        let answer = result.map_err(|error| {
+            let named = Some(error.message.into_owned()).filter(|message| !message.is_empty());
+            RpcError::new(error.code, named.unwrap_or_else(|| "the host returned an error".into()))
+        });
         // A response without a pending request came too late and is ignored.
-        let _ = id.is_some_and(|id| self.peer.answered(&id, answer));
+        let _ = self.peer.answered(id, answer);
     }
 
-    fn answer(&self, id: Option<&Value>, answer: Result<Value, RpcError>) {
+    fn answer(&self, id: Option<Box<RawValue>>, answer: Result<Box<RawValue>, RpcError>) {
         // A notification gets no response.
         let Some(id) = id else { return };
         match answer {
-            Ok(result) => self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
-            Err(error) => self.refuse(id, error),
+            Ok(result) => self.peer.outbox.say(rpc::response(&id, &result)),
+            Err(error) => self.refuse(id, &error),
         }
     }
 
-    fn refuse(&self, id: &Value, error: RpcError) {
-        self.peer.outbox.say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    fn refuse(&self, id: Box<RawValue>, error: &RpcError) {
+        self.peer.outbox.say(rpc::error_response(&id, error));
     }
 
     /// Handles the methods that take no time.
-    fn settle_now(&self, method: &str, params: Value) -> Result<Value, RpcError> {
+    fn settle_now(&self, method: &str, params: Value) -> Result<Box<RawValue>, RpcError> {
         match method {
             "initialize" => {
                 let asked: Initialize = read(params)?;
-                self.configure(&asked.pool);
+                self.configure(&asked.pool)?;
+                if let Some(caller) = asked.caller {
+                    self.set_caller(caller)?;
+                }
                 if let Some(most) = asked.max_concurrent {
                     self.admission.set_most(most);
                 }
@@ -316,18 +407,25 @@ impl Host {
                 write(&Initialized {
                     protocol: PROTOCOL,
                     server: Party::new("agentline", env!("CARGO_PKG_VERSION")),
-                    methods: words(METHODS),
+                    methods: words(&self.methods()),
                     callbacks: words(CALLBACKS),
-                    agents: self.agentline.registry().all().map(|agent| agent.info().id.to_owned()).collect(),
+                    agents: self
+                        .agentline()
+                        .registry()
+                        .all()
+                        .iter()
+                        .map(|agent| agent.info().id.to_owned())
+                        .collect(),
                 })
             }
             "pool/configure" => {
-                self.configure(&read(params)?);
-                Ok(json!({}))
+                self.configure(&read(params)?)?;
+                write(&json!({}))
             }
             _ => {
                 let asked: Cancel = read(params)?;
-                let found = self.runs().get(asked.run.as_str()).map(CancellationToken::cancel).is_some();
+                let signal = asked.signal.map_or(Signal::Interrupt, Signal::from);
+                let found = self.runs().get(asked.run.as_str()).map(|stop| stop.cancel(signal)).is_some();
                 write(&Cancelled { found })
             }
         }
@@ -338,8 +436,23 @@ impl Host {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    fn methods(&self) -> Vec<&'static str> {
+        let of_socket = if self.daemon.is_some() { SOCKET_METHODS } else { &[] };
+        [METHODS, of_socket].concat()
+    }
+
+    /// Makes the following runs of this connection for this caller.
+    fn set_caller(&self, caller: Caller) -> Result<(), RpcError> {
+        self.only_on_socket("caller")?;
+        if let Some(daemon) = &self.daemon {
+            let agentline = daemon.agentline(caller)?;
+            *self.agentline.lock().unwrap_or_else(PoisonError::into_inner) = agentline;
+        }
+        Ok(())
+    }
+
     /// Replaces the pool if its settings change. The old pool ends its agents when their runs are finished.
-    fn configure(&self, asked: &PoolSettings) {
+    fn configure(&self, asked: &PoolSettings) -> Result<(), RpcError> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
         let places = options.max_processes.saturating_mul(options.concurrent_sessions);
@@ -351,17 +464,22 @@ impl Host {
         set(&mut options.max_age, asked.max_age_s.map(Duration::from_secs));
         set(&mut options.idle_timeout, asked.idle_s.map(Duration::from_secs));
         if options == pool.1 {
-            return;
+            return Ok(());
+        }
+        if self.daemon.is_some() {
+            let problem = Problem::new("pool", "the pool is shared, so a connection cannot configure it");
+            return Err(RpcError::usage(&[problem.hint("use the flags of `agentline pool start`")]));
         }
         let now = options.max_processes.saturating_mul(options.concurrent_sessions);
-        *pool = (Pool::new(self.agentline.clone(), options.clone()), options);
+        *pool = (Pool::new(self.agentline(), options.clone()), options);
         drop(pool);
         if now != places {
             self.admission.set_most(now);
         }
+        Ok(())
     }
 
-    async fn call(&self, method: &str, params: Value, run: Option<Noted>) -> Result<Value, RpcError> {
+    async fn call(&self, method: &str, params: Value, run: Option<Noted>) -> Result<Box<RawValue>, RpcError> {
         match (method, run) {
             ("run", Some(run)) => return self.run(&run.name, read(params)?, &run.stop).await,
             ("session/open", Some(run)) => {
@@ -374,21 +492,25 @@ impl Host {
             "session/close" => {
                 let params: SessionClose = read(params)?;
                 self.close(&params.session).await?;
-                Ok(json!({}))
+                write(&json!({}))
             }
-            "agents" => Ok(self.agents()),
+            "agents" => write(&self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
             "capabilities" => write(&self.unless_over(self.capabilities(read(params)?)).await??),
             #[cfg(feature = "sessions")]
-            "sessions/list" => self.list(read(params)?).await,
+            "sessions/list" => write(&self.list(read(params)?).await?),
             #[cfg(feature = "sessions")]
-            "sessions/load" => self.load(read(params)?).await,
+            "sessions/load" => write(&self.load(read(params)?).await?),
             #[cfg(feature = "sessions")]
-            "sessions/search" => self.search(read(params)?).await,
+            "sessions/search" => write(&self.search(read(params)?).await?),
             "pool/status" => {
                 let (active, waiting, allowed) = self.admission.standing();
                 let runs = json!({"active": active, "waiting": waiting, "allowed": allowed});
-                Ok(json!({"pool": self.pool().status(), "runs": runs}))
+                let mut status = json!({"pool": self.pool().status(), "runs": runs});
+                if let Some(daemon) = &self.daemon {
+                    status["daemon"] = json!(daemon.info());
+                }
+                write(&status)
             }
             "pool/prewarm" => {
                 let params: Prewarm = read(params)?;
@@ -398,13 +520,20 @@ impl Host {
                 let pool = self.pool();
                 let ready = pool.prewarm_by(&agentline, request, params.runs.max(1));
                 let ready = self.unless_over(ready).await??;
-                Ok(json!({"ready": ready}))
+                write(&json!({"ready": ready}))
             }
             "cache/stats" => write(&self.cache_stats(read(params)?).await?),
             "cache/clear" => write(&self.cache_clear(read(params)?).await?),
-            "shutdown" => Ok(json!({})),
+            "shutdown" => write(&json!({})),
+            "pool/stop" if self.daemon.is_some() => {
+                if let Some(daemon) = &self.daemon {
+                    daemon.stop().await;
+                }
+                write(&json!({}))
+            }
             _ => {
-                let message = format!("unknown method `{method}`; known methods: {}", METHODS.join(", "));
+                let known = self.methods().join(", ");
+                let message = format!("unknown method `{method}`; known methods: {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
         }
@@ -419,11 +548,13 @@ impl Host {
     }
 
     /// Registers a run under the host's name for it.
-    fn begin(self: &Arc<Self>, name: Option<&str>, id: Option<&Value>) -> Result<Noted, RpcError> {
+    fn begin(self: &Arc<Self>, name: Option<&str>, id: Option<&RawValue>) -> Result<Noted, RpcError> {
         let name: Arc<str> = match (name, id) {
             (Some(name), _) => name.into(),
-            (None, Some(Value::String(id))) => id.as_str().into(),
-            (None, Some(id)) => id.to_string().into(),
+            (None, Some(id)) => match serde_json::from_str(id.get()) {
+                Ok(Value::String(id)) => id.into(),
+                _ => id.get().into(),
+            },
             (None, None) => uuid::Uuid::new_v4().to_string().into(),
         };
         let mut runs = self.runs();
@@ -431,9 +562,9 @@ impl Host {
             let problem = Problem::new("run", format!("a run named `{name}` is already in progress"));
             return Err(RpcError::usage(&[problem.hint("give each run a unique name, or omit `run`")]));
         }
-        let stop = CancellationToken::new();
+        let stop = RunStop::default();
         runs.insert(Arc::clone(&name), stop.clone());
-        Ok(Noted { host: Arc::clone(self), name, stop })
+        Ok(Noted { host: Arc::clone(self), name, stop, _work: self.begin_work() })
     }
 }
 
@@ -441,51 +572,12 @@ impl Host {
 struct Noted {
     host: Arc<Host>,
     name: Arc<str>,
-    stop: CancellationToken,
+    stop: RunStop,
+    _work: Option<WorkGuard>,
 }
 
 impl Drop for Noted {
     fn drop(&mut self) {
         self.host.runs().remove(&self.name);
     }
-}
-
-/// Returns the id of a request whose line cannot be parsed completely, for example because of invalid UTF-8.
-fn asker(line: &[u8]) -> Value {
-    #[derive(serde::Deserialize)]
-    struct Asked {
-        id: Value,
-        #[serde(rename = "method")]
-        _method: IgnoredAny,
-    }
-    serde_json::from_slice::<Asked>(line).map_or(Value::Null, |asked| asked.id)
-}
-
-fn set<T>(to: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *to = value;
-    }
-}
-
-fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
-    if params.is_null() {
-        return Ok(T::default());
-    }
-    T::deserialize(&params).map_err(|why| RpcError::usage(&misfits::<T>(&params, &why)))
-}
-
-/// Returns a problem for each key that does not match.
-fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
-    let alone = |(key, value): (&String, &Value)| {
-        let why = T::deserialize(&json!({ key: value })).err()?.to_string();
-        // The missing field belongs to another key, which is left out here.
-        let is_of_another = why.starts_with("missing field");
-        (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {why}")))
-    };
-    let keys: Vec<Problem> = params.as_object().into_iter().flatten().filter_map(alone).collect();
-    if keys.is_empty() { vec![Problem::new("params", format!("invalid parameters: {why}"))] } else { keys }
-}
-
-fn write(value: &impl serde::Serialize) -> Result<Value, RpcError> {
-    serde_json::to_value(value).map_err(|why| RpcError::new(RpcError::INTERNAL, why.to_string()))
 }

@@ -1,26 +1,36 @@
 //! Determines which runs may share a process, and which sessions can be opened for them in advance.
 
-use crate::pool::launch_cache::{LaunchCache, LaunchTemplate};
 use crate::{
     agentline::Inner,
-    detect::cache::DetectCache,
     fs::digester::Digester,
-    resolve::{ResolvedRun, StartFailure, attachments::read_attachments},
-    run::options::RunOptions,
+    resolve::{
+        StartFailure,
+        attachments::read_attachments,
+        spec::{ProcessSpec, ResolvedRun, SessionSpec},
+    },
+    run::{
+        Launched,
+        options::RunOptions,
+        resolved::{PendingStart, Resolved},
+    },
 };
-use agentline_core::{Isolation, Launch, PromptText, RunRequest};
-use std::{fmt::Write as _, sync::Arc};
+use agentline_core::{Isolation, Redactor};
+use std::{fmt::Write as _, path::Path};
 
 /// The request of a run to the pool.
 pub(super) struct PoolRequest {
-    pub(super) resolved: ResolvedRun,
-    /// The process that the run needs.
-    pub(super) template: Arc<LaunchTemplate>,
-    /// The prompt text for the model.
-    pub(super) prompt_text: PromptText,
+    pub(super) run: ResolvedRun,
     pub(super) options: RunOptions,
+    /// The key of suitable processes.
+    pub(super) process: PoolKey,
     /// The key of sessions that can be opened in advance for the run, if any.
     pub(super) session: Option<PoolKey>,
+    /// Whether the run can share the process with other runs.
+    pub(super) shares: bool,
+    /// The secrets of the run. They may have changed since its process was started.
+    pub(super) secrets: Vec<String>,
+    pub(super) redactor: Redactor,
+    pub(super) launched: Launched,
 }
 
 /// Runs with the same key can use the same process. A digest, because a launch contains secrets.
@@ -34,67 +44,127 @@ impl From<u8> for PoolKey {
     }
 }
 
-/// Checks the request, finds the agent and determines the process that the run needs. Blocks.
+/// Resolves the run, and determines which processes and sessions can serve it. Also returns the process to start if
+/// there is none. Blocks.
 pub(super) fn prepare(
     inner: &Inner,
-    finds: &DetectCache,
-    launches: &LaunchCache,
-    request: RunRequest,
-    options: &RunOptions,
-) -> Result<Box<PoolRequest>, StartFailure> {
-    let mut resolved = inner.ask_with(request, |agent| inner.detect_cached(finds, agent))?;
+    start: PendingStart,
+) -> Result<(Box<PoolRequest>, ProcessSpec), StartFailure> {
+    let Resolved { process, run, options, .. } = *start.resolve(inner)?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
-    read_attachments(&resolved.plan.request.attachments, &inner.host_env.cwd)?;
-    let options = inner.with_schema(&mut resolved, options)?;
-    let (template, prompt_text) = launches.find(inner, &mut resolved)?;
+    read_attachments(&run.plan.request.attachments, &inner.host_env.cwd)?;
     // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
-    let own = options.marks_session() || !template.launch.servers.is_empty() || resolved.temporary.is_some();
-    let session = (!own).then_some(template.session);
-    Ok(Box::new(PoolRequest { resolved, template, prompt_text, options, session }))
+    let own = options.marks_session() || !run.session.servers.is_empty() || run.session.temporary.is_some();
+    let redactor = Redactor::new(&process.secrets);
+    let pool_request = PoolRequest {
+        process: of_process(&run, &process, inner.isolation),
+        session: (!own).then(|| of_session(&run.session)),
+        shares: run.agent.shares(&run.plan),
+        secrets: process.secrets.clone(),
+        launched: Launched::of_any(&process, &redactor),
+        redactor,
+        options,
+        run,
+    };
+    Ok((Box::new(pool_request), process))
 }
 
 /// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,
 /// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
 /// get the model that a process was started with.
-pub(super) fn of_process(resolved: &ResolvedRun, launch: &Launch, isolation: Isolation) -> PoolKey {
-    let Launch { program, args, env, files, links, folders, copy_back, proof, dialogue, agent_home, .. } =
-        launch;
+fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) -> PoolKey {
+    let ProcessSpec { program, args, env, files, links, folders, copy_back, proof, dialogue, .. } = process;
     let mut text = Digester::default();
-    text.paths([program, agent_home]);
-    text.number(files.len());
+    let mut add = |bytes: &[u8]| text.bytes(&process.placeholders.bytes(bytes));
+    add(bytes_of(program));
+    add(bytes_of(&process.agent_home));
+    add(&files.len().to_le_bytes());
     for file in files {
-        text.paths([&file.path]);
+        add(bytes_of(&file.path));
         // The user's files change often. A process with older copies of some is still usable.
         if !file.copied {
-            text.bytes(&file.content);
+            add(&file.content);
         }
     }
-    text.number(args.len());
-    args.iter().for_each(|arg| text.bytes(arg.as_bytes()));
-    text.number(env.len());
-    env.iter().for_each(|(name, value)| [name, value].iter().for_each(|word| text.bytes(word.as_bytes())));
+    add(&args.len().to_le_bytes());
+    args.iter().for_each(|arg| add(arg.as_bytes()));
+    add(&env.len().to_le_bytes());
+    env.iter().for_each(|(name, value)| [name, value].iter().for_each(|word| add(word.as_bytes())));
     for pairs in [links, copy_back] {
-        text.number(pairs.len());
-        pairs.iter().for_each(|(at, to)| text.paths([at, to]));
+        add(&pairs.len().to_le_bytes());
+        pairs.iter().for_each(|(at, to)| [at, to].iter().for_each(|part| add(bytes_of(part))));
     }
-    text.number(folders.len());
-    text.paths(folders);
+    add(&folders.len().to_le_bytes());
+    folders.iter().for_each(|folder| add(bytes_of(folder)));
     // Writing to a digest cannot fail.
     let _ = write!(
         text,
         "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
-        resolved.agent.info().id,
-        resolved.program.version,
-        resolved.plan.request.max_line_bytes,
-        launch.preset.is_empty(),
+        run.agent.info().id,
+        process.version,
+        process.max_line,
+        process.preset.is_empty(),
     );
     PoolKey(text.finish())
 }
 
 /// Returns the key of a session: everything that it is opened with.
-pub(super) fn of_session(resolved: &ResolvedRun, launch: &Launch) -> PoolKey {
+fn of_session(session: &SessionSpec) -> PoolKey {
     let mut text = Digester::default();
-    let Launch { mode, model, servers, meta, session_cwd, .. } = launch;
-    let _ = write!(text, "{:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}", resolved.cwd);
+    let SessionSpec { cwd, mode, model, servers, meta, session_cwd, .. } = session;
+    let _ = write!(text, "{cwd:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}");
     PoolKey(text.finish())
+}
+
+fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::{agentline::Agentline, detect::HostEnv, error::Error};
+    use agentline_core::{RunRequest, Surface};
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn runs_with_other_prompts_share_a_process_but_not_runs_with_other_rules_or_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("agent");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(dir.path().join(".gemini")).unwrap();
+        fs::create_dir(dir.path().join("ws")).unwrap();
+        let settings = dir.path().join(".gemini/settings.json");
+        fs::write(&settings, "{}").unwrap();
+        let prepare = |request: RunRequest, env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let host_env = HostEnv::new(env, dir.path(), dir.path());
+            let agentline = Agentline::new(host_env).program("gemini", &program);
+            let planned = agentline.inner().plan(request.surface(Surface::Acp)).unwrap();
+            super::prepare(agentline.inner(), PendingStart::Planned(planned, RunOptions::default()))
+        };
+        let (first, process) = prepare(RunRequest::new("one"), &[]).unwrap();
+        let (second, other) = prepare(RunRequest::new("two").name("a name"), &[]).unwrap();
+        assert_eq!((first.process, first.session), (second.process, second.session));
+        assert_eq!(second.run.turn.prompt, "two");
+        assert_ne!(process.private, other.private, "each process has a directory of its own");
+        let keys = |request: RunRequest, env: &[(&str, &str)]| {
+            let (request, _) = prepare(request, env).unwrap();
+            (request.process == first.process, request.session == first.session)
+        };
+        assert_eq!(keys(RunRequest::new("one").model("m"), &[]).1, false);
+        assert_eq!(keys(RunRequest::new("one").working_dir("ws"), &[]), (true, false));
+        assert_eq!(keys(RunRequest::new("one").deny("Bash"), &[]), (false, true));
+        assert_eq!(keys(RunRequest::new("one"), &[("PATH", "/bin")]), (false, true));
+        fs::write(&settings, r#"{"a": 1}"#).unwrap();
+        assert_eq!(keys(RunRequest::new("one"), &[]), (false, true));
+        let mut wrong = RunRequest::new("one");
+        wrong.prompt_file = Some("missing.md".into());
+        wrong.include_directories = vec!["missing".into()];
+        let Err(StartFailure::Error(Error::Usage(problems))) = prepare(wrong, &[]) else { panic!() };
+        let mut keys: Vec<&str> = problems.0.iter().map(|problem| problem.key.as_str()).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["include_directories", "prompt_file"]);
+    }
 }

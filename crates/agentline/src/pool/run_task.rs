@@ -8,17 +8,17 @@ use crate::pool::{
 use crate::{
     agentline::{Agentline, Inner},
     error::Error,
-    resolve::{not_ready_in_time, not_started, stopped_before},
+    resolve::{not_ready_in_time, not_started, spec::ProcessSpec, stopped_before},
     run::{
         active_run::CompletionTiming,
-        channel::{RunItem, RunReceiver, RunSender, Wakeup},
+        channel::{ForwardedRun, RunItem, RunReceiver, RunSender, Wakeup, forward},
         live_process::ProcessHandle,
         prepare::PreparedRun,
         services::ServedTools,
         session_follower::AgentHome,
     },
 };
-use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Verdict};
+use agentline_core::{Event, Failure, FailureKind, Millis, Outcome, Record, SessionTarget, Signal, Verdict};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -37,19 +37,24 @@ pub(super) struct PendingRun {
 /// A slot with a prepared run, or the permission to start a process.
 pub(super) enum ImmediateGrant {
     Slot(Slot, Result<Box<PreparedRun>, Error>),
-    Start(StartPermit),
+    Start(StartPermit, Box<ProcessSpec>),
 }
 
 impl PendingRun {
     /// Requests a slot without waiting for one. Blocks.
-    pub(super) fn at_once(inner: &Inner, pool: &Arc<PoolState>, pool_request: Arc<PoolRequest>) -> Self {
+    pub(super) fn at_once(
+        inner: &Inner,
+        pool: &Arc<PoolState>,
+        pool_request: Arc<PoolRequest>,
+        process: ProcessSpec,
+    ) -> Self {
         let allocation = match pool.try_acquire_slot(&pool_request) {
             Some(Allocation::Slot(slot)) => {
                 let prepared_run = prepared_run(inner, &pool_request, &slot.live.agent_home).map(Box::new);
                 Some(ImmediateGrant::Slot(slot, prepared_run))
             }
-            Some(Allocation::Start(permit)) => Some(ImmediateGrant::Start(permit)),
-            // The later request reports the reason.
+            Some(Allocation::Start(permit)) => Some(ImmediateGrant::Start(permit, Box::new(process))),
+            // The later request reports the reason. The run may wait long, so it does not keep its process part.
             Some(Allocation::Refused(_)) | None => None,
         };
         Self { pool_request, allocation }
@@ -62,17 +67,9 @@ fn prepared_run(
     pool_request: &PoolRequest,
     agent_home: &Arc<AgentHome>,
 ) -> Result<PreparedRun, Error> {
-    let launch = &pool_request.template.launch;
-    let served = inner.serve(&pool_request.resolved, &pool_request.options, &launch.servers)?;
-    let mut prepared_run = inner.prepared_run(
-        &pool_request.resolved,
-        launch,
-        agent_home,
-        &pool_request.options,
-        ServedTools::Now(served),
-    )?;
-    prepared_run.say(launch, &pool_request.prompt_text);
-    Ok(prepared_run)
+    let PoolRequest { run, options, .. } = pool_request;
+    let served = inner.serve(&*run.agent, &run.session.cwd, options, &run.session.servers)?;
+    inner.prepared_run(run, agent_home, options, ServedTools::Now(served))
 }
 
 /// The task of one run in the pool.
@@ -131,13 +128,15 @@ impl RunTask {
     /// Waits for a slot on a process, and starts a process if necessary.
     async fn slot(&self, allocation: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
         let grant = match allocation {
-            Some(ImmediateGrant::Start(permit)) => Allocation::Start(permit),
+            Some(ImmediateGrant::Start(permit, process)) => {
+                return start(&self.agentline, permit, &self.pool_request, Some(process)).await;
+            }
             Some(ImmediateGrant::Slot(slot, _)) => Allocation::Slot(slot),
             None => self.pool.slot(&self.pool_request, SlotUser::Run).await,
         };
         match grant {
             Allocation::Slot(slot) => Ok(slot),
-            Allocation::Start(permit) => start(&self.agentline, permit, &self.pool_request).await,
+            Allocation::Start(permit) => start(&self.agentline, permit, &self.pool_request, None).await,
             Allocation::Refused(why) => Err(Box::new(refused(&self.pool_request, why))),
         }
     }
@@ -158,7 +157,7 @@ impl RunTask {
                 match self.agentline.blocking_within(self.patience(begun), work).await {
                     Some(made) => made,
                     None => {
-                        let request = &self.pool_request.resolved.plan.request;
+                        let request = &self.pool_request.run.plan.request;
                         return AttemptEnd::Over(Box::new(not_ready_in_time(request)));
                     }
                 }
@@ -167,7 +166,7 @@ impl RunTask {
         let mut prepared_run = match made {
             Ok(prepared_run) => *prepared_run,
             Err(error) => {
-                let outcome = self.agentline.inner().not_prepared(&self.pool_request.resolved.info, &error);
+                let outcome = self.agentline.inner().not_prepared(&self.pool_request.run.turn.info, &error);
                 return AttemptEnd::Over(Box::new(outcome));
             }
         };
@@ -177,7 +176,7 @@ impl RunTask {
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
         prepared_run.spec.timeouts.run = prepared_run.spec.timeouts.run.saturating_sub(waited).max(1);
-        prepared_run.secrets.clone_from(&self.pool_request.template.launch.secrets);
+        prepared_run.secrets.clone_from(&self.pool_request.secrets);
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;
         self.pool.count_run();
@@ -189,87 +188,52 @@ impl RunTask {
         attempt_end
     }
 
-    /// Forwards events. Events before the agent's first output are held back, so that the run can be retried.
+    /// Forwards the events of an attempt to the caller.
     async fn forward(&mut self, run: &RunReceiver, slot: &mut Slot) -> AttemptEnd {
-        let mut held: Vec<Record> = Vec::new();
-        let mut has_output = false;
-        let stopper = run.stopper();
-        loop {
-            let item = tokio::select! {
-                item = std::future::poll_fn(|cx| run.poll(cx)), if !self.channel.is_full() => item,
-                signal = self.cancelled_or_ready() => {
-                    if let Some(signal) = signal {
-                        self.is_stopped = true;
-                        stopper.stop(signal);
-                    }
-                    continue;
-                }
-            };
-            match item {
-                RunItem::Batch(mut batch) => {
-                    if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
-                        slot.opened();
-                    }
-                    has_output |= batch.iter().any(|record| rules_out_retry(&record.event));
-                    if has_output {
-                        held.append(&mut batch);
-                        self.channel.send(std::mem::take(&mut held));
-                        if self.channel.wants_outcome_only() && slot.is_opened() {
-                            run.want_outcome_only();
-                        }
-                    } else {
-                        held.append(&mut batch);
-                    }
-                }
-                RunItem::Over(outcome) => {
-                    let outcome = outcome.unwrap_or_else(|| {
-                        let lost = Failure::new(
-                            FailureKind::Crashed,
-                            "internal error: the agent's task panicked or its runtime shut down",
-                        );
-                        Box::new(self.not_begun(Verdict::Failed, lost))
-                    });
-                    if !has_output && !self.is_stopped && lost_early(&outcome) {
-                        return AttemptEnd::Unheard(outcome);
-                    }
-                    if !held.is_empty() {
-                        self.channel.send(held);
-                    }
-                    return AttemptEnd::Over(outcome);
-                }
-            }
+        let mut attempt = Attempt {
+            run,
+            slot,
+            caller: &self.channel,
+            held: Vec::new(),
+            has_output: false,
+            is_stopped: &mut self.is_stopped,
+        };
+        let outcome = forward(&mut attempt, &self.channel).await;
+        let Attempt { held, has_output, .. } = attempt;
+        let outcome = outcome.unwrap_or_else(|| {
+            let lost = Failure::new(
+                FailureKind::Crashed,
+                "internal error: the agent's task panicked or its runtime shut down",
+            );
+            Box::new(self.not_begun(Verdict::Failed, lost))
+        });
+        if !has_output && !self.is_stopped && lost_early(&outcome) {
+            return AttemptEnd::Unheard(outcome);
         }
+        if !held.is_empty() {
+            self.channel.send(held);
+        }
+        AttemptEnd::Over(outcome)
     }
 
     /// Waits until the caller cancels the run.
-    async fn stopped(&self) -> i32 {
+    async fn stopped(&self) -> Signal {
         self.channel.stopped(&self.wakeup).await
-    }
-
-    /// Waits until the caller cancels the run or has made room for more events.
-    async fn cancelled_or_ready(&self) -> Option<i32> {
-        match self.channel.stop() {
-            Some(signal) => Some(signal),
-            None => {
-                self.wakeup.notified().await;
-                self.channel.stop()
-            }
-        }
     }
 
     /// Returns how long the run may still wait for a slot.
     fn patience(&self, begun: Instant) -> Duration {
-        let request = &self.pool_request.resolved.plan.request;
+        let request = &self.pool_request.run.plan.request;
         let left = request.timeout.saturating_sub(begun.elapsed());
         request.deadline.map_or(left, |when| left.min(crate::resolve::time_until(when)))
     }
 
     fn not_begun(&self, verdict: Verdict, failure: Failure) -> Outcome {
-        Outcome::not_begun(&self.pool_request.resolved.info, verdict, failure)
+        Outcome::not_begun(&self.pool_request.run.turn.info, verdict, failure)
     }
 
-    fn cancelled(&self, signal: i32) -> Outcome {
-        stopped_before(&self.pool_request.resolved.info, signal)
+    fn cancelled(&self, signal: Signal) -> Outcome {
+        stopped_before(&self.pool_request.run.turn.info, signal)
     }
 
     fn waited_too_long(&self) -> Outcome {
@@ -278,25 +242,68 @@ impl RunTask {
     }
 }
 
-/// Starts a process for the pool.
+/// An attempt at a run. Its events before the agent's first output are held back, so that the run can be retried.
+struct Attempt<'a> {
+    run: &'a RunReceiver,
+    slot: &'a mut Slot,
+    caller: &'a RunSender,
+    held: Vec<Record>,
+    has_output: bool,
+    is_stopped: &'a mut bool,
+}
+
+impl ForwardedRun for Attempt<'_> {
+    async fn next(&mut self) -> RunItem {
+        self.run.next().await
+    }
+
+    async fn cancel(&mut self, signal: Signal) {
+        *self.is_stopped = true;
+        self.run.stopper().stop(signal);
+    }
+
+    fn pass(&mut self, mut batch: Vec<Record>) -> Vec<Record> {
+        if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
+            self.slot.opened();
+        }
+        self.has_output |= batch.iter().any(|record| record.event.rules_out_retry());
+        self.held.append(&mut batch);
+        if !self.has_output {
+            return Vec::new();
+        }
+        if self.caller.wants_outcome_only() && self.slot.is_opened() {
+            self.run.want_outcome_only();
+        }
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Starts a process for the pool. Without a process part, the launch is built again: each process has a private
+/// directory of its own, and the user's files may have changed while the run waited.
 async fn start(
     agentline: &Agentline,
     permit: StartPermit,
     pool_request: &Arc<PoolRequest>,
+    process: Option<Box<ProcessSpec>>,
 ) -> Result<Slot, Box<Outcome>> {
     let begun = Instant::now();
     let pool_request = Arc::clone(pool_request);
     let for_start = Arc::clone(&pool_request);
-    let start = agentline.blocking(move |inner| inner.start_shared(&for_start.resolved)).await;
+    let start = agentline.blocking(move |inner| {
+        let run = &for_start.run;
+        let process = process.map_or_else(|| inner.launch_again(run), |process| Ok(*process))?;
+        inner.start_shared(run, process)
+    });
     let start = start
-        .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.resolved.info, &error)))?;
-    let agent = start.agent;
+        .await
+        .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.run.turn.info, &error)))?;
+    let agent = Arc::clone(&start.agent);
     let mark = uuid::Uuid::new_v4().to_string();
     match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
         Ok(live) => {
             permit.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
         }
-        Err(error) => Err(Box::new(not_started(&pool_request.resolved.info, agent, &error))),
+        Err(error) => Err(Box::new(not_started(&pool_request.run.turn.info, &*agent, &error))),
     }
 }
 
@@ -309,7 +316,7 @@ pub(super) async fn prewarm(
     sessions: usize,
 ) -> usize {
     let options = &pool.options;
-    let beside = options.max_processes.saturating_mul(if pool_request.template.shares {
+    let beside = options.max_processes.saturating_mul(if pool_request.shares {
         options.concurrent_sessions
     } else {
         1
@@ -343,15 +350,14 @@ async fn open_spare(
 ) -> Option<Slot> {
     let mut slot = match pool.slot(pool_request, SlotUser::Opening).await {
         Allocation::Slot(slot) => slot,
-        Allocation::Start(permit) => start(agentline, permit, pool_request).await.ok()?,
+        Allocation::Start(permit) => start(agentline, permit, pool_request, None).await.ok()?,
         Allocation::Refused(_) => return None,
     };
     let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
-    let opening = agentline
-        .blocking(move |inner| inner.opening_run(&for_run.resolved, &for_run.template.launch, &home));
+    let opening = agentline.blocking(move |inner| inner.opening_run(&for_run.run, &home));
     let run = slot.live.board(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
-        if let RunItem::Over(outcome) = std::future::poll_fn(|cx| run.poll(cx)).await {
+        if let RunItem::Over(outcome) = run.next().await {
             break outcome;
         }
     };
@@ -370,22 +376,7 @@ async fn open_spare(
 
 /// Returns the outcome of a run that the pool refused.
 fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
-    Outcome::not_begun(&pool_request.resolved.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
-}
-
-/// Returns whether an event must reach the caller as soon as it arrives. After such an event the run cannot be retried.
-fn rules_out_retry(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::Started(_)
-            | Event::Warning { .. }
-            | Event::Unreadable { .. }
-            | Event::Commands { .. }
-            | Event::Mode { .. }
-            | Event::ConfigOption { .. }
-            | Event::SessionInfo { .. }
-            | Event::Agent { .. }
-    )
+    Outcome::not_begun(&pool_request.run.turn.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
 }
 
 /// Returns whether the agent was lost, rather than the run refused.

@@ -43,7 +43,7 @@ struct State {
 #[derive(Debug)]
 struct PooledProcess {
     live: Arc<ProcessHandle>,
-    agent: &'static str,
+    agent: String,
     version: Option<String>,
     /// Whether the agent was used since its memory was last measured.
     used: bool,
@@ -214,9 +214,9 @@ impl PoolState {
     /// Returns the number of open sessions that are available for runs like this one.
     pub(super) fn count_open_sessions(&self, pool_request: &PoolRequest) -> usize {
         let slot_request = SlotRequest {
-            key: pool_request.template.key,
+            key: pool_request.process,
             session: pool_request.session,
-            shares: pool_request.template.shares,
+            shares: pool_request.shares,
         };
         self.lock().scheduler.spares(slot_request)
     }
@@ -247,7 +247,7 @@ impl PoolState {
             let processes = state.scheduler.entries().iter().filter_map(|entry| {
                 let warm = state.agents.get(&entry.id)?;
                 Some(ProcessStatus {
-                    agent: warm.agent.to_owned(),
+                    agent: warm.agent.clone(),
                     version: warm.version.clone(),
                     pid: warm.live.pid,
                     ready: warm.live.state().ready,
@@ -311,7 +311,7 @@ impl State {
 fn slot_request(pool_request: &PoolRequest, user: SlotUser) -> SlotRequest {
     // Opening a session does not use one that is already open.
     let session = pool_request.session.filter(|_| user == SlotUser::Run);
-    SlotRequest { key: pool_request.template.key, session, shares: pool_request.template.shares }
+    SlotRequest { key: pool_request.process, session, shares: pool_request.shares }
 }
 
 /// A value that must be dropped after the lock is released.
@@ -351,11 +351,11 @@ impl StartPermit {
             return None;
         }
         state.started += 1;
-        let id = state.scheduler.process_started(self.key, pool_request.template.shares, Instant::now());
+        let id = state.scheduler.process_started(self.key, pool_request.shares, Instant::now());
         let warm = PooledProcess {
             live: Arc::clone(&live),
-            agent: pool_request.resolved.agent.info().id,
-            version: pool_request.resolved.program.version.map(|v| v.to_string()),
+            agent: pool_request.run.agent.info().id.to_owned(),
+            version: pool_request.run.program.version.map(|v| v.to_string()),
             used: true,
         };
         state.agents.insert(id, warm);

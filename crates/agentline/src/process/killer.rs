@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::kill::Hunt;
-use super::{Signal, unix};
+use super::{ProcessSignal, unix};
 
 /// How long a kill keeps trying to end processes that do not die.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl Killer {
     pub(crate) fn kill(&self) {
         if let Some((pid, socket)) = &self.supervisor {
             // A stopped supervisor is resumed. If it is gone, the hunt below does its work.
-            let _ = (&*socket).write(&[Signal::KillTree.order()]);
+            let _ = (&*socket).write(&[ProcessSignal::KillTree.order()]);
             unix::signal_group(pid.cast_signed(), libc::SIGCONT);
         }
         let mut hunt = Hunt::by_mark(&self.mark);

@@ -209,7 +209,7 @@ pub enum StdStream {
 
 /// A signal that can be sent to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
+pub enum ProcessSignal {
     /// SIGINT to the agent's process group, as Ctrl-C does.
     Interrupt,
     /// SIGTERM to the agent's process group.
@@ -372,7 +372,7 @@ impl Process {
     }
 
     /// Sends a signal to the agent, or kills its tree. No-op after the exit.
-    pub fn signal(&mut self, signal: Signal) {
+    pub fn signal(&mut self, signal: ProcessSignal) {
         if self.ended.is_none() {
             self.tree.signal(signal);
         }

@@ -14,7 +14,7 @@ use super::init::{HostLink, Init, InitError, InitMessage};
 use super::kill::Hunt;
 use super::unix::{self, Reaped};
 use super::wire::{StartedAgent, SupervisorReport};
-use super::{ProcessEnd, ProcessExit, Signal, Spawn, os};
+use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, os};
 use crate::fs::private_dir;
 
 /// The first argument that makes a program run as a supervisor.
@@ -154,12 +154,12 @@ impl Watch {
         let count = self.host.read(&mut orders).unwrap_or(0);
         self.host_gone = count == 0;
         let mut end = self.host_gone;
-        for order in orders[..count].iter().filter_map(|order| Signal::from_code(*order)) {
+        for order in orders[..count].iter().filter_map(|order| ProcessSignal::from_code(*order)) {
             match order {
                 _ if self.exit.is_some() => {}
-                Signal::Interrupt => unix::signal_group(self.root, libc::SIGINT),
-                Signal::Terminate => unix::signal_group(self.root, libc::SIGTERM),
-                Signal::KillTree => end = true,
+                ProcessSignal::Interrupt => unix::signal_group(self.root, libc::SIGINT),
+                ProcessSignal::Terminate => unix::signal_group(self.root, libc::SIGTERM),
+                ProcessSignal::KillTree => end = true,
             }
         }
         end

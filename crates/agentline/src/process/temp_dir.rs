@@ -1,7 +1,8 @@
 //! Detects a full temporary directory, and removes what killed agents leave in it.
 
-use agentline_core::{Agent, Launch, Notice, Outcome};
+use agentline_core::{Agent, Notice, Outcome};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -23,18 +24,19 @@ pub(crate) struct ProcessTemp {
     /// The agent's temporary directory, the one with its output and private directory, and that of this process.
     dirs: [PathBuf; 3],
     /// The name prefixes of the directories that the agent creates for its commands.
-    prefixes: &'static [&'static str],
+    prefixes: Vec<String>,
     started: SystemTime,
 }
 
 impl ProcessTemp {
-    /// Describes a process that was just started with a private directory in `ours`.
-    pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, launch: &Launch) -> Self {
-        let theirs = launch.env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    /// Describes a process that was just started with this environment and a private directory in `ours`.
+    pub(crate) fn new(ours: PathBuf, agent: &dyn Agent, env: &BTreeMap<String, String>) -> Self {
+        let theirs = env.get("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let dirs = [theirs, ours, std::env::temp_dir()];
         let now = SystemTime::now();
         let started = now.checked_sub(START_SLACK).unwrap_or(now);
-        Self { dirs, prefixes: agent.info().command_dirs, started }
+        let prefixes = agent.info().command_dirs.iter().map(|prefix| (*prefix).to_owned()).collect();
+        Self { dirs, prefixes, started }
     }
 
     /// Adds a full temporary directory to the error of a failed run.
@@ -44,7 +46,7 @@ impl ProcessTemp {
 
     /// Removes command directories that the agent left because it was killed.
     pub(crate) fn remove_leftovers(&self) {
-        remove_command_dirs(&self.dirs[0], self.prefixes, self.started);
+        remove_command_dirs(&self.dirs[0], &self.prefixes, self.started);
     }
 }
 
@@ -71,7 +73,7 @@ fn is_full(dir: &Path) -> bool {
 /// Directories of other agents stay: a directory is removed only if this user owns it, no live process has its name in
 /// its arguments, and it contains only a few regular files. If the system does not list the arguments of processes,
 /// nothing is removed.
-fn remove_command_dirs(dir: &Path, prefixes: &[&str], since: SystemTime) {
+fn remove_command_dirs(dir: &Path, prefixes: &[String], since: SystemTime) {
     if prefixes.is_empty() {
         return;
     }
@@ -164,7 +166,7 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        remove_command_dirs(dir.path(), &["shell-"], before);
+        remove_command_dirs(dir.path(), &["shell-".to_owned()], before);
         let mut names: Vec<String> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -173,7 +175,7 @@ mod tests {
         assert_eq!(names, ["other-dead", "shell-file", "shell-full", "shell-old", "shell-used"]);
         drop(user.stdin.take());
         user.wait().unwrap();
-        remove_command_dirs(dir.path(), &["shell-"], before);
+        remove_command_dirs(dir.path(), &["shell-".to_owned()], before);
         assert!(!at("shell-used").exists());
     }
 }

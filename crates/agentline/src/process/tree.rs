@@ -18,7 +18,7 @@ use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
 use super::wire::{REPORT, StartedAgent, SupervisorReport};
-use super::{ProcessEnd, ProcessExit, Signal, Spawn, SpawnError, Supervisor, os, unix};
+use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, os, unix};
 
 /// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
@@ -109,7 +109,7 @@ impl ProcessTree {
         }
     }
 
-    pub(super) fn signal(&mut self, signal: Signal) {
+    pub(super) fn signal(&mut self, signal: ProcessSignal) {
         match self {
             Self::Supervised(tree) => tree.signal(signal),
             Self::Alone(tree) => tree.signal(signal),
@@ -183,7 +183,7 @@ impl SupervisedTree {
         }
     }
 
-    fn signal(&mut self, signal: Signal) {
+    fn signal(&mut self, signal: ProcessSignal) {
         // The socket has room for thousands of orders. If it is broken, `ended` detects it.
         let _ = self.socket.get_ref().write(&[signal.order()]);
         // An agent can stop every process that it may signal, including the supervisor, which leads its group.
@@ -254,7 +254,7 @@ impl SupervisedTree {
     }
 
     fn kill_now(&mut self, until: Instant) {
-        self.signal(Signal::KillTree);
+        self.signal(ProcessSignal::KillTree);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -340,14 +340,14 @@ impl UnsupervisedTree {
         Ok(Self { pid, child, exit: None, hunt, patience: None })
     }
 
-    fn signal(&mut self, signal: Signal) {
+    fn signal(&mut self, signal: ProcessSignal) {
         let root = self.pid.cast_signed();
         match signal {
             _ if self.exit.is_some() => {}
-            Signal::Interrupt => unix::signal_group(root, libc::SIGINT),
-            Signal::Terminate => unix::signal_group(root, libc::SIGTERM),
+            ProcessSignal::Interrupt => unix::signal_group(root, libc::SIGINT),
+            ProcessSignal::Terminate => unix::signal_group(root, libc::SIGTERM),
             // Descendants must be found while the agent, their ancestor, still exists.
-            Signal::KillTree => _ = self.hunt.kill_descendants(),
+            ProcessSignal::KillTree => _ = self.hunt.kill_descendants(),
         }
     }
 

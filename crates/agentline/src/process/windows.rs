@@ -23,7 +23,7 @@ use windows_sys::Win32::System::JobObjects::{
 };
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
-use super::{ProcessEnd, ProcessExit, Signal, Spawn, SpawnError};
+use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError};
 
 /// The write end of the agent's stdin.
 pub(super) type StdinPipe = tokio::process::ChildStdin;
@@ -140,14 +140,14 @@ impl ProcessTree {
         false
     }
 
-    pub(super) fn signal(&mut self, signal: Signal) {
+    pub(super) fn signal(&mut self, signal: ProcessSignal) {
         match signal {
             // There is only one catchable signal. It reaches the agent if it shares this process's console.
             // SAFETY: the call takes plain numbers.
-            Signal::Interrupt | Signal::Terminate => unsafe {
+            ProcessSignal::Interrupt | ProcessSignal::Terminate => unsafe {
                 GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid);
             },
-            Signal::KillTree => self.kill(),
+            ProcessSignal::KillTree => self.kill(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Isolation, ProcessEnd, ProcessExit, Signal, Spawn, StdoutMode, Supervisor};
+use super::{Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
 const GREETING: &[u8] = b"agentline-supervisor-2";
@@ -75,7 +75,7 @@ fn variable(field: &[u8]) -> Option<(OsString, OsString)> {
     Some((owned(&field[..equals]), owned(&field[equals + 1..])))
 }
 
-impl Signal {
+impl ProcessSignal {
     pub(super) const fn order(self) -> u8 {
         match self {
             Self::Interrupt => b'i',

@@ -5,9 +5,11 @@
 
 use crate::{
     fs::{digest::digest, regular_file::read_regular},
-    resolve::materialize::{is_read_only, read_only_folders},
+    resolve::{
+        materialize::{is_read_only, read_only_folders},
+        spec::ProcessSpec,
+    },
 };
-use agentline_core::Launch;
 use std::{
     fs::{self, Metadata},
     io,
@@ -53,11 +55,11 @@ struct Stamp {
 
 impl Integrity {
     /// Records the files that a launch has written.
-    pub(crate) fn of(launch: &Launch) -> io::Result<Self> {
-        let folders = read_only_folders(launch).map(|folder| Guarded::folder(folder));
-        let files = launch.files.iter().filter(|file| is_read_only(launch, &file.path));
+    pub(crate) fn of(process: &ProcessSpec) -> io::Result<Self> {
+        let folders = read_only_folders(process).map(|folder| Guarded::folder(folder));
+        let files = process.files.iter().filter(|file| is_read_only(process, &file.path));
         let files = files.map(|file| Guarded::file(&file.path, &file.content, false));
-        let settings = launch.files.iter().filter(|file| file.guarded).map(|file| file.path.clone());
+        let settings = process.files.iter().filter(|file| file.guarded).map(|file| file.path.clone());
         Ok(Self {
             fixed: folders.chain(files).collect::<io::Result<_>>()?,
             settings: settings.collect(),
@@ -168,16 +170,16 @@ mod tests {
         fn new() -> Self {
             let dir = tempfile::tempdir().expect("the stage can be set");
             let at = |path: &str| dir.path().join(path);
-            let mut launch = Launch::default();
-            launch.folders = vec![at("given"), at("given/commands"), at("home")];
-            launch.read_only = vec![at("given")];
-            launch.files = vec![
+            let mut process = ProcessSpec::default();
+            process.folders = vec![at("given"), at("given/commands"), at("home")];
+            process.read_only = vec![at("given")];
+            process.files = vec![
                 NewFile::new(at("given/rules.toml"), "rules"),
                 NewFile::new(at("home/settings.json"), "settings").guarded(),
                 NewFile::copy(at("home/projects.json"), "projects"),
             ];
-            create_files(&launch).expect("the stage can be set");
-            let integrity = Integrity::of(&launch).expect("the stage can be set");
+            create_files(&process).expect("the stage can be set");
+            let integrity = Integrity::of(&process).expect("the stage can be set");
             // File-system timestamps have a resolution of a few milliseconds; an agent takes longer to start.
             std::thread::sleep(std::time::Duration::from_millis(50));
             Self { dir, integrity }

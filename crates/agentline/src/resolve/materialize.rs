@@ -1,47 +1,46 @@
 //! Carries out a launch: creates the private directory, its files and links.
 
-use crate::{error::Error, fs::private_dir};
-use agentline_core::Launch;
+use crate::{error::Error, fs::private_dir, resolve::spec::ProcessSpec};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Creates all files, links and directories of a launch.
-pub(crate) fn create_files(launch: &Launch) -> Result<(), Error> {
-    for folder in &launch.folders {
+/// Creates all files, links and directories of a process.
+pub(crate) fn create_files(process: &ProcessSpec) -> Result<(), Error> {
+    for folder in &process.folders {
         private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
     }
-    for file in &launch.files {
+    for file in &process.files {
         if let Some(parent) = file.path.parent() {
             private_dir::create_dir_all(parent).map_err(Error::io("create the directory", parent))?;
         }
         private_dir::write_new(&file.path, &file.content).map_err(Error::io("write", &file.path))?;
     }
-    for (at, to) in &launch.links {
+    for (at, to) in &process.links {
         if let Some(parent) = at.parent() {
             private_dir::create_dir_all(parent).map_err(Error::io("create the directory", parent))?;
         }
         link(to, at).map_err(Error::io("link", at))?;
     }
-    for file in launch.files.iter().filter(|file| is_read_only(launch, &file.path)) {
+    for file in process.files.iter().filter(|file| is_read_only(process, &file.path)) {
         private_dir::set_mode(&file.path, 0o400).map_err(Error::io("protect", &file.path))?;
     }
-    for folder in read_only_folders(launch) {
+    for folder in read_only_folders(process) {
         private_dir::set_mode(folder, 0o500).map_err(Error::io("protect", folder))?;
     }
     Ok(())
 }
 
 /// Returns whether the agent only reads this path.
-pub(crate) fn is_read_only(launch: &Launch, path: &Path) -> bool {
-    launch.read_only.iter().any(|folder| path.starts_with(folder))
+pub(crate) fn is_read_only(process: &ProcessSpec, path: &Path) -> bool {
+    process.read_only.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Returns all directories of the launch that the agent only reads.
-pub(crate) fn read_only_folders(launch: &Launch) -> impl Iterator<Item = &PathBuf> {
-    let inner = launch.folders.iter().filter(|folder| !launch.read_only.contains(folder));
-    launch.read_only.iter().chain(inner.filter(|folder| is_read_only(launch, folder)))
+pub(crate) fn read_only_folders(process: &ProcessSpec) -> impl Iterator<Item = &PathBuf> {
+    let inner = process.folders.iter().filter(|folder| !process.read_only.contains(folder));
+    process.read_only.iter().chain(inner.filter(|folder| is_read_only(process, folder)))
 }
 
 /// Copies files back to the user that the agent has written in place of links.

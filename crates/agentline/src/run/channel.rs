@@ -1,6 +1,6 @@
 //! The channel between the handle of a run and the event loop: events in one direction, cancellation in the other.
 
-use agentline_core::{Outcome, Record, Verdict};
+use agentline_core::{Outcome, Record, Signal, Verdict};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -22,9 +22,9 @@ struct State {
     /// Whether the run has ended.
     closed: bool,
     /// The signal of a cancellation, until the loop has taken it.
-    stop: Option<i32>,
+    stop: Option<Signal>,
     /// The signal and time of the first cancellation.
-    asked_to_stop: Option<(i32, Instant)>,
+    asked_to_stop: Option<(Signal, Instant)>,
     /// The verdict of the run, once it has ended.
     verdict: Option<Verdict>,
     /// Whether the handle was dropped.
@@ -59,7 +59,7 @@ impl Shared {
         self.over.notify_waiters();
     }
 
-    fn ask_to_stop(&self, signal: i32) {
+    fn ask_to_stop(&self, signal: Signal) {
         let mut state = self.lock();
         state.stop.get_or_insert(signal);
         state.asked_to_stop.get_or_insert_with(|| (signal, Instant::now()));
@@ -92,8 +92,45 @@ pub(crate) enum RunItem {
     Over(Option<Box<Outcome>>),
 }
 
+/// A run whose events are forwarded to another channel: where they come from, and what happens to them on the way.
+pub(crate) trait ForwardedRun {
+    /// Waits for the next item. Must be cancel safe.
+    async fn next(&mut self) -> RunItem;
+
+    /// Passes on a cancellation.
+    async fn cancel(&mut self, signal: Signal);
+
+    /// Returns the events to send for this batch, which may include events that were held back.
+    fn pass(&mut self, batch: Vec<Record>) -> Vec<Record>;
+}
+
+/// Forwards the events of a run until its end, while the consumer has room for them, and cancellations in the other
+/// direction. Returns the outcome of the run, or `None` if its task was lost.
+pub(crate) async fn forward(run: &mut impl ForwardedRun, to: &RunSender) -> Option<Box<Outcome>> {
+    loop {
+        let item = tokio::select! {
+            item = run.next(), if !to.is_full() => item,
+            signal = to.cancelled_or_ready() => {
+                if let Some(signal) = signal {
+                    run.cancel(signal).await;
+                }
+                continue;
+            }
+        };
+        match item {
+            RunItem::Batch(batch) => {
+                let batch = run.pass(batch);
+                if !batch.is_empty() {
+                    to.send(batch);
+                }
+            }
+            RunItem::Over(outcome) => return outcome,
+        }
+    }
+}
+
 /// The signal of the cancellation when a handle is dropped.
-const DROPPED: i32 = 15;
+const DROPPED: Signal = Signal::Terminate;
 
 pub(crate) fn channel(wakeup: Wakeup) -> (RunSender, RunReceiver) {
     let shared = Arc::new(Shared { state: Mutex::new(State::default()), wakeup, over: Notify::new() });
@@ -121,18 +158,27 @@ impl RunSender {
     }
 
     /// Returns the signal of a cancellation, once. Dropping the handle also cancels.
-    pub(crate) fn stop(&self) -> Option<i32> {
+    pub(crate) fn stop(&self) -> Option<Signal> {
         self.shared.lock().stop.take()
     }
 
     /// Waits for a cancellation while no event loop drives the run.
-    pub(crate) async fn stopped(&self, wakeup: &Wakeup) -> i32 {
+    pub(crate) async fn stopped(&self, wakeup: &Wakeup) -> Signal {
         loop {
             if let Some(signal) = self.stop() {
                 return signal;
             }
             wakeup.notified().await;
         }
+    }
+
+    /// Waits for a cancellation, or until the consumer may have made room. Returns `None` in the second case.
+    async fn cancelled_or_ready(&self) -> Option<Signal> {
+        if let Some(signal) = self.stop() {
+            return Some(signal);
+        }
+        self.shared.wakeup.notified().await;
+        self.stop()
     }
 
     /// Ends the run with its outcome.
@@ -170,6 +216,11 @@ impl RunReceiver {
         Poll::Pending
     }
 
+    /// Waits for the next item. Cancel safe.
+    pub(crate) async fn next(&self) -> RunItem {
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
     /// Discards all queued and future events. Waking the consumer for each event would cost more than producing it.
     pub(crate) fn want_outcome_only(&self) {
         let mut state = self.shared.lock();
@@ -197,7 +248,7 @@ impl Drop for RunReceiver {
 }
 
 impl Stopper {
-    pub(crate) fn stop(&self, signal: i32) {
+    pub(crate) fn stop(&self, signal: Signal) {
         if let Some(shared) = self.shared.upgrade() {
             shared.ask_to_stop(signal);
         }
@@ -230,7 +281,7 @@ pub(crate) struct Finisher {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunProgress {
     /// The signal and time of the first cancellation.
-    pub(crate) asked_to_stop: Option<(i32, Instant)>,
+    pub(crate) asked_to_stop: Option<(Signal, Instant)>,
     /// Whether the loop has taken the cancellation.
     pub(crate) is_stopping: bool,
 }

@@ -1,7 +1,7 @@
 //! The event loop of a process: passes every input to the connection and carries out what the connection returns.
 
 use crate::{
-    process::{Process, ProcessEvent, Signal, StdStream, Sweeper, temp_dir::ProcessTemp},
+    process::{Process, ProcessEvent, ProcessSignal, StdStream, Sweeper, temp_dir::ProcessTemp},
     resolve::{integrity::Integrity, materialize},
     run::{
         abandoned_session::AbandonedSession,
@@ -20,7 +20,7 @@ use crate::{
 use agentline_core::{
     Connection, ConnectionOutput, DiskReport, Event, Failure, HostRequest, HostRequestId, HostResponse,
     Input, InputKind, LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep,
-    SideChannel, Stream,
+    SideChannel, Signal, Stream,
 };
 use std::{
     borrow::Cow,
@@ -380,7 +380,7 @@ impl Driver {
 
     /// Cancels the runs whose handle requests it. `hand_out` serves the consumers that made room.
     fn look_at_links(&mut self) {
-        let stops: Vec<(RunId, i32)> = self
+        let stops: Vec<(RunId, Signal)> = self
             .active_runs
             .iter()
             .filter_map(|(run, active_run)| Some((*run, active_run.channel.stop()?)))
@@ -471,9 +471,9 @@ impl Driver {
             }
             ConnectionOutput::Close(shutdown_step) => match shutdown_step {
                 ShutdownStep::CloseStdin => self.process.close_stdin(),
-                ShutdownStep::Interrupt => self.process.signal(Signal::Interrupt),
-                ShutdownStep::Terminate => self.process.signal(Signal::Terminate),
-                _ => self.process.signal(Signal::KillTree),
+                ShutdownStep::Interrupt => self.process.signal(ProcessSignal::Interrupt),
+                ShutdownStep::Terminate => self.process.signal(ProcessSignal::Terminate),
+                _ => self.process.signal(ProcessSignal::KillTree),
             },
             ConnectionOutput::Follow(run, SideChannel::SessionFile, session) => {
                 if !self.follows() {

@@ -109,9 +109,9 @@ impl ProcessHandle {
         begun: Instant,
     ) -> Result<Self, SpawnError> {
         let (board, submission) = tokio::sync::mpsc::unbounded_channel();
-        let redactor = Redactor::new(&start.launch.secrets);
-        let launched = Launched::of(&start.launch, &redactor);
-        let agent_home = AgentHome::new(start.launch.agent_home.clone());
+        let redactor = Redactor::new(&start.process.secrets);
+        let launched = Launched::of(&start.process, &redactor);
+        let agent_home = AgentHome::new(start.process.agent_home.clone());
         let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));

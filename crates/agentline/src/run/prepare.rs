@@ -1,12 +1,16 @@
-//! Prepares a resolved run: carries out the launch, and builds the process to start and everything the run needs.
+//! Prepares a resolved run: creates the files of its process, and builds everything that the run needs.
 
 use crate::{
     agentline::Inner,
     error::Error,
-    fs::private_dir::{self, PRIVATE, PrivateDir},
+    fs::private_dir::{self, PrivateDir},
     process::{Process, Spawn, SpawnError, StdoutMode, temp_dir::ProcessTemp},
     resolve::{
-        NO_SESSION, ResolvedRun, StartFailure, integrity::Integrity, materialize, time_of, time_until,
+        StartFailure,
+        integrity::Integrity,
+        materialize,
+        spec::{ProcessSpec, ResolvedRun},
+        time_of, time_until,
     },
     run::{
         abandoned_session::AbandonedSession,
@@ -14,6 +18,7 @@ use crate::{
         channel::{RunSender, Wakeup},
         live_process::SpawnedProcess,
         options::RunOptions,
+        resolved::Resolved,
         services::{RunServices, ServedTools, ToolServer},
         session_follower::{AgentHome, Follower},
         tape_file::TapeFile,
@@ -21,8 +26,8 @@ use crate::{
     workspace::WorkspaceBefore,
 };
 use agentline_core::{
-    Agent, Connection, Failure, FailureKind, Launch, NewFile, Notice, Outcome, Problem, Problems, PromptText,
-    Redactor, RunRequest, SessionTarget, TAPE_SCHEMA, TapeHeader, Timeouts, TurnSpec, Verdict,
+    Agent, Connection, Failure, FailureKind, Millis, NewFile, Notice, Outcome, Problem, Problems, Redactor,
+    SessionTarget, TAPE_SCHEMA, TapeHeader, Timeouts, TurnSpec, Verdict,
 };
 use std::{
     sync::Arc,
@@ -35,15 +40,14 @@ const SHUTDOWN_STEP: u64 = 2_000;
 
 /// A process that is ready to start.
 pub(crate) struct PreparedProcess {
-    pub(crate) agent: &'static dyn Agent,
-    pub(crate) launch: Launch,
+    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) process: ProcessSpec,
     pub(crate) private: PrivateDir,
     /// The initial state of the files that the agent's safety depends on.
     pub(crate) integrity: Integrity,
     /// A workspace that is removed with the process.
     pub(crate) workspace: Option<Arc<PrivateDir>>,
     pub(crate) tape: Option<TapeFile>,
-    pub(crate) max_line: usize,
 }
 
 /// A run that is ready to be submitted to a process.
@@ -60,14 +64,6 @@ pub(crate) struct PreparedRun {
 }
 
 impl PreparedRun {
-    /// Sets the prompt text, for a launch that does not contain it. What was added to the prompt of the launch, such as
-    /// the instruction to return a value, stays.
-    pub(crate) fn say(&mut self, launch: &Launch, words: &PromptText) {
-        let added = self.spec.prompt.strip_prefix(&*launch.stdin).unwrap_or_default();
-        self.spec.prompt = format!("{}{added}", words.text);
-        self.notices.splice(0..0, words.warnings.iter().cloned());
-    }
-
     /// Turns the run into a submission for a process.
     pub(crate) fn board(self, channel: RunSender, completion: CompletionTiming) -> Submission {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
@@ -102,12 +98,13 @@ impl PreparedRun {
 pub(crate) struct Ready {
     pub(crate) start: PreparedProcess,
     pub(crate) prepared_run: PreparedRun,
+    not_before: Option<Millis>,
 }
 
 impl Ready {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
     pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
-        let Some(when) = self.start.launch.not_before else { return Ok(Duration::ZERO) };
+        let Some(when) = self.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(Duration::from_millis(when).as_secs_f64());
         let timeouts = &self.prepared_run.spec.timeouts;
         let left = Duration::from_millis(timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run));
@@ -132,100 +129,47 @@ impl Ready {
     }
 }
 
-fn timeouts(request: &RunRequest, launch: &Launch) -> Timeouts {
-    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
-    let mut timeouts = Timeouts::default();
-    timeouts.startup = ms(request.startup_timeout);
-    timeouts.idle = ms(request.idle_timeout);
-    timeouts.idle_tool = ms(request.tool_timeout);
-    timeouts.run = ms(request.timeout);
-    timeouts.patience = ms(request.retry_patience);
-    timeouts.quiet = launch.quiet;
-    timeouts.deadline = request.deadline.map(|when| ms(time_until(when)));
-    timeouts
-}
-
 impl Inner {
-    /// Checks the request, finds the agent and prepares the process and the run. Blocks.
-    pub(crate) fn make_ready(
-        &self,
-        request: RunRequest,
-        options: &RunOptions,
-    ) -> Result<Box<Ready>, StartFailure> {
-        let mut resolved = self.ask(request)?;
-        let options = &self.with_schema(&mut resolved, options)?;
-        // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
-        let mut served = None;
-        if !resolved.plan.surface.is_live() {
-            served = self.serve(&resolved, options, &resolved.plan.request.mcp_servers)?;
-        }
-        let mut secrets = Vec::new();
-        if let Some(serving) = &served {
-            // The agent does not receive the secrets of relayed servers, but their output may contain them.
-            secrets = self.launch(&resolved, &self.temp_dir(), NO_SESSION)?.secrets;
-            resolved.plan.request.mcp_servers = serving.servers().clone();
-        }
-        let ready = self.start(&resolved, secrets).and_then(|start| {
-            if resolved.plan.surface.is_live() {
-                served = self.serve(&resolved, options, &start.launch.servers)?;
+    /// Prepares the process and the run. Blocks.
+    pub(crate) fn make_ready(&self, resolved: Resolved) -> Result<Box<Ready>, StartFailure> {
+        let Resolved { process, run, options, mut served } = resolved;
+        let ready = self.start(Arc::clone(&run.agent), process).and_then(|start| {
+            if run.plan.surface.is_live() {
+                served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
-            let home = AgentHome::new(start.launch.agent_home.clone());
-            let prepared_run =
-                self.prepared_run(&resolved, &start.launch, &home, options, ServedTools::Now(served))?;
-            Ok(Box::new(Ready { start, prepared_run }))
+            let home = AgentHome::new(start.process.agent_home.clone());
+            let prepared_run = self.prepared_run(&run, &home, &options, ServedTools::Now(served))?;
+            Ok(Box::new(Ready { start, prepared_run, not_before: run.session.not_before }))
         });
         ready.map_err(|error| match error {
             Error::Usage(_) => StartFailure::Error(error),
-            error => StartFailure::Over(Box::new(self.not_prepared(&resolved.info, &error))),
+            error => StartFailure::Over(Box::new(self.not_prepared(&run.turn.info, &error))),
         })
     }
 
-    /// Prepares a run for a process that is already running with this agent home. Blocks.
-    pub(crate) fn prepare_run(
-        &self,
-        request: RunRequest,
-        agent_home: &Arc<AgentHome>,
-        options: &RunOptions,
-        tool_server: Option<ToolServer>,
-    ) -> Result<Box<PreparedRun>, StartFailure> {
-        let mut resolved = self.ask(request)?;
-        // If the session was opened with the tool that submits a value, the agent uses it. Otherwise it answers with text.
-        let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
-        let options = self.with_schema(&mut resolved, options)?;
-        let launch = self.launch(&resolved, &agent_home.path, NO_SESSION)?;
-        Ok(Box::new(self.prepared_run(&resolved, &launch, agent_home, &options, served)?))
-    }
-
-    /// Prepares a process that also redacts these secrets. Blocks.
-    fn start(&self, resolved: &ResolvedRun, secrets: Vec<String>) -> Result<PreparedProcess, Error> {
+    /// Prepares a process: creates its private directory with all files. Blocks.
+    fn start(&self, agent: Arc<dyn Agent>, process: ProcessSpec) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
-        let private = PrivateDir::create(&temp_dir, PRIVATE)
+        let private = PrivateDir::create_at(process.private.clone())
             .map_err(Error::io("create a private directory in", &temp_dir))?;
-        let mut launch = self.launch(resolved, private.path(), &uuid::Uuid::new_v4().to_string())?;
-        launch.secrets.extend(secrets);
-        let tape = self.tape(resolved, &launch)?;
-        materialize::create_files(&launch)?;
-        let integrity = Integrity::of(&launch).map_err(Error::io("inspect", private.path()))?;
-        let max_line = resolved.plan.request.max_line_bytes;
-        Ok(PreparedProcess {
-            agent: resolved.agent,
-            launch,
-            private,
-            integrity,
-            workspace: None,
-            tape,
-            max_line,
-        })
+        let tape = self.tape(&*agent, &process)?;
+        materialize::create_files(&process)?;
+        let integrity = Integrity::of(&process).map_err(Error::io("inspect", private.path()))?;
+        Ok(PreparedProcess { agent, process, private, integrity, workspace: None, tape })
     }
 
     /// Prepares a process that outlives the workspaces of its runs. Blocks.
-    pub(crate) fn start_shared(&self, resolved: &ResolvedRun) -> Result<PreparedProcess, Error> {
-        let mut start = self.start(resolved, Vec::new())?;
+    pub(crate) fn start_shared(
+        &self,
+        run: &ResolvedRun,
+        process: ProcessSpec,
+    ) -> Result<PreparedProcess, Error> {
+        let mut start = self.start(Arc::clone(&run.agent), process)?;
         // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.launch.agent_home.clone()).clean_sessions(resolved.agent, &resolved.cwd);
-        let host_env = resolved.cwd.to_string_lossy();
-        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*host_env);
-        if start.launch.files.iter().any(names_it) {
+        AgentHome::new(start.process.agent_home.clone()).clean_sessions(&*run.agent, &run.session.cwd);
+        let workspace = run.session.cwd.to_string_lossy();
+        let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*workspace);
+        if start.process.files.iter().any(names_it) {
             // The agent's rules contain the path of the workspace, and the agent compares them with its own working
             // directory. So it must be started in the workspace.
             return Ok(start);
@@ -234,7 +178,7 @@ impl Inner {
         // directory that it was ever started in, so this is always the same one.
         let cwd = self.host_env.cache.join("pool");
         private_dir::create_dir_all(&cwd).map_err(Error::io("create the directory", &cwd))?;
-        start.launch.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
+        start.process.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
         Ok(start)
     }
 
@@ -242,60 +186,54 @@ impl Inner {
     pub(crate) fn prepared_run(
         &self,
         resolved: &ResolvedRun,
-        launch: &Launch,
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         served: ServedTools,
     ) -> Result<PreparedRun, Error> {
-        agent_home.clean_sessions(resolved.agent, &resolved.cwd);
-        let mut follower = Follower::new(resolved.agent, agent_home, &resolved.cwd);
-        if let Some(session) = resolved.plan.request.resume.as_ref().and(launch.session_id.as_deref()) {
-            follower.remember(session);
+        let session = &resolved.session;
+        agent_home.clean_sessions(&*resolved.agent, &session.cwd);
+        let mut follower = Follower::new(&resolved.agent, agent_home, &session.cwd);
+        if let SessionTarget::Load(id) = &session.target {
+            follower.remember(id);
         }
         let snapshots = &self.memory.snapshots;
         // The scan leaves most of the time to the agent.
         let scan = time_of(&resolved.plan.request) / 4;
         let before = WorkspaceBefore::look(
             snapshots,
-            &resolved.cwd,
+            &session.cwd,
             &self.active_runs(),
             &self.temp_dir(),
-            &launch.folders,
+            &session.stores,
             scan,
         );
-        let mut spec = self.spec(resolved, launch);
+        let mut spec = resolved.turn_spec();
         if let ServedTools::Now(Some(serving)) = &served
             && resolved.plan.surface.is_live()
         {
             spec.servers.clone_from(serving.servers());
         }
         let services = self.services(resolved, options, served, &mut spec)?;
-        let workspace = resolved.temporary.clone();
         Ok(PreparedRun {
             spec,
-            notices: launch.warnings.clone(),
+            notices: resolved.notices.clone(),
             follower,
             before: Some(before),
             services,
-            workspace,
+            workspace: session.temporary.clone(),
             secrets: Vec::new(),
         })
     }
 
     /// Prepares the opening of a session that has no run yet. Blocks.
-    pub(crate) fn opening_run(
-        &self,
-        resolved: &ResolvedRun,
-        launch: &Launch,
-        agent_home: &Arc<AgentHome>,
-    ) -> PreparedRun {
-        let mut spec = self.spec(resolved, launch);
+    pub(crate) fn opening_run(&self, resolved: &ResolvedRun, agent_home: &Arc<AgentHome>) -> PreparedRun {
+        let mut spec = resolved.turn_spec();
         spec.only_open = true;
         spec.settle = false;
         PreparedRun {
             spec,
             notices: Vec::new(),
-            follower: Follower::new(resolved.agent, agent_home, &resolved.cwd),
+            follower: Follower::new(&resolved.agent, agent_home, &resolved.session.cwd),
             before: None,
             services: RunServices::none(),
             workspace: None,
@@ -312,18 +250,18 @@ impl Inner {
         wakeup: Wakeup,
         begun: Instant,
     ) -> Result<SpawnedProcess, SpawnError> {
-        let PreparedProcess { agent, launch, private, integrity, workspace, tape, max_line } = start;
+        let PreparedProcess { agent, process: spec, private, integrity, workspace, tape } = start;
         let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
-        let process = Process::spawn(self.spawn(&launch, mark).removing_on_host_death(made))?;
+        let process = Process::spawn(self.spawn(&spec, mark).removing_on_host_death(made))?;
         let mut timeouts = Timeouts::default();
         timeouts.shutdown_step = SHUTDOWN_STEP;
-        let connection = Connection::new(agent.dialogue(&launch.dialogue), timeouts)
-            .with_redactor(Redactor::new(&launch.secrets));
-        let temp = ProcessTemp::new(self.temp_dir(), agent, &launch);
-        let abandoned = launch.abandoned.map(|session| AbandonedSession {
+        let connection = Connection::new(agent.dialogue(&spec.dialogue), timeouts)
+            .with_redactor(Redactor::new(&spec.secrets));
+        let temp = ProcessTemp::new(self.temp_dir(), &*agent, &spec.env);
+        let abandoned = spec.abandoned.map(|session| AbandonedSession {
             agent,
-            home: launch.agent_home,
-            cwd: launch.cwd,
+            home: spec.agent_home,
+            cwd: spec.cwd,
             session,
         });
         Ok(SpawnedProcess {
@@ -331,79 +269,51 @@ impl Inner {
             temp,
             abandoned,
             connection,
-            secrets: launch.secrets,
+            secrets: spec.secrets,
             tape,
-            max_line,
+            max_line: spec.max_line,
             begun,
             private: (private, workspace),
             integrity: Arc::new(integrity),
-            copy_back: launch.copy_back,
+            copy_back: spec.copy_back,
             submission,
             wakeup,
             state: tokio::sync::watch::Sender::default(),
             gone: crate::run::active_run::ProcessGone::default(),
-            lives_on: launch.dialogue.surface.is_live(),
+            lives_on: spec.dialogue.surface.is_live(),
         })
     }
 
-    fn spec(&self, resolved: &ResolvedRun, launch: &Launch) -> TurnSpec {
-        let request = &resolved.plan.request;
-        let mut spec = TurnSpec::default();
-        spec.prompt.clone_from(&launch.stdin);
-        spec.session = match (&launch.session_id, &request.resume) {
-            (Some(id), Some(_)) => SessionTarget::Load(id.clone()),
-            (Some(id), None) => SessionTarget::Named(id.clone()),
-            (None, _) => SessionTarget::New,
-        };
-        spec.info = resolved.info.clone();
-        spec.timeouts = timeouts(request, launch);
-        spec.limits = request.limits;
-        spec.extract_json = request.extract_json;
-        spec.settle = true;
-        spec.follow = true;
-        spec.prices = Arc::clone(&self.prices);
-        spec.proof.clone_from(&launch.proof);
-        spec.must_ignore.clone_from(&launch.must_ignore);
-        spec.mode.clone_from(&launch.mode);
-        spec.model.clone_from(&launch.model);
-        spec.servers.clone_from(&launch.servers);
-        spec.meta.clone_from(&launch.meta);
-        spec.session_cwd.clone_from(&launch.session_cwd);
-        spec
-    }
-
-    fn tape(&self, resolved: &ResolvedRun, launch: &Launch) -> Result<Option<TapeFile>, Error> {
-        let Some(path) = &resolved.plan.request.record else { return Ok(None) };
+    fn tape(&self, agent: &dyn Agent, process: &ProcessSpec) -> Result<Option<TapeFile>, Error> {
+        let Some(path) = &process.record else { return Ok(None) };
         let path = self.host_env.cwd.join(path);
         let mut header = TapeHeader::default();
         header.schema = TAPE_SCHEMA.to_owned();
         header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = resolved.agent.info().id.to_owned();
-        header.agent_version = resolved.program.version;
-        header.surface = Some(resolved.plan.surface);
-        header.dialogue = Some(launch.dialogue.clone());
-        header.command = std::iter::once(launch.program.to_string_lossy().into_owned())
-            .chain(launch.arguments().cloned())
-            .collect();
-        header.cwd = launch.cwd.to_string_lossy().into_owned();
-        header.variables = launch.env.keys().cloned().collect();
+        header.agent = agent.info().id.to_owned();
+        header.agent_version = process.version;
+        header.surface = Some(process.dialogue.surface);
+        header.dialogue = Some(process.dialogue.clone());
+        header.command = process.command().collect();
+        header.cwd = process.cwd.to_string_lossy().into_owned();
+        header.variables = process.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let tape = TapeFile::create(&path, &header, Redactor::new(&launch.secrets)).map_err(|why| {
+        let tape = TapeFile::create(&path, &header, Redactor::new(&process.secrets)).map_err(|why| {
             let problem = Problem::new("record", format!("cannot write `{}`: {why}", path.display()));
             Problems::from(problem.hint("choose a path in a writable directory"))
         })?;
         Ok(Some(tape))
     }
 
-    fn spawn(&self, launch: &Launch, mark: &str) -> Spawn {
-        let mut spawn = Spawn::new(&launch.program, &launch.cwd, mark);
-        if launch.dialogue.surface.is_live() {
+    fn spawn(&self, process: &ProcessSpec, mark: &str) -> Spawn {
+        let mut spawn = Spawn::new(&process.program, &process.cwd, mark);
+        if process.dialogue.surface.is_live() {
             // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
             // file.
             spawn.stdout = StdoutMode::Pipe;
         }
-        spawn.args = launch.arguments().map(Into::into).collect();
-        spawn.env = launch.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        spawn.args = process.arguments().map(Into::into).collect();
+        spawn.env = process.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
         spawn
     }

@@ -3,7 +3,7 @@
 use crate::{
     agentline::Inner,
     error::Error,
-    resolve::{ResolvedRun, attachments::read_attachments},
+    resolve::{attachments::read_attachments, spec::ResolvedRun},
     run::{
         active_run::{self, RequestAnswers},
         completion::CompletionCheck,
@@ -14,10 +14,11 @@ use crate::{
     schema::{STRUCTURED_OUTPUT, Schema},
     tools::{RunningTools, ToolOffer},
 };
-use agentline_core::{HostRequest, HostResponse, McpServer, Problems, TurnSpec};
+use agentline_core::{Agent, HostRequest, HostResponse, McpServer, Problems, RunRequest, TurnSpec};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -167,21 +168,20 @@ impl Inner {
     /// a runtime.
     pub(crate) fn serve(
         &self,
-        resolved: &ResolvedRun,
+        agent: &dyn Agent,
+        cwd: &Path,
         options: &RunOptions,
         foreign: &BTreeMap<String, McpServer>,
     ) -> Result<Option<RunningTools>, Error> {
-        let live = resolved.plan.surface.is_live();
-        let schema = options.schema.as_ref().filter(|_| live);
-        let host = options.tools.clone().filter(|_| live);
+        let (schema, host) = (options.schema.as_ref(), options.tools.clone());
         if schema.is_none() && host.is_none() && foreign.is_empty() {
             return Ok(None);
         }
         let env: BTreeMap<OsString, OsString> =
             self.host_env.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let mut offer = ToolOffer::new().cwd(&resolved.cwd).env(env).supervisor(self.supervisor.clone());
+        let mut offer = ToolOffer::new().cwd(cwd).env(env).supervisor(self.supervisor.clone());
         offer = offer.isolation(self.isolation);
-        offer = offer.added_arguments(resolved.agent.added_arguments());
+        offer = offer.added_arguments(agent.added_arguments());
         for (name, server) in foreign {
             offer = offer.server(name, server.clone());
         }
@@ -191,7 +191,7 @@ impl Inner {
         host.unwrap_or_default().serve(offer).map(Some)
     }
 
-    /// Builds the services of a run and completes its specification. Blocks.
+    /// Builds the services of a run and completes its turn. Blocks.
     pub(crate) fn services(
         &self,
         resolved: &ResolvedRun,
@@ -209,7 +209,7 @@ impl Inner {
         if !resolved.plan.surface.is_live() {
             return Ok(RunServices { tool_server, ..RunServices::none() });
         }
-        let mut answerer = RequestHandler::in_resolved(request, &resolved.cwd)?;
+        let mut answerer = RequestHandler::in_resolved(request, &resolved.session.cwd)?;
         if let Some(permission_handler) = &options.permission_handler {
             answerer = answerer.permission_handler(permission_handler.clone());
         }
@@ -224,7 +224,8 @@ impl Inner {
             // The tools were listed when the session was opened.
             spec.hosted.clear();
         }
-        let mut reviewer = Validator::new(&resolved.cwd).limits(request.repair_turns, request.max_rounds);
+        let mut reviewer =
+            Validator::new(&resolved.session.cwd).limits(request.repair_turns, request.max_rounds);
         if let Some(schema) = &options.schema {
             if !is_open {
                 spec.hosted.push(STRUCTURED_OUTPUT.to_owned());
@@ -250,21 +251,20 @@ impl Inner {
     /// to the request. Blocks.
     pub(crate) fn with_schema(
         &self,
-        resolved: &mut ResolvedRun,
+        request: &mut RunRequest,
         options: &RunOptions,
     ) -> Result<RunOptions, Error> {
         let mut options = options.clone();
-        if let (None, Some(path)) = (&options.schema, &resolved.plan.request.output_schema) {
+        if let (None, Some(path)) = (&options.schema, &request.output_schema) {
             options.schema = Some(Schema::from_file(&self.host_env.cwd.join(path))?);
         }
         let host = options.tools.clone().unwrap_or_default();
         let mut own = host.tool_names();
         own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
         if !own.is_empty() {
-            Problems(host.mistaken(resolved.plan.request.mcp_servers.keys())).into_result()?;
+            Problems(host.mistaken(request.mcp_servers.keys())).into_result()?;
         }
-        resolved.plan.request.own_tools =
-            own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
+        request.own_tools = own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
         Ok(options)
     }
 }

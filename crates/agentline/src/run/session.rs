@@ -5,8 +5,12 @@ use crate::{
     error::Error,
     resolve::{StartFailure, not_ready_in_time, not_started, preparation_time},
     run::{
-        Run, active_run::CompletionTiming, live_process::ProcessHandle, options::RunOptions,
-        services::ToolServer,
+        Run,
+        active_run::CompletionTiming,
+        live_process::ProcessHandle,
+        options::RunOptions,
+        resolved::PendingStart,
+        services::{ServedTools, ToolServer},
     },
     schema::Schema,
 };
@@ -90,7 +94,9 @@ impl Agentline {
         }
         let given = options.clone();
         let time = preparation_time(&opening);
-        let prepared = self.blocking_within(time, move |inner| inner.make_ready(opening, &given)).await;
+        let planned = self.inner().plan(opening)?;
+        let work = move |inner: &Inner| inner.make_ready(*inner.resolve(planned, &given)?);
+        let prepared = self.blocking_within(time, work).await;
         let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
         let mut ready = match prepared {
             Ok(ready) => *ready,
@@ -108,12 +114,12 @@ impl Agentline {
         prepared_run.spec.settle = false;
         // There is no answer yet to validate.
         prepared_run.spec.review = false;
-        let (info, agent) = (prepared_run.spec.info.clone(), ready.start.agent);
+        let (info, agent) = (prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
         // The tools are served until the session ends, not only during its opening.
         let tool_server = prepared_run.services.tool_server.clone();
         prepared_run.services.serves_alone = false;
         let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, begun)
-            .map_err(|error| Error::NotOpened(Box::new(not_started(&info, agent, &error))))?;
+            .map_err(|error| Error::NotOpened(Box::new(not_started(&info, &*agent, &error))))?;
         let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();
         let outcome = loop {
@@ -209,10 +215,17 @@ impl Session {
         if request.output_schema != self.request.output_schema {
             options.schema = None;
         }
-        let asked = request.clone();
-        let work = move |inner: &Inner| inner.prepare_run(request, &home, &options, tool_server);
-        let Some(made) = self.agentline.blocking_within(preparation_time(&asked), work).await else {
-            return Ok(Run::over(not_ready_in_time(&asked)));
+        let start = PendingStart::Planned(self.agentline.inner().plan(request)?, options.clone());
+        let (time, late) = start.limit();
+        // If the session was opened with the tool that submits a value, the agent uses it. Otherwise it answers with text.
+        let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
+        let work = move |inner: &Inner| {
+            let resolved = start.resolve(inner)?;
+            let prepared_run = inner.prepared_run(&resolved.run, &home, &resolved.options, served)?;
+            Ok::<_, StartFailure>(Box::new(prepared_run))
+        };
+        let Some(made) = self.agentline.blocking_within(time, work).await else {
+            return Ok(Run::over(late));
         };
         let run = match made {
             Ok(mut prepared_run) => {

@@ -24,7 +24,7 @@ const STAMPS_APART: Duration = Duration::from_millis(10);
 /// At a later start, the agent would treat the duplicates as broken sessions and delete the sessions that they
 /// duplicate.
 pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) -> bool {
-    let found = agent.empty_duplicates(folder, &DiskFs);
+    let found = agent.sessions().empty_duplicates(folder, &DiskFs);
     let was_clean = found.is_empty();
     for (duplicate, original) in found {
         if let Ok(original) = open_regular(&original, u64::MAX)
@@ -105,10 +105,10 @@ mod tests {
         let agent = agents::find("gemini").unwrap();
         let (one, two) = (hold_session_file(&at("00")).unwrap(), hold_session_file(&at("00")).unwrap());
         drop(one);
-        remove_empty_duplicates(agent, dir.path());
+        remove_empty_duplicates(&*agent, dir.path());
         assert!(at("09").exists(), "a run still uses the session");
         drop(two);
-        remove_empty_duplicates(agent, dir.path());
+        remove_empty_duplicates(&*agent, dir.path());
         assert!(!at("09").exists() && at("00").exists());
         assert!(hold_session_file(&at("09")).is_none());
     }

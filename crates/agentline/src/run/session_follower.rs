@@ -79,7 +79,7 @@ impl AgentHome {
 
     /// Finds the session directory of a workspace.
     fn find_sessions_of(&self, agent: &dyn Agent, cwd: &Path) -> Option<PathBuf> {
-        let found = agent.session_folder(&self.path, cwd, &DiskFs);
+        let found = agent.sessions().folder(&self.path, cwd, &DiskFs);
         let mut all = self.lock();
         all.remove(cwd);
         if let Some(path) = found.clone() {
@@ -94,7 +94,7 @@ impl AgentHome {
 
 /// Reads the new lines of one session.
 pub(crate) struct Follower {
-    agent: &'static dyn Agent,
+    agent: Arc<dyn Agent>,
     home: Arc<AgentHome>,
     cwd: PathBuf,
     session: Option<String>,
@@ -116,9 +116,9 @@ struct Followed {
 }
 
 impl Follower {
-    pub(crate) fn new(agent: &'static dyn Agent, home: &Arc<AgentHome>, cwd: &Path) -> Self {
+    pub(crate) fn new(agent: &Arc<dyn Agent>, home: &Arc<AgentHome>, cwd: &Path) -> Self {
         Self {
-            agent,
+            agent: Arc::clone(agent),
             home: Arc::clone(home),
             cwd: cwd.to_owned(),
             session: None,
@@ -175,19 +175,22 @@ impl Follower {
     /// Returns the files that the run left behind and that would harm the user's data.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let before: Vec<PathBuf> = self.before.keys().cloned().collect();
-        self.spot.as_ref().map(|spot| self.agent.leftovers(spot, &before, &DiskFs)).unwrap_or_default()
+        self.spot
+            .as_ref()
+            .map(|spot| self.agent.sessions().leftovers(spot, &before, &DiskFs))
+            .unwrap_or_default()
     }
 
     /// Describes a session of this workspace, for removal if it turns out to be unused.
     pub(crate) fn abandoned(&self, session: &str) -> AbandonedSession {
         let (home, cwd) = (self.home.path.clone(), self.cwd.clone());
-        AbandonedSession { agent: self.agent, home, cwd, session: session.to_owned() }
+        AbandonedSession { agent: Arc::clone(&self.agent), home, cwd, session: session.to_owned() }
     }
 
     fn find_spot(&mut self, session: &str) {
         if self.spot.is_none() {
-            let folder = self.home.find_sessions_of(self.agent, &self.cwd);
-            self.spot = folder.map(|folder| self.agent.session_file_pattern(folder, session));
+            let folder = self.home.find_sessions_of(&*self.agent, &self.cwd);
+            self.spot = folder.map(|folder| self.agent.sessions().file_pattern(folder, session));
         }
     }
 
@@ -196,7 +199,7 @@ impl Follower {
         let spot = self.spot.as_ref()?;
         let name = |at: SystemTime| {
             let at = at.duration_since(UNIX_EPOCH).ok()?.as_millis();
-            self.agent.session_file_made(spot, Millis::try_from(at).ok()?)
+            self.agent.sessions().file_name_at(spot, Millis::try_from(at).ok()?)
         };
         // The name depends on the creation time. It is certain only if every time since the start gives the same name.
         let name = name(self.begun?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
@@ -241,7 +244,7 @@ impl Follower {
             let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
             let is_remembered = known.is_some();
             if let Some(folder) = known {
-                self.spot = Some(self.agent.session_file_pattern(folder, &session));
+                self.spot = Some(self.agent.sessions().file_pattern(folder, &session));
             }
             self.open_new();
             if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
@@ -316,7 +319,7 @@ mod tests {
         let (agent, home) = (agents::find("gemini").unwrap(), AgentHome::new(dir.path().to_owned()));
         let duplicate = at("09", "aaaa1111");
         let leave_duplicate = || fs::write(&duplicate, format!("{header}\n")).unwrap();
-        let clean = || home.clean_sessions(agent, Path::new("/ws"));
+        let clean = || home.clean_sessions(&*agent, Path::new("/ws"));
         // File-system timestamps have a resolution of a few milliseconds.
         let settle = || std::thread::sleep(std::time::Duration::from_millis(50));
 

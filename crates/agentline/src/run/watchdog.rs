@@ -102,9 +102,10 @@ impl WatchedRun {
         if let Some((signal, when)) = state.asked_to_stop
             && (is_late || !state.is_stopping && now > when + STALL)
         {
-            let by = if signal == 15 { "SIGTERM" } else { "SIGINT" };
-            let message =
-                format!("cancelled by the caller ({by}); agentline was too busy to end the run cleanly");
+            let message = format!(
+                "cancelled by the caller ({}); agentline was too busy to end the run cleanly",
+                signal.name()
+            );
             return Some(Outcome::not_begun(
                 &self.info,
                 Verdict::Cancelled,
@@ -188,7 +189,7 @@ mod tests {
         watch.add(&RunInfo::default(), now, late.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), stopped.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), patient.finisher());
-        stopped_held.stopper().stop(15);
+        stopped_held.stopper().stop(agentline_core::Signal::Terminate);
         watch.turned(Some(now));
         let mut verdicts = Vec::new();
         for held in [&late_held, &stopped_held] {

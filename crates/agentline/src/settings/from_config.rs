@@ -16,8 +16,8 @@ impl Agentline {
         request.notices.clone_from(&config.notices);
         let registry = AgentRegistry::of(&config.agents);
         for (agent, settings) in &config.agents {
-            let info = registry.find(agent).ok().map(|agent| agent.info());
-            let variable = info.and_then(|info| self.host_env().env.get(info.path_variable));
+            let found = registry.find(agent).ok();
+            let variable = found.and_then(|found| self.host_env().env.get(found.info().path_variable));
             if variable.is_some_and(|named| !named.is_empty())
                 && config.is_from_file(&format!("agents.{agent}.program"))
             {
@@ -31,7 +31,8 @@ impl Agentline {
                 self = self.program(agent, program);
             }
         }
-        let id = registry.find(&request.agent).map_or(request.agent.as_str(), |agent| agent.info().id);
+        let agent = registry.find(&request.agent);
+        let id = agent.as_ref().map_or(request.agent.as_str(), |agent| agent.info().id);
         if let Some(settings) = config.agents.get(id) {
             for (name, value) in &settings.env {
                 request.env.entry(name.clone()).or_insert_with(|| value.clone());

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use agentline::internals::snapshot::ActiveWorkspace;
 
@@ -90,9 +91,11 @@ fn run_of_another_process_counts_until_it_exits() {
     let (temp, folder) = folders();
     let (runtime, work) = (folder("runtime"), folder("work"));
     let mut other = start_other(temp.path());
+    let until = Instant::now() + Duration::from_secs(60);
     while !fs::read_to_string(temp.path().join("entered")).is_ok_and(|said| said == "false") {
         assert!(other.try_wait().unwrap().is_none(), "the other process ended early");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(Instant::now() < until, "the other process did not enter the workspace");
+        std::thread::sleep(Duration::from_millis(10));
     }
     let during = ActiveWorkspace::enter(&runtime, &work).unwrap();
     assert!(during.overlapped());

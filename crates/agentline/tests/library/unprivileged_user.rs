@@ -103,7 +103,7 @@ fn unreadable_home_counts_as_absent() {
         let settings = folder(room.join("home/.gemini"), 0o755).join("settings.json");
         fs::write(&settings, "{}").unwrap();
         let _open = Open(folder(room.join("home"), 0o000));
-        let found = detect(agents::find("gemini").unwrap(), &here);
+        let found = detect(&*agents::find("gemini").unwrap(), &here);
         assert!(found.looked.len() > 20);
         let report = doctor(&here);
         // Unreadable files count as absent, for the agent as well; no settings problem is reported.
@@ -132,7 +132,7 @@ fn unwritable_cache_is_reported() {
         let closed = folder(room.join("closed"), 0o555);
         let _open = Open(closed.clone());
         let here = here(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
-        let error = ensure(agents::find("gemini").unwrap(), "0.61.0", &here, &mut |_| {}).unwrap_err();
+        let error = ensure(&*agents::find("gemini").unwrap(), "0.61.0", &here, &mut |_| {}).unwrap_err();
         assert!(matches!(error, InstallError::Cache { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(closed.to_str().unwrap()) && text.contains("Permission denied"), "{text}");

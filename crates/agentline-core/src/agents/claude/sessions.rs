@@ -5,19 +5,24 @@ mod branches;
 mod records;
 mod results;
 
-use crate::agents::claude::profile;
+use crate::agents::adapter::home_folder;
 use crate::agents::claude::sessions::branches::Branches;
 use crate::agents::claude::sessions::records::{
     ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, ClaudeToolResult, ClaudeUsage,
 };
 use crate::agents::claude::sessions::results::ResultContext;
+use crate::agents::claude::{Claude, profile};
 use crate::{
-    ContentStore, Entry, EntryPart, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionReader,
-    Tokens,
-    agents::line_reader::LineReader,
+    ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
+    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens,
+    agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 /// Prefixes of texts that Claude Code sends to the model as user messages.
 const WRAPPERS: &[&str] = &[
@@ -40,6 +45,47 @@ const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// The model name of messages that Claude Code itself generates.
 const SYNTHETIC: &str = "<synthetic>";
+
+/// The maximum depth of a sub-agent's session file below the projects folder.
+const DEEPEST: usize = 6;
+
+/// Record types that may begin a session and that no other agent uses.
+const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
+
+impl SessionSource for Claude {
+    fn roots(&self, env: &BTreeMap<String, String>, home: &Path, _fs: &dyn FileSystem) -> Vec<SessionRoot> {
+        let folder = home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
+        vec![SessionRoot::files(folder.join("projects"), DEEPEST)]
+    }
+
+    fn file(&self, path: &Path) -> Option<SessionFile> {
+        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+        let folders: Vec<_> = path.parent()?.iter().filter_map(|name| name.to_str()).collect();
+        let agent = stem.strip_prefix("agent-");
+        let parent = match (agent, &*folders) {
+            (_, [_project]) => None,
+            (Some(_), [_project, session, "subagents", ..]) => Some((*session).to_owned()),
+            _ => return None,
+        };
+        Some(SessionFile {
+            form: Some(SessionFormat::Lines),
+            id: Some(agent.unwrap_or(stem).to_owned()),
+            parent,
+        })
+    }
+
+    fn format(&self, head: &[u8]) -> Option<SessionFormat> {
+        let keys = first_keys(head);
+        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
+        let kind = keys.iter().find(|(key, _)| key == "type").map_or("", |(_, kind)| kind);
+        let own = has("parentUuid") || (has("sessionId") && !kind.is_empty()) || has("leafUuid");
+        (own || KINDS.contains(&kind)).then_some(SessionFormat::Lines)
+    }
+
+    fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        (format == SessionFormat::Lines).then(|| Box::new(ClaudeReader::new()) as _)
+    }
+}
 
 /// Folds the lines of a session.
 #[derive(Debug)]

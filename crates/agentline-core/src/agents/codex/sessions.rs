@@ -7,15 +7,21 @@ mod records;
 mod results;
 mod titles;
 
+use crate::agents::adapter::home_folder;
+use crate::agents::codex::Codex;
 use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTokenUsage};
-pub(super) use crate::agents::codex::sessions::titles::titles;
+use crate::agents::codex::sessions::titles::titles;
 use crate::{
-    ContentStore, Entry, EntryPart, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionReader, Tokens, ToolStatus,
-    agents::line_reader::LineReader,
+    ContentStore, Entry, EntryPart, FileSystem, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
+    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens, ToolStatus,
+    agents::line_reader::{LineReader, first_keys},
     wire::{Str, Tolerant},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 /// Prefixes of texts that Codex sends to the model as user messages.
 const WRAPPERS: &[&str] = &[
@@ -29,6 +35,61 @@ const WRAPPERS: &[&str] = &[
     "<subagent_notification>",
     "# AGENTS.md instructions",
 ];
+
+/// The length of a UUID.
+const UUID: usize = 36;
+
+/// The record types that have an envelope.
+const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
+
+impl SessionSource for Codex {
+    fn roots(&self, env: &BTreeMap<String, String>, home: &Path, fs: &dyn FileSystem) -> Vec<SessionRoot> {
+        let folder = home_folder(env, home, "CODEX_HOME", ".codex");
+        // Sessions are in subfolders by year, month and day.
+        let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
+        let archive = folder.join("archived_sessions");
+        if fs.exists(&archive) {
+            roots.push(SessionRoot::files(archive, 3));
+        }
+        roots
+    }
+
+    fn file(&self, path: &Path) -> Option<SessionFile> {
+        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?.strip_prefix("rollout-")?;
+        // The name is a timestamp and a UUID, followed by a suffix in further files of the same session.
+        let stem = stem.split('_').next().unwrap_or(stem);
+        let id = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..)).map(str::to_owned);
+        Some(SessionFile { form: Some(SessionFormat::Lines), id, parent: None })
+    }
+
+    fn format(&self, head: &[u8]) -> Option<SessionFormat> {
+        let keys = first_keys(head);
+        let has = |name: &str| keys.iter().any(|(key, _)| key == name);
+        let enveloped = keys.iter().any(|(key, kind)| key == "type" && KINDS.contains(&kind.as_str()));
+        let bare = has("id") && has("timestamp") && has("instructions") && !has("type");
+        ((enveloped && has("payload")) || bare).then_some(SessionFormat::Lines)
+    }
+
+    fn titles(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        fs: &dyn FileSystem,
+    ) -> BTreeMap<String, String> {
+        let file = home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
+        let text = fs.read(&file).unwrap_or_default();
+        titles(&String::from_utf8_lossy(&text))
+    }
+
+    /// After a rewind, Codex continues in another file, which says where the first one is cut.
+    fn files_continue(&self) -> bool {
+        true
+    }
+
+    fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        (format == SessionFormat::Lines).then(|| Box::new(CodexReader::new()) as _)
+    }
+}
 
 /// Folds the lines of a rollout.
 #[derive(Debug)]

@@ -16,9 +16,10 @@ mod story;
 
 use crate::agents::gemini::sessions::skim::RecordKeys;
 use crate::agents::gemini::sessions::story::EntryBuilder;
-use crate::agents::gemini::store;
+use crate::agents::gemini::{Gemini, store, user};
 use crate::{
-    ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
+    ContentStore, FileSystem, HELD_CONTENT, Millis, ProjectRef, RawJson, ReadError, SavedSession,
+    SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader, SessionRoot, SessionSource,
     saved::Stored,
     time,
     wire::{Str, mend_surrogates},
@@ -26,12 +27,65 @@ use crate::{
 use serde_json::{Error, value::RawValue};
 use std::{
     cell::OnceCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
+impl SessionSource for Gemini {
+    fn folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
+        store::chats(agent_home, cwd, fs)
+    }
+
+    fn file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
+        store::spot(folder, session)
+    }
+
+    fn file_name_at(&self, pattern: &SessionFilePattern, at: Millis) -> Option<String> {
+        Some(store::file_made(pattern, at))
+    }
+
+    fn leftovers(
+        &self,
+        pattern: &SessionFilePattern,
+        existed_before: &[PathBuf],
+        fs: &dyn FileSystem,
+    ) -> Vec<PathBuf> {
+        store::twins(pattern, existed_before, fs)
+    }
+
+    fn abandoned(&self, pattern: &SessionFilePattern, fs: &dyn FileSystem) -> Vec<PathBuf> {
+        store::empty_sessions(pattern, fs)
+    }
+
+    fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
+        store::empty_duplicates(folder, fs)
+    }
+
+    fn roots(&self, env: &BTreeMap<String, String>, home: &Path, _fs: &dyn FileSystem) -> Vec<SessionRoot> {
+        vec![store::root(&user::cli_home(env, home))]
+    }
+
+    fn file(&self, path: &Path) -> Option<SessionFile> {
+        store::named(path)
+    }
+
+    fn project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {
+        store::project(root, path, fs)
+    }
+
+    fn format(&self, head: &[u8]) -> Option<SessionFormat> {
+        form(head)
+    }
+
+    fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        matches!(format, SessionFormat::Lines | SessionFormat::Whole)
+            .then(|| Box::new(GeminiReader::default()) as Box<dyn SessionReader>)
+    }
+}
+
 /// Detects the storage format from the beginning of a file. Returns `None` if it is not a session of this agent.
-pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {
+fn form(head: &[u8]) -> Option<SessionFormat> {
     // The last character may be truncated.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,

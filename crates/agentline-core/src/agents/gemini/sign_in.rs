@@ -3,9 +3,55 @@
 //! Based on the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod`, and verified with 0.61.0: a method in the
 //! settings overrides every variable, and a variable that selects another method hides an available key.
 
+use super::environment;
 use super::user::{EnvValue, UserConfig, pick};
-use crate::SignIn;
-use std::{collections::BTreeMap, path::PathBuf};
+use crate::agents::gemini::Gemini;
+use crate::{FileSystem, Problem, SetupProbe, SignIn};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+impl SetupProbe for Gemini {
+    fn stored_secrets(
+        &self,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        fs: &dyn FileSystem,
+    ) -> Vec<String> {
+        environment::stored_secrets(env, home, fs)
+    }
+
+    fn sign_in(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        fs: &dyn FileSystem,
+    ) -> Vec<SignIn> {
+        sign_in(&UserConfig::new(cwd, env, home, fs))
+    }
+
+    fn settings_problems(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        fs: &dyn FileSystem,
+    ) -> Vec<Problem> {
+        UserConfig::new(cwd, env, home, fs).problems()
+    }
+
+    fn trusts(
+        &self,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        home: &Path,
+        fs: &dyn FileSystem,
+    ) -> Option<bool> {
+        UserConfig::new(cwd, env, home, fs).trusts()
+    }
+}
 
 /// The sign-in methods of the CLI, as named in its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -332,7 +332,7 @@ fn database_is_found_in_the_data_directory() {
         for file in files {
             fs = fs.file(file, "");
         }
-        let roots = opencode::OpenCode.session_roots(&env, Path::new("/home/a"), &fs);
+        let roots = opencode::OpenCode.sessions().roots(&env, Path::new("/home/a"), &fs);
         roots.into_iter().map(|root| root.path.to_string_lossy().replace('\\', "/")).collect::<Vec<_>>()
     };
     assert_eq!(roots(&[], &[]), ["/home/a/.local/share/opencode/opencode.db"]);

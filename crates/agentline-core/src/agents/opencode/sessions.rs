@@ -3,13 +3,16 @@
 //! A database record is `{"session": info}` or `{"message": {"info": …, "parts": […]}}`, with the same objects as in an
 //! export. A repeated message replaces the earlier one with its id.
 
+use crate::agents::adapter::home_folder;
+use crate::agents::opencode::OpenCode;
 use crate::agents::opencode::session_message::{self, MessageWire, PartSelection};
 use crate::{
-    Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionReader,
+    Entry, FileSystem, RawJson, ReadError, SavedSession, SessionFormat, SessionReader, SessionRoot,
+    SessionSource,
     wire::{List, Num, Str, Tolerant as _, mend_surrogates, wire},
 };
 use serde_json::value::RawValue;
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{cmp::Ordering, collections::BTreeMap, path::Path};
 
 wire! { struct Export<'a> { info: Info<'a> = "info", messages: List<&'a RawValue> = "messages" } }
 wire! { struct Record<'a> { session: Option<&'a RawValue> = "session", message: Option<&'a RawValue> = "message" } }
@@ -31,6 +34,34 @@ wire! { struct Times<'a> { created: Num = "created", updated: Num = "updated" } 
 
 /// Prefixes of placeholder titles.
 const NO_TITLES: &[&str] = &["New session - ", "Child session - "];
+
+impl SessionSource for OpenCode {
+    fn roots(&self, env: &BTreeMap<String, String>, home: &Path, fs: &dyn FileSystem) -> Vec<SessionRoot> {
+        let data = home_folder(env, home, "XDG_DATA_HOME", ".local/share").join("opencode");
+        if let Some(named) = env.get("OPENCODE_DB").filter(|v| !v.is_empty()) {
+            // A relative path is resolved as OpenCode does. An in-memory database cannot be read.
+            let named = (named != ":memory:").then(|| SessionRoot::database(data.join(named)));
+            return named.into_iter().collect();
+        }
+        // Preview releases have separate databases.
+        let mut names = fs.list(&data).unwrap_or_default();
+        names.retain(|name| name.starts_with("opencode") && name.ends_with(".db"));
+        names.sort_by_key(|name| (name != "opencode.db", name.clone()));
+        if names.is_empty() {
+            names.push("opencode.db".to_owned());
+        }
+        names.into_iter().map(|name| SessionRoot::database(data.join(name))).collect()
+    }
+
+    fn format(&self, head: &[u8]) -> Option<SessionFormat> {
+        form(head)
+    }
+
+    fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
+        matches!(format, SessionFormat::Whole | SessionFormat::Database)
+            .then(|| Box::new(OpenCodeReader::new()) as Box<dyn SessionReader>)
+    }
+}
 
 /// Detects the storage format from the beginning of a file.
 pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {

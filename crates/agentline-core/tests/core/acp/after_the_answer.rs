@@ -5,7 +5,7 @@ use super::harness::AcpHarness;
 use crate::play::{RUN, spec};
 use agentline_core::{
     ConnectionOutput, DialogueConfig, FailureKind, HostRequest, HostResponse, InputKind, RequestedMode,
-    RunId, SessionTarget, Surface, TurnSpec, UsageSource, Verdict,
+    RunId, SessionTarget, Signal, Surface, TurnSpec, UsageSource, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -272,7 +272,7 @@ fn stop_reasons_follow_the_protocol() {
 #[test]
 fn agent_that_ignores_cancel_is_abandoned() {
     let (mut harness, _) = AcpHarness::going();
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     assert_eq!(harness.frame()["method"], "session/cancel");
     harness.text("s", "I go on");
     harness.player.ticks_to_the_end();
@@ -285,7 +285,7 @@ fn agent_that_ignores_cancel_is_abandoned() {
 fn cancel_ends_the_quiet_period_and_keeps_the_answer() {
     let mut harness = answered(20_000);
     harness.player.wait(100);
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     harness.player.check();
     assert_eq!(
         (harness.player.outcome().verdict, harness.player.outcome().duration_ms),
@@ -302,7 +302,7 @@ fn cancelled_run(change: impl FnOnce(&mut TurnSpec)) -> AcpHarness {
     harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.text("s", "early ");
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     harness.player.wait(10);
     harness.end(&id, &json!({"stopReason": "cancelled"}));
     harness
@@ -341,7 +341,7 @@ fn cancel_without_reuse_of_the_session_does_not_wait() {
     harness.start(RUN, "s", spec);
     let id = harness.frame()["id"].clone();
     harness.player.take(InputKind::Retire);
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     harness.end(&id, &json!({"stopReason": "cancelled"}));
     assert!(harness.player.is_over());
 }
@@ -410,7 +410,7 @@ fn session_opened_after_cancel_is_closed() {
     harness.reply("initialize", &can);
     harness.player.prompt_as(RUN, spec());
     let open = harness.frame()["id"].clone();
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     harness.player.check();
     harness.frames();
     harness.end(&open, &json!({"sessionId": "s"}));

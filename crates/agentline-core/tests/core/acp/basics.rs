@@ -4,7 +4,7 @@ use super::harness::AcpHarness;
 use crate::play::{RUN, spec};
 use agentline_core::{
     Event, FailureKind, HostRequest, HostResponse, InputKind, PermissionDecision, Phase, RequestedMode,
-    Verdict,
+    Signal, Verdict,
 };
 use serde_json::json;
 
@@ -84,7 +84,7 @@ fn cancel_is_sent_in_band_and_pending_requests_are_answered() {
     harness.send(
         &json!({"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": params}),
     );
-    harness.player.take(InputKind::Cancel { run: RUN, signal: 2 });
+    harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     assert_eq!(
         harness.frames(),
         [

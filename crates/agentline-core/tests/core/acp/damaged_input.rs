@@ -7,8 +7,8 @@ use super::{
 };
 use crate::play::{Dice, Player, RUN, spec};
 use agentline_core::{
-    ConnectionOutput, DialogueConfig, Event, ExitReason, InputKind, LineSplitter, RunId, SplitItem, Stream,
-    Surface, Verdict,
+    ConnectionOutput, DialogueConfig, Event, ExitReason, InputKind, LineSplitter, RunId, Signal, SplitItem,
+    Stream, Surface, Verdict,
 };
 use serde_json::json;
 
@@ -181,8 +181,9 @@ fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
                 let mut player = replayed(&recording, &lines[..stop]);
                 match end {
                     0 => {}
-                    1 => (1..=replay.runs)
-                        .for_each(|run| player.take(InputKind::Cancel { run: RunId(run), signal: 15 })),
+                    1 => (1..=replay.runs).for_each(|run| {
+                        player.take(InputKind::Cancel { run: RunId(run), signal: Signal::Terminate })
+                    }),
                     _ => player.exit(ExitReason::Code(1)),
                 }
                 player.take(InputKind::Retire);

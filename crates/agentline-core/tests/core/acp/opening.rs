@@ -5,8 +5,8 @@ use super::harness::{AcpHarness, capabilities, gemini};
 use crate::play::{RUN, spec};
 use agentline_core::{
     Attachment, AttachmentContent, ConnectionOutput, DialogueConfig, FailureKind, InputKind, McpServer,
-    Phase, RequestedMode, RequestedModel, RunId, SessionTarget, SideChannel, Stream, Surface, TurnSpec,
-    Verdict, acp_dialogue,
+    Phase, RequestedMode, RequestedModel, RunId, SessionTarget, SideChannel, Signal, Stream, Surface,
+    TurnSpec, Verdict, acp_dialogue,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -333,7 +333,7 @@ fn stages() -> Vec<(&'static str, AcpHarness)> {
 fn run_cancelled_before_its_prompt_sends_none() {
     for (when, mut harness) in stages() {
         let pending = harness.frames();
-        harness.player.take(InputKind::Cancel { run: RUN, signal: 15 });
+        harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Terminate });
         assert_eq!(harness.player.outcome().verdict, Verdict::Cancelled, "{when}");
         // Late replies to pending requests have no effect.
         for frame in pending {

@@ -5,7 +5,7 @@ use super::harness::{AcpHarness, capabilities, gemini};
 use crate::play::Player;
 use agentline_core::{
     ConnectionOutput, DialogueConfig, ExitReason, HostRequestId, HostResponse, InputKind, PermissionDecision,
-    RunId, SessionTarget, Stream, Surface, TurnSpec, acp_dialogue,
+    RunId, SessionTarget, Signal, Stream, Surface, TurnSpec, acp_dialogue,
 };
 use serde_json::{Value, json};
 use std::{
@@ -186,7 +186,7 @@ impl Replay {
             }
             Some("session/cancel") => {
                 if let Some(run) = self.last.get(&session) {
-                    self.harness.player.take(InputKind::Cancel { run: *run, signal: 2 });
+                    self.harness.player.take(InputKind::Cancel { run: *run, signal: Signal::Interrupt });
                 }
             }
             Some(_) => {}

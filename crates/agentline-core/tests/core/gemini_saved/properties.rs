@@ -5,7 +5,7 @@ use crate::{
     play::Dice,
     saved_text::{fold, load, take, text_of},
 };
-use agentline_core::{Agent, RawJson, SavedSession, SessionFormat, agents};
+use agentline_core::{RawJson, SavedSession, SessionFormat, agents};
 use proptest::prelude::*;
 
 /// Returns every recorded file.
@@ -124,22 +124,28 @@ fn damaged_files_never_make_the_reader_fail() {
 
 #[test]
 fn format_is_recognized_by_the_start_of_a_file() {
-    let agent: &dyn Agent = agents::find("gemini").expect("the agent is listed");
+    let agent = agents::find("gemini").expect("the agent is listed");
     for file in all() {
         for most in [200, 4096, usize::MAX] {
             let head = &file.text.as_bytes()[..file.text.len().min(most)];
-            assert_eq!(agent.session_format(head), Some(file.form), "{} by {} bytes", file.name, head.len());
+            assert_eq!(
+                agent.sessions().format(head),
+                Some(file.form),
+                "{} by {} bytes",
+                file.name,
+                head.len()
+            );
         }
     }
     for other in ["", "{}", "[1]", "hello", r#"{"type":"user","sessionId":"s","cwd":"/w"}"#, "\u{feff}\n"] {
-        assert_eq!(agent.session_format(other.as_bytes()), None, "{other}");
+        assert_eq!(agent.sessions().format(other.as_bytes()), None, "{other}");
     }
-    assert_eq!(agent.session_format(br#"{"$set":{"lastUpdated":"x"}}"#), Some(SessionFormat::Lines));
+    assert_eq!(agent.sessions().format(br#"{"$set":{"lastUpdated":"x"}}"#), Some(SessionFormat::Lines));
     assert_eq!(
-        agent.session_format(br#"{"id":"1","type":"gemini","content":""}"#),
+        agent.sessions().format(br#"{"id":"1","type":"gemini","content":""}"#),
         Some(SessionFormat::Lines)
     );
-    assert!(agent.session_reader(SessionFormat::Database).is_none());
+    assert!(agent.sessions().reader(SessionFormat::Database).is_none());
 }
 
 #[test]

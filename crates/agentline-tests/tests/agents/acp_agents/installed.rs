@@ -13,7 +13,8 @@ fn each_agent_is_installed_at_the_tested_version() {
     let (agentline, home) = (Agentline::from_env().unwrap(), tempfile::tempdir().unwrap());
     for player in [CLAUDE, CODEX, OPENCODE] {
         let (name, agent) = (player.name, agents::find(player.name).unwrap());
-        let program = install::ensure(agent, agent.info().pinned, agentline.host_env(), &mut |_| ()).unwrap();
+        let program =
+            install::ensure(&*agent, agent.info().pinned, agentline.host_env(), &mut |_| ()).unwrap();
         let found = program.version.map(|version| version.to_string());
         assert_eq!((found.as_deref(), agent.info().pinned), (Some(player.version), player.version), "{name}");
         let mut command = Command::new(&program.path);

@@ -39,6 +39,22 @@ fn missing_named_program_is_an_error_without_fallback() {
 }
 
 #[test]
+fn what_only_the_socket_accepts_is_refused() {
+    let mut program = start();
+    let caller = json!({"env": {}, "home": "/", "cwd": "/", "project": "/", "cache": "/"});
+    for (method, params, key) in [
+        ("initialize", json!({"caller": caller}), "caller"),
+        ("run", json!({"request": {"prompt": "say hi"}}), "request"),
+    ] {
+        let id = program.send(method, params);
+        assert!(problems(&program.answer(id)).contains(key), "{method}");
+    }
+    let id = program.send("pool/stop", json!({}));
+    assert_eq!(program.answer(id)["error"]["code"], -32601);
+    assert_eq!(program.run("say hi")["verdict"], "done");
+}
+
+#[test]
 fn extreme_numbers_do_not_stop_the_host_or_its_runs() {
     let mut program = start();
     for key in ["max_processes", "lanes", "max_queue", "idle_s", "max_age_s", "max_memory_mb"] {

@@ -14,7 +14,7 @@ use std::{
 fn unread_run(args: &[&str]) -> (User, Child) {
     let user = User::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
     let args = [&["run", "-o", "events"], args, &["hi"]].concat();
-    let child = user.agentline(&args).spawn().unwrap();
+    let mut child = user.agentline(&args).spawn().unwrap();
     // The agent writes every millisecond. If nothing was added for a while, the pipe is full, and the output thread
     // waits in a write.
     let mut seen = (0, Instant::now());
@@ -25,12 +25,13 @@ fn unread_run(args: &[&str]) -> (User, Child) {
         }
         seen.0 > 0 && seen.1.elapsed() > Duration::from_millis(1500)
     });
+    assert!(child.try_wait().unwrap().is_none(), "it ended before its pipe was full");
     (user, child)
 }
 
 #[test]
 fn timeout_ends_the_program_although_output_is_not_read() {
-    let (_user, mut child) = unread_run(&["--timeout", "2"]);
+    let (_user, mut child) = unread_run(&["--timeout", "6"]);
     assert_eq!(wait_unread(&mut child), 8);
 }
 

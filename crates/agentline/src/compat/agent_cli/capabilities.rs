@@ -21,7 +21,7 @@ pub enum CapabilitySource {
 #[non_exhaustive]
 pub struct CliCapabilities {
     /// The id of the agent.
-    pub agent: &'static str,
+    pub agent: String,
     /// Whether the agent has slash commands.
     pub supports_slash_commands: bool,
     /// Whether a model can be selected.
@@ -43,7 +43,7 @@ impl CliCapabilities {
         let has = agent.features();
         let models = has.models.iter().map(|(id, name)| ModelInfo::new(*id, Some((*name).to_owned())));
         Self {
-            agent: agent.info().id,
+            agent: agent.info().id.to_owned(),
             supports_slash_commands: has.slash_commands,
             supports_models: true,
             models: models.collect(),
@@ -63,7 +63,7 @@ impl CliCapabilities {
 /// Fails if the agent is unknown.
 pub async fn capabilities(agentline: &Agentline, agent: &str) -> Result<CliCapabilities, Error> {
     let known = known(agentline, agent)?;
-    let mut capabilities = CliCapabilities::of(known);
+    let mut capabilities = CliCapabilities::of(&*known);
     let mut request = RunRequest::new("open").agent(known.info().id);
     request.temporary_workspace = true;
     if let Ok(session) = agentline.session(request).await {

@@ -52,14 +52,14 @@ const INTERRUPTED: i32 = 130;
 
 impl ProviderError {
     /// Creates the error for a missing agent program or interpreter.
-    pub(super) fn not_found(info: &AgentInfo, problem: &Problem) -> Self {
+    pub(super) fn not_found(info: &AgentInfo<'_>, problem: &Problem) -> Self {
         let detail =
             if problem.message == format!("{} was not found", info.title) { "" } else { &problem.message };
         Self { hint: problem.hint.clone(), ..Self::new(ErrorKind::NotFound, missing(info, detail)) }
     }
 
     /// Returns the error of an outcome, or the outcome itself if it has an answer, even an empty one.
-    pub(super) fn of_outcome(info: &AgentInfo, outcome: Outcome) -> Result<Outcome, Self> {
+    pub(super) fn of_outcome(info: &AgentInfo<'_>, outcome: Outcome) -> Result<Outcome, Self> {
         let Some(error) = &outcome.error else { return Ok(outcome) };
         let (title, said) = (info.title, error.message.as_str());
         let told = |words: &str| with_stderr(format!("{title} {words}: {said}"), &outcome);
@@ -100,7 +100,7 @@ impl ProviderError {
 }
 
 /// Describes how to install the program.
-fn missing(info: &AgentInfo, detail: &str) -> String {
+fn missing(info: &AgentInfo<'_>, detail: &str) -> String {
     let AgentInfo { title, home_page, package, min_node, .. } = info;
     let detail = if detail.is_empty() { String::new() } else { format!("\n{detail}") };
     format!(
@@ -109,7 +109,7 @@ fn missing(info: &AgentInfo, detail: &str) -> String {
 }
 
 /// Describes how to sign in and quotes the agent's message.
-fn sign_in(info: &AgentInfo, outcome: &Outcome, said: &str) -> String {
+fn sign_in(info: &AgentInfo<'_>, outcome: &Outcome, said: &str) -> String {
     let mut how = info.sign_in_hint.to_owned();
     how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
     let said = if outcome.stderr_tail.is_empty() { said } else { &outcome.stderr_tail };
@@ -117,7 +117,7 @@ fn sign_in(info: &AgentInfo, outcome: &Outcome, said: &str) -> String {
 }
 
 /// Describes a failure by its exit code, and by stderr where the agent gave no reason itself.
-fn failed(info: &AgentInfo, outcome: &Outcome, said: &str) -> String {
+fn failed(info: &AgentInfo<'_>, outcome: &Outcome, said: &str) -> String {
     let code = outcome.agent_exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
     let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == FailureKind::NoResult);
     match outcome.stderr_tail.as_str() {

@@ -12,7 +12,7 @@ pub const CONFIG_KEYS: &[&str] =
 #[non_exhaustive]
 pub struct Metadata {
     /// The provider id.
-    pub name: &'static str,
+    pub name: String,
     /// A description for users.
     pub description: String,
     /// Whether a configuration is required. Always `false`.
@@ -26,9 +26,9 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(super) fn of(info: &AgentInfo) -> Self {
+    pub(super) fn of(info: &AgentInfo<'_>) -> Self {
         Self {
-            name: info.provider,
+            name: info.provider.to_owned(),
             description: format!("{} AI agent via subprocess", info.title),
             requires_config: false,
             config_keys: CONFIG_KEYS,

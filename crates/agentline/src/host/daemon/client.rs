@@ -1,20 +1,28 @@
 //! The client of the daemon: connects to it and runs prompts on it like local runs.
 
-use crate::host::daemon::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
+use crate::host::{
+    daemon::{DaemonStatus, VERSION},
+    messages::{Caller, Cancel, DaemonInfo, Initialize, Party, RunLaunched, RunParams},
+};
 use crate::{
     agentline::Agentline,
     detect::HostEnv,
     error::Error,
     fs::bounded_lines::BoundedLines,
+    pool::PoolStatus,
     resolve::{not_ready_in_time, preparation_time, stopped_before},
     run::{
-        Run,
-        channel::{RunSender, Wakeup, channel},
+        Launched, Run,
+        channel::{ForwardedRun, RunItem, Wakeup, channel, forward},
     },
 };
 use agentline_core::{
-    Event, Failure, FailureKind, Outcome, PriceTable, Problems, Record, RunInfo, RunRequest, Started, Verdict,
+    Event, Failure, FailureKind, Outcome, PriceTable, Problem, Problems, Record, RunInfo, RunRequest, Signal,
+    Started, Verdict,
+    rpc::{self, JsonRpcError, RpcMessage},
 };
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json, value::RawValue};
 use std::{fmt, path::PathBuf, time::Duration};
 use tokio::{
     io::AsyncWriteExt,
@@ -40,6 +48,8 @@ const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 pub struct Client {
     lines: BoundedLines<OwnedReadHalf>,
     write: OwnedWriteHalf,
+    /// The id of the last request.
+    last_id: u64,
 }
 
 /// The reason why no daemon is available.
@@ -85,17 +95,18 @@ impl Client {
     /// Connects to the user's daemon and returns its version, which may differ.
     async fn greet(host_env: &HostEnv) -> Result<(Self, String), NoDaemon> {
         let socket = super::socket(host_env);
-        let silent = || NoDaemon::Silent(socket.clone());
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
-        // The request contains the caller's environment and with it API keys.
+        // Requests contain the caller's environment and with it API keys.
         if !super::is_ours(&stream) {
             return Err(NoDaemon::NotOurs(socket));
         }
         let (read, write) = stream.into_split();
-        let mut client = Self { lines: BoundedLines::new(read, LONGEST_LINE), write };
-        match tokio::time::timeout(GREETING, client.hear()).await {
-            Ok(Some(FromDaemon::Hello { version, .. })) => Ok((client, version)),
-            _ => Err(silent()),
+        let mut client = Self { lines: BoundedLines::new(read, LONGEST_LINE), write, last_id: 0 };
+        let mut hello = Initialize::default();
+        hello.client = Some(Party::new("agentline", VERSION));
+        match tokio::time::timeout(GREETING, client.call::<Greeted>("initialize", &hello)).await {
+            Ok(Some(Greeted { server })) => Ok((client, server.version)),
+            _ => Err(NoDaemon::Silent(socket)),
         }
     }
 
@@ -105,11 +116,9 @@ impl Client {
     /// Fails if no daemon is available or it does not respond.
     pub async fn status(host_env: &HostEnv) -> Result<DaemonStatus, NoDaemon> {
         let mut client = Self::connect(host_env).await?;
-        let silent = || NoDaemon::Silent(super::socket(host_env));
-        client.say(&ToDaemon::Status).await.map_err(|_| silent())?;
-        match tokio::time::timeout(GREETING, client.hear()).await {
-            Ok(Some(FromDaemon::Status(status))) => Ok(*status),
-            _ => Err(silent()),
+        match tokio::time::timeout(GREETING, client.call("pool/status", &json!({}))).await {
+            Ok(Some(StatusResponse { pool, daemon })) => Ok(DaemonStatus::new(daemon, pool)),
+            _ => Err(NoDaemon::Silent(super::socket(host_env))),
         }
     }
 
@@ -117,11 +126,12 @@ impl Client {
     /// running.
     pub async fn stop(host_env: &HostEnv) -> bool {
         let Ok((mut client, _)) = Self::greet(host_env).await else { return false };
-        if client.say(&ToDaemon::Stop).await.is_err() {
+        let id = client.next_id();
+        if client.send(&rpc::request(id, "pool/stop", &json!({}))).await.is_err() {
             return false;
         }
         // The daemon closes the connection when it exits.
-        while client.hear().await.is_some() {}
+        while client.next_line().await.is_some() {}
         true
     }
 
@@ -145,106 +155,209 @@ impl Client {
         info.model.clone_from(&request.model);
         info.name.clone_from(&request.name);
         info.cwd = request.working_dir.as_ref().unwrap_or(&inner.host_env.cwd).to_string_lossy().into_owned();
-        let host_env = inner.host_env.clone();
-        let order = DaemonRun {
-            env: host_env.env,
-            home: host_env.home,
-            cwd: host_env.cwd,
-            project: host_env.project,
-            cache: host_env.cache,
-            programs: inner.programs.clone(),
-            agents: inner.registry.settings(),
-            prices: (*inner.prices != PriceTable::built_in()).then(|| PriceTable::clone(&inner.prices)),
-            isolation: inner.isolation,
-            request,
-        };
-        let asked = order.request.clone();
-        let time = preparation_time(&asked).min(LONGEST);
+        let unwritable = |why| Error::io("use", "the pool")(std::io::Error::from(why));
+        let mut hello = Initialize::default();
+        hello.caller = Some(caller(agentline).map_err(unwritable)?);
+        let mut params = RunParams::default();
+        params.request = Some(serde_json::to_value(&request).map_err(unwritable)?);
+        // Exactly what a run in this process would report.
+        (params.merge_events, params.report_launch, params.max_retries) = (Some(false), true, Some(0));
+        let time = preparation_time(&request).min(LONGEST);
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
-        self.say(&ToDaemon::Run(Box::new(order))).await.map_err(|_| lost())?;
+        let (greeting, id) = (self.next_id(), self.next_id());
+        let lines = rpc::request(greeting, "initialize", &hello) + &rpc::request(id, "run", &params);
+        self.send(&lines).await.map_err(|_| lost())?;
         let end = Instant::now() + time + GRACE;
-        let line = match tokio::time::timeout_at(end, self.next_line()).await {
-            Ok(line) => line.ok_or_else(lost)?,
-            Err(_) => return Ok(Run::over(not_ready_in_time(&asked))),
-        };
-        let (run_id, launched) = match serde_json::from_str(&line) {
-            Ok(FromDaemon::Begun { run_id, launched }) => (run_id, launched),
-            Ok(FromDaemon::Usage(problems)) => return Err(Problems(problems).into()),
-            Ok(FromDaemon::Failed(why)) => {
-                return Err(Error::io("use", "the pool")(std::io::Error::other(why)));
+        let (run_id, launched) = loop {
+            let line = match tokio::time::timeout_at(end, self.next_line()).await {
+                Ok(line) => line.ok_or_else(lost)?,
+                Err(_) => return Ok(Run::over(not_ready_in_time(&request))),
+            };
+            match rpc::read(&line) {
+                Some(RpcMessage::Notification { method, params }) if method == "run/launched" => {
+                    let RunLaunched { run_id, command, withheld, .. } =
+                        serde_json::from_str(params.get()).map_err(|_| lost())?;
+                    break (run_id, Launched { command, withheld });
+                }
+                Some(RpcMessage::Response { result: Err(error), .. }) => return Err(refused(&error)),
+                // A run that could not start has only an outcome.
+                Some(RpcMessage::Response { id: of, result: Ok(result) }) if is_id(of, id) => {
+                    return outcome(result).map(Run::over).ok_or_else(lost);
+                }
+                _ => {}
             }
-            // A run that could not start sends only its outcome.
-            _ => match Record::from_line(&line).map(|record| record.event) {
-                Some(Event::Outcome { outcome }) => return Ok(Run::over(*outcome)),
-                _ => return Err(lost()),
-            },
         };
-        let wakeup = Wakeup::default();
-        let (sender, held) = channel(Wakeup::clone(&wakeup));
+        let (sender, receiver) = channel(Wakeup::default());
         info.run_id.clone_from(&run_id);
-        tokio::spawn(self.hand_on(sender, wakeup, info, end));
-        Ok(Run::new(run_id, held, launched))
+        let mut run = RemoteRun { client: self, id, info, session: None, stopped: None, end, is_lost: false };
+        tokio::spawn(async move {
+            // The run always has an outcome.
+            if let Some(outcome) = forward(&mut run, &sender).await {
+                sender.finish(*outcome);
+            }
+        });
+        Ok(Run::new(run_id, receiver, launched))
     }
 
-    /// Forwards events to the run until its outcome, and cancellations to the daemon.
-    async fn hand_on(mut self, channel: RunSender, wakeup: Wakeup, mut info: RunInfo, mut end: Instant) {
-        let mut session = None;
-        let mut stopped = None;
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Sends a request and returns its result; `None` if the daemon refuses it or does not respond.
+    async fn call<T: DeserializeOwned>(&mut self, method: &str, params: &impl Serialize) -> Option<T> {
+        let id = self.next_id();
+        self.send(&rpc::request(id, method, params)).await.ok()?;
         loop {
-            let line = tokio::select! {
-                line = self.next_line(), if !channel.is_full() => line,
-                () = wakeup.notified() => {
-                    if let Some(signal) = channel.stop() {
-                        stopped = Some(signal);
-                        end = end.min(Instant::now() + GRACE);
-                        if self.say(&ToDaemon::Cancel(signal)).await.is_err() {
-                            break;
-                        }
-                    }
-                    continue;
-                }
-                // While the local reader is slow, the daemon's time limit does not apply.
-                () = tokio::time::sleep_until(end), if !channel.is_full() => {
-                    return channel.finish(silent_pool(&info, session, stopped));
-                }
-            };
-            let Some(line) = line else { break };
-            match Record::from_line(&line) {
-                Some(Record { event: Event::Outcome { outcome }, .. }) => return channel.finish(*outcome),
-                Some(record) => {
-                    if let Event::Started(started) = &record.event {
-                        session.clone_from(&started.session_id);
-                        info = who_is(started);
-                    }
-                    channel.send(vec![record]);
-                }
-                None => {}
+            let line = self.next_line().await?;
+            // Only a daemon of this protocol responds with messages.
+            if let RpcMessage::Response { id: of, result } = rpc::read(&line)?
+                && is_id(of, id)
+            {
+                return serde_json::from_str(result.ok()?.get()).ok();
             }
         }
-        let failure = Failure::new(FailureKind::Crashed, "lost the connection to the pool during the run")
-            .hint("retry; check the pool with `agentline pool status`");
-        let mut outcome = Outcome::not_begun(&info, Verdict::Failed, failure);
-        outcome.session_id = session;
-        channel.finish(outcome);
     }
 
     async fn next_line(&mut self) -> Option<String> {
         String::from_utf8(self.lines.next().await.ok()??.whole()?).ok()
     }
 
-    async fn say(&mut self, message: &ToDaemon) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.write.write_all(&line).await
+    async fn send(&mut self, lines: &str) -> std::io::Result<()> {
+        self.write.write_all(lines.as_bytes()).await
+    }
+}
+
+/// The part of the response to `initialize` that every version has.
+#[derive(Deserialize)]
+struct Greeted {
+    server: Party,
+}
+
+/// The response to `pool/status`.
+#[derive(Deserialize)]
+struct StatusResponse {
+    pool: PoolStatus,
+    daemon: DaemonInfo,
+}
+
+/// A run of this process on the daemon.
+struct RemoteRun {
+    client: Client,
+    /// The id of the request, which is also the name of the run.
+    id: u64,
+    info: RunInfo,
+    session: Option<String>,
+    stopped: Option<Signal>,
+    /// When the daemon must have ended the run.
+    end: Instant,
+    is_lost: bool,
+}
+
+impl ForwardedRun for RemoteRun {
+    // The time limit applies only while this is polled: not while the local reader is slow.
+    async fn next(&mut self) -> RunItem {
+        while !self.is_lost {
+            let line = match tokio::time::timeout_at(self.end, self.client.next_line()).await {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(_) => {
+                    let outcome = silent_pool(&self.info, self.session.take(), self.stopped);
+                    return RunItem::Over(Some(Box::new(outcome)));
+                }
+            };
+            if let Some(item) = self.take(&line) {
+                return item;
+            }
+        }
+        let failure = Failure::new(FailureKind::Crashed, "lost the connection to the pool during the run")
+            .hint("retry; check the pool with `agentline pool status`");
+        let mut outcome = Outcome::not_begun(&self.info, Verdict::Failed, failure);
+        outcome.session_id = self.session.take();
+        RunItem::Over(Some(Box::new(outcome)))
     }
 
-    async fn hear(&mut self) -> Option<FromDaemon> {
-        serde_json::from_str(&self.next_line().await?).ok()
+    async fn cancel(&mut self, signal: Signal) {
+        self.stopped = Some(signal);
+        self.end = self.end.min(Instant::now() + GRACE);
+        let mut cancel = Cancel::default();
+        (cancel.run, cancel.signal) = (self.id.to_string(), Some(signal.number()));
+        self.is_lost = self.client.send(&rpc::notification("cancel", &cancel)).await.is_err();
+    }
+
+    fn pass(&mut self, batch: Vec<Record>) -> Vec<Record> {
+        batch
+    }
+}
+
+impl RemoteRun {
+    /// Handles a message of the daemon.
+    fn take(&mut self, line: &str) -> Option<RunItem> {
+        #[derive(Deserialize)]
+        struct EventParams<'a> {
+            #[serde(borrow)]
+            event: &'a RawValue,
+        }
+        match rpc::read(line)? {
+            RpcMessage::Notification { method, params } if method == "run/event" => {
+                let params: EventParams<'_> = serde_json::from_str(params.get()).ok()?;
+                let record = Record::from_line(params.event.get())?;
+                if let Event::Started(started) = &record.event {
+                    self.session.clone_from(&started.session_id);
+                    self.info = who_is(started);
+                }
+                Some(RunItem::Batch(vec![record]))
+            }
+            RpcMessage::Response { id, result } if is_id(id, self.id) => {
+                self.is_lost = true;
+                Some(RunItem::Over(Some(Box::new(outcome(result.ok()?)?))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Describes the caller to the daemon.
+fn caller(agentline: &Agentline) -> Result<Caller, serde_json::Error> {
+    let inner = agentline.inner();
+    let host_env = inner.host_env.clone();
+    let mut caller = Caller::default();
+    (caller.env, caller.home, caller.cwd) = (host_env.env, host_env.home, host_env.cwd);
+    (caller.project, caller.cache) = (host_env.project, host_env.cache);
+    caller.programs.clone_from(&inner.programs);
+    if let Value::Object(agents) = serde_json::to_value(inner.registry.settings())? {
+        caller.agents = agents;
+    }
+    if *inner.prices != PriceTable::built_in() {
+        caller.prices = serde_json::to_value(&*inner.prices)?;
+    }
+    caller.isolation = serde_json::to_value(inner.isolation)?;
+    Ok(caller)
+}
+
+fn is_id(id: &RawValue, number: u64) -> bool {
+    id.get().parse() == Ok(number)
+}
+
+/// Reads the outcome of a run.
+fn outcome(result: &RawValue) -> Option<Outcome> {
+    serde_json::from_str(result.get()).ok()
+}
+
+/// Returns the error of a run that the daemon refused.
+fn refused(error: &JsonRpcError<'_>) -> Error {
+    #[derive(Deserialize)]
+    struct Data {
+        problems: Vec<Problem>,
+    }
+    match error.data.and_then(|data| serde_json::from_str(data.get()).ok()) {
+        Some(Data { problems }) => Problems(problems).into(),
+        None => Error::io("use", "the pool")(std::io::Error::other(error.message.clone().into_owned())),
     }
 }
 
 /// Returns the outcome of a run that the daemon did not end in time.
-fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<i32>) -> Outcome {
+fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<Signal>) -> Outcome {
     let hint = "stop the pool with `agentline pool stop`; the next run starts its own agent";
     let mut outcome = match stopped {
         Some(signal) => stopped_before(info, signal),

@@ -1,38 +1,40 @@
-//! The server side of the daemon: one connection per run.
+//! The server side of the daemon: serves the host protocol on a socket, with one pool for all connections.
 
-use crate::host::daemon::messages::{DaemonRun, DaemonStatus, FromDaemon, ToDaemon, VERSION};
+use crate::host::{
+    daemon::VERSION,
+    messages::{Caller, DaemonInfo, RpcError},
+    serve::{Backend, Daemon, HostOptions, WorkGuard, serve_connection},
+};
 use crate::{
     agentline::Agentline,
     detect::HostEnv,
     error::Error,
-    fs::{
-        bounded_lines::{BoundedLine, BoundedLines},
-        private_dir,
-    },
+    fs::private_dir,
     pool::{Pool, PoolOptions},
     process::Supervisor,
-    run::options::RunOptions,
 };
-use agentline_core::{Event, PriceTable, agents::AgentRegistry};
+use agentline_core::{PriceTable, Problem, agents::AgentRegistry, config::AgentSettings};
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     fs::{self, File, Permissions},
     future::Future,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::{
-    io::AsyncWriteExt,
-    net::{
-        UnixListener, UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::{Notify, watch},
+    net::{UnixListener, UnixStream},
+    sync::watch,
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The maximum length of a request line in bytes.
-const LONGEST_LINE: usize = 128 << 20;
 /// How often the daemon checks whether it is idle.
 const PACE: Duration = Duration::from_millis(500);
 
@@ -72,27 +74,32 @@ pub async fn serve(
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen on", &socket))?;
     fs::set_permissions(&socket, Permissions::from_mode(0o600))
         .map_err(Error::io("set the permissions of", &socket))?;
-    let daemon = Arc::new(Daemon {
-        pool: Pool::new(Agentline::new(host_env.clone()), options.pool.clone()),
+    let agentline = Agentline::new(host_env.clone()).supervisor(options.supervisor.clone());
+    let daemon = Arc::new(PoolDaemon {
+        pool: Pool::new(agentline.clone(), options.pool.clone()),
+        agentline,
         socket: socket.clone(),
         begun: Instant::now(),
         options,
-        told_to_stop: Notify::new(),
-        work: watch::Sender::new(Work { runs: 0, last: Instant::now(), stopping: false }),
+        stopping: CancellationToken::new(),
+        closed: CancellationToken::new(),
+        work: Arc::new(watch::Sender::new(Work { runs: 0, last: Instant::now() })),
+        last_streams: Mutex::default(),
     });
+    let connections = TaskTracker::new();
     let mut stop = std::pin::pin!(stop);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 // The directory is closed to other users. Connections of other users are dropped all the same.
                 Ok((stream, _)) if super::is_ours(&stream) => {
-                    tokio::spawn(Arc::clone(&daemon).serve(stream));
+                    connections.spawn(Arc::clone(&daemon).serve(stream));
                 }
                 Ok(_) => {}
                 // Too many files are open. Retry after some connections have closed.
                 Err(_) => tokio::time::sleep(PACE).await,
             },
-            () = daemon.told_to_stop.notified() => break,
+            () = daemon.stopping.cancelled() => break,
             () = &mut stop => break,
             () = tokio::time::sleep(PACE) => {
                 let work = *daemon.work.borrow();
@@ -104,10 +111,13 @@ pub async fn serve(
     }
     // Without the socket no client can connect. Then cancel the runs, wait for their outcomes, and close the pool.
     let _ = fs::remove_file(&socket);
-    daemon.work.send_modify(|work| work.stopping = true);
+    daemon.stopping.cancel();
     // The sender lives as long as the daemon, so the wait ends with the last run.
     let _ = daemon.work.subscribe().wait_for(|work| work.runs == 0).await;
     daemon.pool.close().await;
+    daemon.closed.cancel();
+    connections.close();
+    connections.wait().await;
     drop(lock);
     Ok(())
 }
@@ -145,146 +155,102 @@ struct Work {
     runs: usize,
     /// When the last run started or ended.
     last: Instant,
-    /// Whether all runs are to be cancelled.
-    stopping: bool,
 }
 
 /// Counts one run of a client while it exists.
-struct AtWork<'a>(&'a watch::Sender<Work>);
+struct AtWork(Arc<watch::Sender<Work>>);
 
-impl<'a> AtWork<'a> {
-    fn begin(work: &'a watch::Sender<Work>) -> Self {
+impl AtWork {
+    fn begin(work: &Arc<watch::Sender<Work>>) -> Self {
         work.send_modify(|work| (work.runs, work.last) = (work.runs + 1, Instant::now()));
-        Self(work)
+        Self(Arc::clone(work))
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for AtWork {
     fn drop(&mut self) {
         self.0.send_modify(|work| (work.runs, work.last) = (work.runs - 1, Instant::now()));
     }
 }
 
-struct Daemon {
+/// The pool and what controls its process.
+struct PoolDaemon {
+    agentline: Agentline,
     pool: Pool,
     socket: PathBuf,
     begun: Instant,
     options: DaemonOptions,
-    told_to_stop: Notify,
-    work: watch::Sender<Work>,
+    /// Cancelled when all runs are to be cancelled.
+    stopping: CancellationToken,
+    /// Cancelled when all agents have exited.
+    closed: CancellationToken,
+    work: Arc<watch::Sender<Work>>,
+    /// The sockets of the last connections. They are closed when the daemon ends, so that a client can wait for it.
+    last_streams: Mutex<Vec<OwnedFd>>,
 }
 
-impl Daemon {
+impl PoolDaemon {
+    /// Serves one connection with the host protocol.
     async fn serve(self: Arc<Self>, stream: UnixStream) {
-        let (read, mut write) = stream.into_split();
-        let mut lines = BoundedLines::new(read, LONGEST_LINE);
-        let hello = FromDaemon::Hello { version: VERSION.into(), pid: std::process::id() };
-        if say(&mut write, &hello).await.is_err() {
-            return;
-        }
-        // Ends when the client disconnects or a write to it fails.
-        while let Ok(Some(line)) = lines.next().await {
-            let BoundedLine::Whole(line) = line else {
-                let why = format!("the request is longer than {} MB", LONGEST_LINE >> 20);
-                let _ = say(&mut write, &FromDaemon::Failed(why)).await;
-                return;
-            };
-            let done = match serde_json::from_slice(&line) {
-                Ok(ToDaemon::Run(order)) => return self.run(*order, lines, write).await,
-                Ok(ToDaemon::Status) => say(&mut write, &FromDaemon::Status(Box::new(self.status()))).await,
-                Ok(ToDaemon::Stop) => {
-                    let done = say(&mut write, &FromDaemon::Stopping).await;
-                    self.told_to_stop.notify_one();
-                    done
-                }
-                Ok(ToDaemon::Cancel(_)) => Ok(()),
-                Err(error) => say(&mut write, &FromDaemon::Failed(format!("invalid request: {error}"))).await,
-            };
-            if done.is_err() {
-                return;
-            }
+        let kept = stream.as_fd().try_clone_to_owned();
+        let mut options = HostOptions::default();
+        options.pool = self.options.pool.clone();
+        let daemon: Arc<dyn Daemon> = Arc::clone(&self) as _;
+        let backend =
+            Backend { agentline: self.agentline.clone(), pool: self.pool.clone(), daemon: Some(daemon) };
+        // Unlike the halves of `into_split`, these do not shut the socket down.
+        let (read, write) = tokio::io::split(stream);
+        // A client that has disconnected does not concern the others.
+        let _ = serve_connection(backend, read, write, options, self.stopping.cancelled()).await;
+        if let Ok(kept) = kept
+            && self.stopping.is_cancelled()
+        {
+            self.last_streams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
         }
     }
+}
 
-    fn status(&self) -> DaemonStatus {
+impl Daemon for PoolDaemon {
+    fn agentline(&self, caller: Caller) -> Result<Agentline, RpcError> {
+        let Caller { env, home, cwd, project, cache, programs, agents, prices, isolation } = caller;
+        let mut host_env = HostEnv::new(env, home, cwd);
+        (host_env.project, host_env.cache) = (project, cache);
+        let agents: BTreeMap<String, AgentSettings> = of_caller("agents", agents.into())?.unwrap_or_default();
+        let mut agentline = Agentline::new(host_env)
+            .supervisor(self.options.supervisor.clone())
+            .isolation(of_caller("isolation", isolation)?.unwrap_or_default())
+            .agents(AgentRegistry::of(&agents))
+            .prices(of_caller("prices", prices)?.unwrap_or_else(PriceTable::built_in));
+        for (agent, program) in programs {
+            agentline = agentline.program(agent, program);
+        }
+        Ok(agentline)
+    }
+
+    fn info(&self) -> DaemonInfo {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        DaemonStatus {
+        DaemonInfo {
             version: VERSION.into(),
             pid: std::process::id(),
             socket: self.socket.clone(),
             age_ms: ms(self.begun.elapsed()),
             idle_exit_ms: ms(self.options.idle_exit),
-            pool: self.pool.status(),
         }
     }
 
-    async fn run(&self, order: DaemonRun, mut lines: BoundedLines<OwnedReadHalf>, mut write: OwnedWriteHalf) {
-        let _at_work = AtWork::begin(&self.work);
-        let mut agentline = Agentline::new(order.host_env())
-            .supervisor(self.options.supervisor.clone())
-            .isolation(order.isolation)
-            .agents(AgentRegistry::of(&order.agents))
-            .prices(order.prices.unwrap_or_else(PriceTable::built_in));
-        for (agent, program) in order.programs {
-            agentline = agentline.program(agent, program);
-        }
-        let mut run = match self.pool.run_as(&agentline, order.request, RunOptions::default()).await {
-            Ok(run) => run,
-            Err(error) => {
-                let told = match error {
-                    Error::Usage(problems) => FromDaemon::Usage(problems.0),
-                    other => FromDaemon::Failed(other.to_string()),
-                };
-                let _ = say(&mut write, &told).await;
-                return;
-            }
-        };
-        if let Some(launched) = run.launched() {
-            let begun = FromDaemon::Begun { run_id: run.id().to_owned(), launched: launched.clone() };
-            if say(&mut write, &begun).await.is_err() {
-                return;
-            }
-        }
-        let canceller = run.canceller();
-        let mut listens = true;
-        let mut work = self.work.subscribe();
-        let mut goes_on = true;
-        loop {
-            tokio::select! {
-                () = async { drop(work.wait_for(|work| work.stopping).await) }, if goes_on => {
-                    goes_on = false;
-                    canceller.cancel_by(15);
-                }
-                record = run.next() => {
-                    let Some(record) = record else { return };
-                    let over = matches!(record.event, Event::Outcome { .. });
-                    let mut line = serde_json::to_vec(&record).unwrap_or_default();
-                    line.push(b'\n');
-                    // The client has disconnected; dropping the run cancels it.
-                    if write.write_all(&line).await.is_err() || over {
-                        return;
-                    }
-                }
-                line = lines.next(), if listens => match line {
-                    Ok(Some(line)) => {
-                        let line = line.whole().unwrap_or_default();
-                        if let Ok(ToDaemon::Cancel(signal)) = serde_json::from_slice(&line) {
-                            canceller.cancel_by(signal);
-                        }
-                    }
-                    // The client has disconnected, so its run is cancelled.
-                    Ok(None) | Err(_) => {
-                        listens = false;
-                        canceller.cancel_by(15);
-                    }
-                }
-            }
-        }
+    fn begin_work(&self) -> WorkGuard {
+        Box::new(AtWork::begin(&self.work))
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        self.stopping.cancel();
+        Box::pin(self.closed.cancelled())
     }
 }
 
-async fn say(write: &mut OwnedWriteHalf, message: &FromDaemon) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    write.write_all(&line).await
+/// Reads a part of the description of a caller; `None` if it is null.
+fn of_caller<T: DeserializeOwned>(key: &str, value: Value) -> Result<Option<T>, RpcError> {
+    serde_json::from_value(value).map_err(|why| {
+        RpcError::usage(&[Problem::new(format!("caller.{key}"), format!("invalid value: {why}"))])
+    })
 }

@@ -2,7 +2,7 @@
 
 use crate::workspace::config_file;
 use crate::workspace::trust::failed;
-use agentline_core::{Problem, agents::AgentRegistry};
+use agentline_core::{Problem, agents};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -78,8 +78,9 @@ impl Manifest {
         if let Some(file) = config_file::workspace_file(&directory, home.as_deref()) {
             walk.entry(&file, &relative(&file, &directory), 0)?;
         }
+        let agents = agents::built_in();
         let names: BTreeSet<&str> =
-            AgentRegistry::default().all().flat_map(|agent| agent.info().project_files).copied().collect();
+            agents.iter().flat_map(|agent| agent.info().project_files).copied().collect();
         // In the home directory these are the user's own files, and above it nothing belongs to a project.
         for folder in directory.ancestors().take_while(|folder| home.as_deref() != Some(*folder)) {
             for name in &names {

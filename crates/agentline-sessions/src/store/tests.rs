@@ -1,7 +1,7 @@
 //! Tests of the store on small home directories with sessions of Claude Code and Gemini CLI.
 
 use crate::{store::INDEX, *};
-use agentline_core::{EntryPart, agents::AGENTS};
+use agentline_core::{EntryPart, agents::built_in};
 use std::{
     collections::BTreeMap,
     fs,
@@ -24,7 +24,7 @@ impl Home {
     }
 
     fn store(&self) -> SessionStore {
-        SessionStore::new(AGENTS.iter().copied(), BTreeMap::new(), self.path())
+        SessionStore::new(built_in(), BTreeMap::new(), self.path())
     }
 
     fn claude(&self, id: &str, lines: &[String]) -> PathBuf {
