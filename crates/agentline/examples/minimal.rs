@@ -19,7 +19,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         .model("gemini-2.5-flash")
         .api_key("not-a-key")
         // With `FAKE_AGENT_FAULT=hang_with_tool`, the agent never ends by itself.
-        .env("FAKE_AGENT_FAULT", std::env::var("FAKE_AGENT_FAULT").unwrap_or_default());
+        .env("FAKE_AGENT_FAULT", std::env::var("FAKE_AGENT_FAULT").unwrap_or_else(|_| "ok".into()));
     let outcome = agentline.run(request).await?.outcome().await;
     println!("{}: {}", outcome.verdict.name(), outcome.text);
     Ok(ExitCode::SUCCESS)

@@ -67,7 +67,7 @@ async fn run_emits_its_boundaries_and_no_secret() {
     // Preparation runs on another thread, so the subscriber is global; lines of other tests have other run ids.
     tracing::subscriber::set_global_default(collector.clone()).expect("no other subscriber");
     let stage = Stage::new();
-    let played = stage.play(stage.request(Surface::StreamJson, "", &json!({}))).await;
+    let played = stage.play(stage.request(Surface::StreamJson, "ok", &json!({}))).await;
     let lines = collector.lines.lock().expect("no panic").clone();
     let run_id = format!("run_id=\"{}\"", played.outcome.run_id);
     let ours: Vec<&String> = lines.iter().filter(|line| line.contains(&run_id)).collect();
