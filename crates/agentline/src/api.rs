@@ -201,6 +201,7 @@ impl NewRun {
     }
 
     /// Uses this pool for further attempts, if the run is served by warm agents.
+    #[cfg(feature = "host")]
     pub(crate) fn set_pool(&mut self, pool: Pool) {
         if self.pool.is_some() {
             self.pool = Some(pool);
