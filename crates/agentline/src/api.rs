@@ -211,7 +211,7 @@ impl NewRun {
     fn pending_start(&mut self) -> PendingStart {
         match self.resolved.take() {
             Some(resolved) => PendingStart::Resolved(resolved),
-            None => PendingStart::Planned(self.planned.clone(), self.options.clone()),
+            None => PendingStart::Planned(Box::new((self.planned.clone(), self.options.clone()))),
         }
     }
 

@@ -193,7 +193,8 @@ impl Pool {
         if request.prompt.trim().is_empty() {
             request.prompt = "open".into();
         }
-        let start = PendingStart::Planned(agentline.inner().plan(request)?, RunOptions::default());
+        let start =
+            PendingStart::Planned(Box::new((agentline.inner().plan(request)?, RunOptions::default())));
         let pool_request = match agentline.blocking(move |inner| key::prepare(inner, start)).await {
             Ok((pool_request, _)) => pool_request,
             Err(StartFailure::Over(_)) => return Ok(0),

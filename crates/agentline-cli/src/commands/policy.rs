@@ -106,6 +106,9 @@ struct Report {
     uses: Vec<Row>,
 }
 
+/// An agent and one of its surfaces.
+type AgentSurface = (Arc<dyn Agent>, Surface);
+
 /// One use of a tool.
 #[derive(Serialize)]
 struct Row {
@@ -238,7 +241,7 @@ fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
 
 impl ExplainArgs {
     /// Returns the agents and surfaces to explain.
-    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<(Arc<dyn Agent>, Surface)>, Problem> {
+    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<AgentSurface>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
             None => agents.all().to_vec(),

@@ -47,10 +47,11 @@ impl Agent for CustomAgent {
     }
 
     fn settings(&self) -> Option<AgentSettings> {
-        let mut settings = AgentSettings::default();
-        settings.command = Some([&self.program].into_iter().chain(&self.args).cloned().collect());
-        settings.surface = self.surface;
-        Some(settings)
+        Some(AgentSettings {
+            command: Some([&self.program].into_iter().chain(&self.args).cloned().collect()),
+            surface: self.surface,
+            ..AgentSettings::default()
+        })
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {

@@ -142,7 +142,10 @@ mod tests {
             let host_env = HostEnv::new(env, dir.path(), dir.path());
             let agentline = Agentline::new(host_env).program("gemini", &program);
             let planned = agentline.inner().plan(request.surface(Surface::Acp)).unwrap();
-            super::prepare(agentline.inner(), PendingStart::Planned(planned, RunOptions::default()))
+            super::prepare(
+                agentline.inner(),
+                PendingStart::Planned(Box::new((planned, RunOptions::default()))),
+            )
         };
         let (first, process) = prepare(RunRequest::new("one"), &[]).unwrap();
         let (second, other) = prepare(RunRequest::new("two").name("a name"), &[]).unwrap();
@@ -153,7 +156,7 @@ mod tests {
             let (request, _) = prepare(request, env).unwrap();
             (request.process == first.process, request.session == first.session)
         };
-        assert_eq!(keys(RunRequest::new("one").model("m"), &[]).1, false);
+        assert!(!keys(RunRequest::new("one").model("m"), &[]).1);
         assert_eq!(keys(RunRequest::new("one").working_dir("ws"), &[]), (true, false));
         assert_eq!(keys(RunRequest::new("one").deny("Bash"), &[]), (false, true));
         assert_eq!(keys(RunRequest::new("one"), &[("PATH", "/bin")]), (false, true));

@@ -170,14 +170,16 @@ mod tests {
         fn new() -> Self {
             let dir = tempfile::tempdir().expect("the stage can be set");
             let at = |path: &str| dir.path().join(path);
-            let mut process = ProcessSpec::default();
-            process.folders = vec![at("given"), at("given/commands"), at("home")];
-            process.read_only = vec![at("given")];
-            process.files = vec![
-                NewFile::new(at("given/rules.toml"), "rules"),
-                NewFile::new(at("home/settings.json"), "settings").guarded(),
-                NewFile::copy(at("home/projects.json"), "projects"),
-            ];
+            let process = ProcessSpec {
+                folders: vec![at("given"), at("given/commands"), at("home")],
+                read_only: vec![at("given")],
+                files: vec![
+                    NewFile::new(at("given/rules.toml"), "rules"),
+                    NewFile::new(at("home/settings.json"), "settings").guarded(),
+                    NewFile::copy(at("home/projects.json"), "projects"),
+                ],
+                ..ProcessSpec::default()
+            };
             create_files(&process).expect("the stage can be set");
             let integrity = Integrity::of(&process).expect("the stage can be set");
             // File-system timestamps have a resolution of a few milliseconds; an agent takes longer to start.

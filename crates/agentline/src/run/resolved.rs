@@ -26,7 +26,7 @@ pub(crate) struct Resolved {
 
 /// A run that has not started yet.
 pub(crate) enum PendingStart {
-    Planned(PlannedRun, RunOptions),
+    Planned(Box<(PlannedRun, RunOptions)>),
     Resolved(Box<Resolved>),
 }
 
@@ -34,14 +34,14 @@ impl PendingStart {
     /// Resolves the run, unless that is done. Blocks.
     pub(crate) fn resolve(self, inner: &Inner) -> Result<Box<Resolved>, StartFailure> {
         match self {
-            Self::Planned(planned, options) => inner.resolve(planned, &options),
+            Self::Planned(planned) => inner.resolve(planned.0, &planned.1),
             Self::Resolved(resolved) => Ok(resolved),
         }
     }
 
     fn request(&self) -> &RunRequest {
         match self {
-            Self::Planned(planned, _) => &planned.plan.request,
+            Self::Planned(planned) => &planned.0.plan.request,
             Self::Resolved(resolved) => &resolved.run.plan.request,
         }
     }

@@ -215,7 +215,7 @@ impl Session {
         if request.output_schema != self.request.output_schema {
             options.schema = None;
         }
-        let start = PendingStart::Planned(self.agentline.inner().plan(request)?, options.clone());
+        let start = PendingStart::Planned(Box::new((self.agentline.inner().plan(request)?, options.clone())));
         let (time, late) = start.limit();
         // If the session was opened with the tool that submits a value, the agent uses it. Otherwise it answers with text.
         let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };

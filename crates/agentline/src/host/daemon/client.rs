@@ -102,8 +102,7 @@ impl Client {
         }
         let (read, write) = stream.into_split();
         let mut client = Self { lines: BoundedLines::new(read, LONGEST_LINE), write, last_id: 0 };
-        let mut hello = Initialize::default();
-        hello.client = Some(Party::new("agentline", VERSION));
+        let hello = Initialize { client: Some(Party::new("agentline", VERSION)), ..Initialize::default() };
         match tokio::time::timeout(GREETING, client.call::<Greeted>("initialize", &hello)).await {
             Ok(Some(Greeted { server })) => Ok((client, server.version)),
             _ => Err(NoDaemon::Silent(socket)),
@@ -156,12 +155,16 @@ impl Client {
         info.name.clone_from(&request.name);
         info.cwd = request.working_dir.as_ref().unwrap_or(&inner.host_env.cwd).to_string_lossy().into_owned();
         let unwritable = |why| Error::io("use", "the pool")(std::io::Error::from(why));
-        let mut hello = Initialize::default();
-        hello.caller = Some(caller(agentline).map_err(unwritable)?);
-        let mut params = RunParams::default();
-        params.request = Some(serde_json::to_value(&request).map_err(unwritable)?);
+        let hello =
+            Initialize { caller: Some(caller(agentline).map_err(unwritable)?), ..Initialize::default() };
         // Exactly what a run in this process would report.
-        (params.merge_events, params.report_launch, params.max_retries) = (Some(false), true, Some(0));
+        let params = RunParams {
+            request: Some(serde_json::to_value(&request).map_err(unwritable)?),
+            merge_events: Some(false),
+            report_launch: true,
+            max_retries: Some(0),
+            ..RunParams::default()
+        };
         let time = preparation_time(&request).min(LONGEST);
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
         let (greeting, id) = (self.next_id(), self.next_id());
