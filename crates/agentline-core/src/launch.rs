@@ -103,7 +103,7 @@ pub struct Launch {
     /// Milliseconds since 1970 before which the stored session must not be opened, because the agent would damage it.
     pub not_before: Option<Millis>,
     /// The assigned id of a session that the agent creates on startup without a request. If it stays empty, it is
-    /// removed after the process has exited; [`Agent::abandoned`](crate::Agent::abandoned) finds it.
+    /// removed after the process has exited; [`SessionSource::abandoned`](crate::SessionSource::abandoned) finds it.
     pub abandoned: Option<String>,
 }
 

@@ -316,7 +316,7 @@ pub struct SessionRoot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RootFormat {
-    /// Files in nested directories. [`Agent::session_file`](crate::Agent::session_file) determines which are sessions.
+    /// Files in nested directories. [`SessionSource::file`](crate::SessionSource::file) determines which are sessions.
     Files {
         /// The maximum directory depth below the root.
         depth: usize,

@@ -202,6 +202,10 @@ pub mod saved {
 }
 
 /// The process that ends a run if the program is killed.
+///
+/// Without a supervisor, the program itself ends what its runs started, at the end of each run and on drop. That covers
+/// all but two cases: the sudden death of the program (SIGKILL or an unhandled signal), and a daemon that both left its
+/// parent and cleared its environment.
 pub mod supervisor {
     pub use crate::process::{Isolation, Supervisor, adopt_orphans};
 }

@@ -98,7 +98,7 @@ static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 /// Runs the supervisor if this process was started as one, and does not return in that case.
 ///
 /// Call it first in `main`, before any thread exists. With it, nothing outlives a run even if the calling program is
-/// killed; see the [module](self).
+/// killed; see the [`supervisor`](crate::supervisor) module.
 pub fn init() {
     #[cfg(unix)]
     if supervisor::asked() {
@@ -194,7 +194,7 @@ pub enum Supervisor {
     CurrentExe,
     /// Another program that calls [`init`], such as `agentline`.
     Path(PathBuf),
-    /// No supervisor. The [module](self) documentation lists the cases that are then not covered.
+    /// No supervisor. The [`supervisor`](crate::supervisor) module lists the cases that are then not covered.
     None,
 }
 
