@@ -36,7 +36,7 @@ use store::CacheStore;
 /// A cache directory.
 ///
 /// ```no_run
-/// use agentline::{Agentline, CachePolicy, cache::Cache};
+/// use agentline::{Agentline, cache::Cache, request::CachePolicy};
 /// let cache = Cache::of(&Agentline::from_env()?, &CachePolicy::on());
 /// println!("{} outcomes in {}", cache.stats().entries, cache.folder().display());
 /// cache.clear()?;

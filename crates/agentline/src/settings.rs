@@ -38,8 +38,8 @@ const PIPE_TIME: Duration = Duration::from_secs(10);
 ///
 /// ```no_run
 /// let home = std::env::home_dir();
-/// let layers = agentline::settings::find_layers(&std::env::current_dir()?, home.as_deref(), std::env::vars_os());
-/// let config = agentline::settings::build(&layers)?;
+/// let layers = agentline::config::find_layers(&std::env::current_dir()?, home.as_deref(), std::env::vars_os());
+/// let config = agentline::config::build(&layers)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn find_layers(

@@ -5,7 +5,7 @@
 //! tables.
 //!
 //! ```no_run
-//! use agentline::{Agentline, Provider, provider::CallContext};
+//! use agentline::{Agentline, provider::{CallContext, Provider}};
 //! let config = serde_json::json!({"model": "gemini-2.5-pro", "timeout": 300});
 //! let provider = Provider::new(Agentline::from_env()?, config.as_object().cloned().unwrap_or_default())?;
 //! provider.validate()?;

@@ -173,7 +173,7 @@ impl Snapshot {
     /// Blocks on the file system.
     ///
     /// ```
-    /// use agentline::snapshot::{ChangeKind, Snapshot, SnapshotOptions};
+    /// use agentline::internals::snapshot::{ChangeKind, Snapshot, SnapshotOptions};
     ///
     /// let workspace = tempfile::tempdir()?;
     /// let options = SnapshotOptions::default();
