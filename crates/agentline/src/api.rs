@@ -72,7 +72,7 @@ impl Agentline {
         tokio::spawn(async move {
             let stopped = tokio::select! {
                 () = tokio::time::sleep(wait) => None,
-                signal = sender.stopped(&wakeup) => Some(signal),
+                signal = sender.stopped() => Some(signal),
             };
             if let Some(signal) = stopped {
                 drop(ready);

@@ -152,8 +152,7 @@ impl Pool {
             Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
             Some(Err(StartFailure::Error(error))) => return Err(error),
         };
-        let wakeup = Wakeup::default();
-        let (sender, receiver) = channel(Wakeup::clone(&wakeup));
+        let (sender, receiver) = channel(Wakeup::default());
         let pool_request = &begun.pool_request;
         let run_id = pool_request.run.turn.info.run_id.clone();
         let (redactor, launched) = (pool_request.redactor.clone(), pool_request.launched.clone());
@@ -163,7 +162,6 @@ impl Pool {
             pool_request: begun.pool_request,
             allocation: begun.allocation,
             channel: sender,
-            wakeup,
             is_stopped: false,
         };
         tokio::spawn(task.run());

@@ -11,7 +11,7 @@ use crate::{
     resolve::{not_ready_in_time, not_started, spec::ProcessSpec, stopped_before},
     run::{
         active_run::CompletionTiming,
-        channel::{ForwardedRun, RunItem, RunReceiver, RunSender, Wakeup, forward},
+        channel::{ForwardedRun, RunItem, RunReceiver, RunSender, forward},
         live_process::ProcessHandle,
         prepare::PreparedRun,
         services::ServedTools,
@@ -79,7 +79,6 @@ pub(super) struct RunTask {
     pub(super) pool_request: Arc<PoolRequest>,
     pub(super) allocation: Option<ImmediateGrant>,
     pub(super) channel: RunSender,
-    pub(super) wakeup: Wakeup,
     /// Whether the caller has cancelled the run.
     pub(super) is_stopped: bool,
 }
@@ -180,8 +179,8 @@ impl RunTask {
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;
         self.pool.count_run();
-        let run = slot.live.board(prepared_run, CompletionTiming::AtOnce);
-        let attempt_end = self.forward(&run, &mut slot).await;
+        let mut run = slot.live.board(prepared_run, CompletionTiming::AtOnce);
+        let attempt_end = self.forward(&mut run, &mut slot).await;
         if let AttemptEnd::Unheard(_) = attempt_end {
             slot.retire();
         }
@@ -189,7 +188,7 @@ impl RunTask {
     }
 
     /// Forwards the events of an attempt to the caller.
-    async fn forward(&mut self, run: &RunReceiver, slot: &mut Slot) -> AttemptEnd {
+    async fn forward(&mut self, run: &mut RunReceiver, slot: &mut Slot) -> AttemptEnd {
         let mut attempt = Attempt {
             run,
             slot,
@@ -218,7 +217,7 @@ impl RunTask {
 
     /// Waits until the caller cancels the run.
     async fn stopped(&self) -> Signal {
-        self.channel.stopped(&self.wakeup).await
+        self.channel.stopped().await
     }
 
     /// Returns how long the run may still wait for a slot.
@@ -244,7 +243,7 @@ impl RunTask {
 
 /// An attempt at a run. Its events before the agent's first output are held back, so that the run can be retried.
 struct Attempt<'a> {
-    run: &'a RunReceiver,
+    run: &'a mut RunReceiver,
     slot: &'a mut Slot,
     caller: &'a RunSender,
     held: Vec<Record>,
@@ -355,7 +354,7 @@ async fn open_spare(
     };
     let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
     let opening = agentline.blocking(move |inner| inner.opening_run(&for_run.run, &home));
-    let run = slot.live.board(opening.await, CompletionTiming::AtOnce);
+    let mut run = slot.live.board(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
         if let RunItem::Over(outcome) = run.next().await {
             break outcome;

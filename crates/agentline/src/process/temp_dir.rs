@@ -166,6 +166,14 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
+        // A process has no arguments for a moment after it was started.
+        let arguments = format!("/proc/{}/cmdline", user.id());
+        for _ in 0..6000 {
+            if !fs::read(&arguments).unwrap().is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         remove_command_dirs(dir.path(), &["shell-".to_owned()], before);
         let mut names: Vec<String> = fs::read_dir(dir.path())
             .unwrap()

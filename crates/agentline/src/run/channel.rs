@@ -2,12 +2,14 @@
 
 use agentline_core::{Outcome, Record, Signal, Verdict};
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Wakes an event loop when a run is cancelled or its consumer has room again.
 pub(crate) type Wakeup = Arc<Notify>;
@@ -15,56 +17,63 @@ pub(crate) type Wakeup = Arc<Notify>;
 /// How many batches of events may be queued for a slow consumer before the agent's output is no longer read.
 const BATCHES: usize = 4;
 
-#[derive(Debug, Default)]
-struct State {
-    batches: VecDeque<Vec<Record>>,
-    outcome: Option<Box<Outcome>>,
-    /// Whether the run has ended.
-    closed: bool,
-    /// The signal of a cancellation, until the loop has taken it.
-    stop: Option<Signal>,
-    /// The signal and time of the first cancellation.
-    asked_to_stop: Option<(Signal, Instant)>,
-    /// The verdict of the run, once it has ended.
-    verdict: Option<Verdict>,
-    /// Whether the handle was dropped.
-    dropped: bool,
-    /// Whether events are discarded, so that only the outcome wakes the consumer.
-    only_outcome: bool,
-    waker: Option<Waker>,
-}
-
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    items: mpsc::UnboundedSender<RunItem>,
+    /// The number of batches that the consumer has not taken yet.
+    queued: AtomicUsize,
+    /// Whether events are discarded, so that only the outcome wakes the consumer.
+    only_outcome: AtomicBool,
+    progress: watch::Sender<RunProgress>,
     wakeup: Wakeup,
-    /// Wakes tasks that wait only for the end of the run.
-    over: Notify,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the run. Only the first call has an effect on the result.
+    /// Ends the run. Only the first call has an effect.
     fn end_with(&self, outcome: Option<Outcome>) {
-        let mut state = self.lock();
-        if !state.closed {
-            state.closed = true;
-            state.verdict = outcome.as_ref().map(|outcome| outcome.verdict);
-            state.outcome = outcome.map(Box::new);
+        let end = RunEnd { verdict: outcome.as_ref().map(|outcome| outcome.verdict) };
+        let is_first = self.progress.send_if_modified(|progress| {
+            let is_first = progress.end.is_none();
+            progress.end.get_or_insert(end);
+            is_first
+        });
+        if is_first {
+            // Fails if the consumer is gone.
+            let _ = self.items.send(RunItem::Over(outcome.map(Box::new)));
         }
-        wake(state);
-        self.over.notify_waiters();
     }
 
-    fn ask_to_stop(&self, signal: Signal) {
-        let mut state = self.lock();
-        state.stop.get_or_insert(signal);
-        state.asked_to_stop.get_or_insert_with(|| (signal, Instant::now()));
-        drop(state);
+    fn cancel(&self, signal: Signal) {
+        self.progress.send_modify(|progress| {
+            progress.pending_signal.get_or_insert(signal);
+            progress.first_cancel.get_or_insert_with(|| (signal, Instant::now()));
+        });
         self.wakeup.notify_one();
+    }
+}
+
+/// The state of a run as its handle, its event loop and its watchdog see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunProgress {
+    /// The signal of a cancellation, until the loop has taken it.
+    pending_signal: Option<Signal>,
+    /// The signal and time of the first cancellation.
+    pub(crate) first_cancel: Option<(Signal, Instant)>,
+    /// Set when the run has ended.
+    end: Option<RunEnd>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+struct RunEnd {
+    /// The verdict; `None` if the task of the run was lost.
+    verdict: Option<Verdict>,
+}
+
+impl RunProgress {
+    /// Returns whether the loop has taken the cancellation.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.first_cancel.is_some() && self.pending_signal.is_none()
     }
 }
 
@@ -77,6 +86,7 @@ pub(crate) struct RunSender {
 /// The end of the channel that the handle holds. Dropping it cancels the run.
 #[derive(Debug)]
 pub(crate) struct RunReceiver {
+    items: mpsc::UnboundedReceiver<RunItem>,
     shared: Arc<Shared>,
 }
 
@@ -87,6 +97,7 @@ pub(crate) struct Stopper {
 }
 
 /// An item received over the channel.
+#[derive(Debug)]
 pub(crate) enum RunItem {
     Batch(Vec<Record>),
     Over(Option<Box<Outcome>>),
@@ -133,42 +144,54 @@ pub(crate) async fn forward(run: &mut impl ForwardedRun, to: &RunSender) -> Opti
 const DROPPED: Signal = Signal::Terminate;
 
 pub(crate) fn channel(wakeup: Wakeup) -> (RunSender, RunReceiver) {
-    let shared = Arc::new(Shared { state: Mutex::new(State::default()), wakeup, over: Notify::new() });
-    (RunSender { shared: Arc::clone(&shared) }, RunReceiver { shared })
+    let (sender, items) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        items: sender,
+        queued: AtomicUsize::default(),
+        only_outcome: AtomicBool::default(),
+        progress: watch::Sender::default(),
+        wakeup,
+    });
+    (RunSender { shared: Arc::clone(&shared) }, RunReceiver { items, shared })
 }
 
 impl RunSender {
     /// Queues events. Never blocks.
     pub(crate) fn send(&self, batch: Vec<Record>) {
-        let mut state = self.shared.lock();
-        if !state.dropped && !state.only_outcome && !state.closed {
-            state.batches.push_back(batch);
-            wake(state);
+        if !self.wants_outcome_only() {
+            self.shared.queued.fetch_add(1, Ordering::AcqRel);
+            // Fails if the consumer is gone.
+            let _ = self.shared.items.send(RunItem::Batch(batch));
         }
     }
 
     /// Returns whether the consumer discards events.
     pub(crate) fn wants_outcome_only(&self) -> bool {
-        self.shared.lock().only_outcome
+        self.shared.only_outcome.load(Ordering::Acquire)
     }
 
     /// Returns whether the consumer is behind.
     pub(crate) fn is_full(&self) -> bool {
-        self.shared.lock().batches.len() >= BATCHES
+        let is_behind = self.shared.queued.load(Ordering::Acquire) >= BATCHES;
+        is_behind && !self.wants_outcome_only() && !self.shared.items.is_closed()
     }
 
     /// Returns the signal of a cancellation, once. Dropping the handle also cancels.
     pub(crate) fn stop(&self) -> Option<Signal> {
-        self.shared.lock().stop.take()
+        let mut signal = None;
+        self.shared.progress.send_if_modified(|progress| {
+            signal = progress.pending_signal.take();
+            false
+        });
+        signal
     }
 
     /// Waits for a cancellation while no event loop drives the run.
-    pub(crate) async fn stopped(&self, wakeup: &Wakeup) -> Signal {
+    pub(crate) async fn stopped(&self) -> Signal {
         loop {
-            if let Some(signal) = self.stop() {
+            if let Some(signal) = self.cancelled_or_ready().await {
                 return signal;
             }
-            wakeup.notified().await;
         }
     }
 
@@ -199,37 +222,35 @@ impl Drop for RunSender {
 }
 
 impl RunReceiver {
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<RunItem> {
-        let mut state = self.shared.lock();
-        if let Some(batch) = state.batches.pop_front() {
-            let had_been_full = state.batches.len() + 1 >= BATCHES;
-            drop(state);
-            if had_been_full {
-                self.shared.wakeup.notify_one();
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RunItem> {
+        loop {
+            match ready!(self.items.poll_recv(cx)) {
+                Some(RunItem::Batch(batch)) => {
+                    if self.shared.queued.fetch_sub(1, Ordering::AcqRel) == BATCHES {
+                        self.shared.wakeup.notify_one();
+                    }
+                    if !self.shared.only_outcome.load(Ordering::Acquire) {
+                        return Poll::Ready(RunItem::Batch(batch));
+                    }
+                }
+                Some(RunItem::Over(outcome)) => {
+                    self.items.close();
+                    return Poll::Ready(RunItem::Over(outcome));
+                }
+                None => return Poll::Ready(RunItem::Over(None)),
             }
-            return Poll::Ready(RunItem::Batch(batch));
         }
-        if state.closed {
-            return Poll::Ready(RunItem::Over(state.outcome.take()));
-        }
-        state.waker = Some(cx.waker().clone());
-        Poll::Pending
     }
 
     /// Waits for the next item. Cancel safe.
-    pub(crate) async fn next(&self) -> RunItem {
+    pub(crate) async fn next(&mut self) -> RunItem {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
     /// Discards all queued and future events. Waking the consumer for each event would cost more than producing it.
     pub(crate) fn want_outcome_only(&self) {
-        let mut state = self.shared.lock();
-        state.only_outcome = true;
-        let unread = std::mem::take(&mut state.batches);
-        drop(state);
-        if unread.len() >= BATCHES {
-            self.shared.wakeup.notify_one();
-        }
+        self.shared.only_outcome.store(true, Ordering::Release);
+        self.shared.wakeup.notify_one();
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
@@ -239,35 +260,22 @@ impl RunReceiver {
 
 impl Drop for RunReceiver {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.dropped = true;
-        state.batches.clear();
-        drop(state);
-        self.shared.ask_to_stop(DROPPED);
+        self.items.close();
+        self.shared.cancel(DROPPED);
     }
 }
 
 impl Stopper {
     pub(crate) fn stop(&self, signal: Signal) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.ask_to_stop(signal);
+            shared.cancel(signal);
         }
     }
 
     /// Waits until the run has ended, whether or not its events are read. Returns `None` if its verdict is not known.
     pub(crate) async fn over(&self) -> Option<Verdict> {
-        loop {
-            let shared = self.shared.upgrade()?;
-            let mut over = std::pin::pin!(shared.over.notified());
-            over.as_mut().enable();
-            {
-                let state = shared.lock();
-                if state.closed {
-                    return state.verdict;
-                }
-            }
-            over.await;
-        }
+        let mut progress = self.shared.upgrade()?.progress.subscribe();
+        progress.wait_for(|progress| progress.end.is_some()).await.ok()?.end?.verdict
     }
 }
 
@@ -277,22 +285,11 @@ pub(crate) struct Finisher {
     shared: Weak<Shared>,
 }
 
-/// The state of a run, for the watchdog of its loop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunProgress {
-    /// The signal and time of the first cancellation.
-    pub(crate) asked_to_stop: Option<(Signal, Instant)>,
-    /// Whether the loop has taken the cancellation.
-    pub(crate) is_stopping: bool,
-}
-
 impl Finisher {
     /// Returns the state of the run; `None` if it has ended.
     pub(crate) fn state(&self) -> Option<RunProgress> {
-        let shared = self.shared.upgrade()?;
-        let state = shared.lock();
-        let is_stopping = state.asked_to_stop.is_some() && state.stop.is_none();
-        (!state.closed).then_some(RunProgress { asked_to_stop: state.asked_to_stop, is_stopping })
+        let progress = *self.shared.upgrade()?.progress.borrow();
+        progress.end.is_none().then_some(progress)
     }
 
     /// Ends the run with this outcome, unless it has already ended.
@@ -303,19 +300,11 @@ impl Finisher {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use agentline_core::{Event, Origin, RunInfo};
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::{sync::atomic::AtomicU32, task::Waker};
 
     #[derive(Default)]
     struct Woken(AtomicU32);
@@ -332,7 +321,7 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        let (sender, receiver) = channel(Wakeup::default());
+        let (sender, mut receiver) = channel(Wakeup::default());
         assert!(receiver.poll(&mut cx).is_pending());
         sender.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);

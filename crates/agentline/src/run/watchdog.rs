@@ -99,8 +99,8 @@ impl WatchedRun {
     /// Returns the outcome of a run that its loop should have ended, or `None` if it is not overdue.
     fn overdue(&self, now: Instant, is_late: bool) -> Option<Outcome> {
         let state = self.finisher.state()?;
-        if let Some((signal, when)) = state.asked_to_stop
-            && (is_late || !state.is_stopping && now > when + STALL)
+        if let Some((signal, when)) = state.first_cancel
+            && (is_late || !state.is_stopping() && now > when + STALL)
         {
             let message = format!(
                 "cancelled by the caller ({}); agentline was too busy to end the run cleanly",
@@ -182,8 +182,8 @@ mod tests {
         spawn.args = vec!["600".into()];
         let mut process = Process::spawn(spawn).unwrap();
         let watch = LoopWatch::new(process.killer());
-        let (late, late_held) = channel(Wakeup::default());
-        let (stopped, stopped_held) = channel(Wakeup::default());
+        let (late, mut late_held) = channel(Wakeup::default());
+        let (stopped, mut stopped_held) = channel(Wakeup::default());
         let (patient, patient_held) = channel(Wakeup::default());
         let now = Instant::now();
         watch.add(&RunInfo::default(), now, late.finisher());
@@ -192,9 +192,8 @@ mod tests {
         stopped_held.stopper().stop(agentline_core::Signal::Terminate);
         watch.turned(Some(now));
         let mut verdicts = Vec::new();
-        for held in [&late_held, &stopped_held] {
-            let over = std::future::poll_fn(|cx| held.poll(cx));
-            match tokio::time::timeout(Duration::from_secs(60), over).await.unwrap() {
+        for held in [&mut late_held, &mut stopped_held] {
+            match tokio::time::timeout(Duration::from_secs(60), held.next()).await.unwrap() {
                 RunItem::Over(Some(outcome)) => verdicts.push(outcome.verdict),
                 _ => panic!("the run must be over"),
             }
