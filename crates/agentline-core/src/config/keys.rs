@@ -387,11 +387,11 @@ keys! {
     repair_turns () Some("repair-turns"), read::small_count "1" => request.repair_turns { untrusted: UntrustedUse::Lower }
         "How many times the agent may correct a value that does not match the schema.";
     extract_json () Some("extract-json"), read::flag "true" => request.extract_json {}
-        "Extract the JSON value from the answer: in a fenced block, bare, or within other text. Without one the run fails.";
+        "Extract the JSON value from the answer: in a fenced block, bare, or within other text. Without one, the run fails.";
     until () Some("until"), read::word r#""cargo test""# => request.until {}
         "A command that must succeed before the run ends; while it fails, the agent is re-prompted with its output.";
     max_rounds () Some("max-rounds"), read::small_count "3" => request.max_rounds { untrusted: UntrustedUse::Lower }
-        "How many times the agent is re-prompted at most.";
+        "Maximum number of times that the agent is re-prompted.";
     resume () Some("resume"), read::word r#""latest""# => request.resume {}
         "The session to resume: its id, or `latest`.";
     session_id () Some("session-id"), read::word r#""7f1f2bd4-3a43-4b8e-9d0e-6a0f2f1f0c11""# => request.session_id {}

@@ -85,7 +85,7 @@ pub struct Initialize {
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of a run, in seconds. Default: 300.
     pub max_retry_wait_s: Option<u64>,
-    /// Only on the socket of `agentline pool start`: the caller for whom the runs of this connection are made.
+    /// Only on the socket of `agentline pool start`: the caller on whose behalf this connection starts runs.
     pub caller: Option<Caller>,
 }
 
@@ -230,7 +230,7 @@ pub struct CacheAbout {
     pub dir: Option<String>,
 }
 
-/// The response to `cache/stats` and `cache/clear`: the content of the cache, before it was cleared.
+/// The response to `cache/stats` and `cache/clear`: the size of the cache before it was cleared.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CacheTold {
