@@ -25,8 +25,8 @@ impl TimeParser {
         self.zone.to_offset(Timestamp::now()).seconds()
     }
 
-    /// Returns the start of a typed time: a day, `today`, `yesterday`, a day with a time, or a time ago such as `7d`,
-    /// `12h`, `2w`.
+    /// Returns the start of a typed time: a day, `today`, `yesterday`, a day with a time, or an age such as
+    /// `7d`, `12h`, `2w`.
     pub(crate) fn since(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
         self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
     }
@@ -76,8 +76,8 @@ fn millis(at: &Zoned) -> Option<Millis> {
 }
 
 fn wrong(flag: &str, text: &str) -> Problem {
-    Problem::new(flag, format!("`{text}` is not a date or a time ago")).hint(
-        "use a date such as `2026-11-01`, `today` or `yesterday`, a time such as `2026-11-01 13:30`, or a time ago such as `7d`, `12h`, `2w`",
+    Problem::new(flag, format!("`{text}` is not a date, a time or an age")).hint(
+        "use a date such as `2026-11-01`, `today` or `yesterday`, a time such as `2026-11-01 13:30`, or an age such as `7d`, `12h`, `2w`",
     )
 }
 

@@ -97,7 +97,7 @@ impl Ui {
         self.shows_progress = !self.quiet;
     }
 
-    /// Returns whether standard error is a terminal, so that pauses make sense.
+    /// Returns whether standard error is a terminal, where recorded pauses are useful.
     pub(crate) fn is_watched(&self) -> bool {
         io::stderr().is_terminal()
     }

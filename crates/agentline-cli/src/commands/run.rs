@@ -28,7 +28,7 @@ Examples:
   cat task.md | agentline run -o json > outcome.json
   agentline run -o events \"…\" | jq -c 'select(.type == \"tool_use\")'
 
-Settings come from these sources, the last one wins: built-in defaults, ~/.config/agentline/config.toml, \
+Settings come from these sources; the last one wins: built-in defaults, ~/.config/agentline/config.toml, \
 the workspace's agentline.toml (in full only after `agentline trust`), AGENTLINE_… variables, flags.
 ";
 

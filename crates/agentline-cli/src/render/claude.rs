@@ -18,7 +18,7 @@ impl ClaudeRenderer {
 }
 
 impl RunRenderer for ClaudeRenderer {
-    /// Shows no progress, because every line shows some.
+    /// Shows no progress, because each line of output is itself progress.
     fn begin(&mut self, _ui: &mut Ui) {}
 
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {

@@ -29,7 +29,7 @@ struct LastLine<'a> {
 }
 
 impl RunRenderer for EventsRenderer {
-    /// Shows no progress, because every line shows some.
+    /// Shows no progress, because each line of output is itself progress.
     fn begin(&mut self, _ui: &mut Ui) {}
 
     fn complete_by(&mut self, completer: &Completer) {
