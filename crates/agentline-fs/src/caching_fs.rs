@@ -60,7 +60,7 @@ impl CachingFs {
         once(&self.stamps, path, FileStamp::of_path);
     }
 
-    /// Records a file or directory of which any change matters.
+    /// Records a file or directory for which any change matters.
     pub fn note(&self, path: &Path) {
         self.mark(path);
         self.exact.borrow_mut().insert(path.to_owned());
@@ -218,29 +218,29 @@ mod tests {
         };
         let changes: [(&str, &dyn Fn()); 13] = [
             ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
-            ("content of the same age and size", &|| {
+            ("new content with the same time and size", &|| {
                 let age = fs::metadata(at("folder/file")).unwrap().modified().unwrap();
                 fs::write(at("folder/file"), "two").unwrap();
                 fs::File::options().append(true).open(at("folder/file")).unwrap().set_modified(age).unwrap();
             }),
             ("small content", &|| fs::write(at("small"), "two").unwrap()),
-            ("a name that came", &|| fs::write(at("folder/more"), "").unwrap()),
-            ("a name that went", &|| fs::remove_file(at("folder/file")).unwrap()),
-            ("a folder that went", &|| fs::remove_dir(at("other")).unwrap()),
-            ("a file that came", &|| fs::write(at("new"), "").unwrap()),
-            ("a file in a new folder", &|| {
+            ("a new entry", &|| fs::write(at("folder/more"), "").unwrap()),
+            ("a removed entry", &|| fs::remove_file(at("folder/file")).unwrap()),
+            ("a removed directory", &|| fs::remove_dir(at("other")).unwrap()),
+            ("a new file", &|| fs::write(at("new"), "").unwrap()),
+            ("a file in a new directory", &|| {
                 fs::create_dir_all(at("new/deep")).unwrap();
                 fs::write(at("new/deep/file"), "").unwrap();
             }),
-            ("what a link leads to", &|| {
+            ("the target of a link", &|| {
                 fs::create_dir(at("aside/target")).unwrap();
                 fs::write(at("aside/target/file"), "").unwrap();
             }),
-            ("a name that leads somewhere", &|| fs::write(at("nowhere"), "").unwrap()),
-            ("a folder in which a file may come that nobody would notice", &|| {
+            ("a missing path that now exists", &|| fs::write(at("nowhere"), "").unwrap()),
+            ("a new directory that could hold the missing file", &|| {
                 fs::create_dir(at("new")).unwrap();
             }),
-            ("a link that leads nowhere yet", &|| symlink("aside/unseen-yet", at("nowhere")).unwrap()),
+            ("a broken link", &|| symlink("aside/unseen-yet", at("nowhere")).unwrap()),
             ("a link", &|| {
                 fs::remove_file(at("link")).unwrap();
                 symlink("other", at("link")).unwrap();
@@ -254,7 +254,7 @@ mod tests {
             fs::write(at("unasked"), "").unwrap();
             assert!(seen.is_still_so() && seen.is_still_so());
             fs::write(at("aside/unseen"), "two").unwrap();
-            assert!(seen.is_still_so(), "nobody looked at it");
+            assert!(seen.is_still_so(), "the file was not read");
             change();
             assert!(!seen.is_still_so(), "{what}");
         }
@@ -285,6 +285,6 @@ mod tests {
         fs::write(dir.path().join("more"), "").unwrap();
         assert!(!seen.is_still_so());
         fs::remove_file(dir.path().join("more")).unwrap();
-        assert!(seen.is_still_so(), "the same names are there again");
+        assert!(seen.is_still_so(), "the directory has the same entries again");
     }
 }

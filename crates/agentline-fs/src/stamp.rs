@@ -39,7 +39,8 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// Returns the stamp of anything but a directory. `about` must not have followed a link.
+    /// Returns the stamp of anything but a directory. `about` must be metadata of the path itself, not of a
+    /// link's target.
     #[must_use]
     pub fn of(about: &Metadata) -> Option<Self> {
         (!about.is_dir()).then(|| Self::of_any(about))
