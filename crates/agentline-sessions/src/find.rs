@@ -90,7 +90,7 @@ impl SessionStore {
     /// Returns the sessions of the sub-agents that a session started, oldest first.
     ///
     /// # Errors
-    /// Does not fail at present.
+    /// Currently never fails.
     pub fn children(&self, found: &FoundSession) -> Result<Vec<FoundSession>, SessionError> {
         let filter = SessionFilter::new().agent(found.agent.info().id).sub_agents(true).empty(true);
         let mut all = self.gather(&filter)?;

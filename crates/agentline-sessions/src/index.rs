@@ -192,7 +192,7 @@ mod tests {
         filled(&path, &keys[1]);
         assert_eq!(told(&path, &keys[0]), None);
         assert!(told(&path, &keys[1]).is_some() && told(&path, &keys[2]).is_some());
-        assert!(told(&path, &row).is_some(), "the row of a database is no file");
+        assert!(told(&path, &row).is_some(), "a database row has no file of its own");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         std::fs::write(&path, b"\xff\xfe").unwrap();
         assert_eq!(told(&path, files[0].to_str().unwrap()), None);
         filled(&path, files[0].to_str().unwrap());
-        assert!(told(&path, files[0].to_str().unwrap()).is_some(), "it is made anew");
+        assert!(told(&path, files[0].to_str().unwrap()).is_some(), "the index is rebuilt");
     }
 
     #[cfg(unix)]

@@ -181,7 +181,7 @@ fn text_of(bytes: Vec<u8>, form: SessionFormat, damage: &mut Vec<ReadError>) -> 
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Passes a text to a fold, line by line or as one value.
+/// Passes a text to a reader, line by line or as one value.
 pub(crate) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &RawJson) {
     if form != SessionFormat::Lines {
         fold.take(text.clone());

@@ -120,14 +120,17 @@ mod tests {
         assert!(same(&project, ProjectRef::Sha256(path_digest(&project))));
         assert!(!same(&base, ProjectRef::Sha256(path_digest(&project))));
         let gone = base.join("gone");
-        assert!(same(&gone, ProjectRef::Path(gone.clone())), "a project that was moved away");
+        assert!(same(&gone, ProjectRef::Path(gone.clone())), "a project that no longer exists");
         assert!(same(&gone, ProjectRef::Sha256(path_digest(&gone))));
         #[cfg(unix)]
         {
             let link = base.join("link");
             std::os::unix::fs::symlink(&project, &link).unwrap();
             assert!(same(&link, ProjectRef::Path(project.clone())));
-            assert!(same(&project, ProjectRef::Path(link.clone())), "kept under the name of the link");
+            assert!(
+                same(&project, ProjectRef::Path(link.clone())),
+                "a session stored under the path of the link"
+            );
             assert!(same(&link, ProjectRef::Sha256(path_digest(&project))));
             assert!(same(&link, ProjectRef::Sha256(path_digest(&link))));
         }

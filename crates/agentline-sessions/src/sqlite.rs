@@ -109,8 +109,8 @@ impl Database {
         Ok(Some(session))
     }
 
-    /// Returns the records of a session in the order that OpenCode's fold expects: the session, then each message with
-    /// its parts.
+    /// Returns the records of a session in the order that OpenCode's reader expects: the session, then each
+    /// message with its parts.
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.

@@ -419,12 +419,12 @@ mod tests {
     #[test]
     fn session_content_is_escaped_as_text() {
         let page = written();
-        assert_eq!(page.matches("<script").count(), 1, "only ours");
-        assert_eq!(page.matches("</script").count(), 1, "only ours");
+        assert_eq!(page.matches("<script").count(), 1, "only the page's own script");
+        assert_eq!(page.matches("</script").count(), 1, "only the page's own script");
         assert!(
             !page.contains("<img src=x") && !page.contains("<!--") && !page.contains("href=\"javascript")
         );
-        assert!(!page.contains(['\0', '\u{202e}']), "nothing hides or turns text around");
+        assert!(!page.contains(['\0', '\u{202e}']), "no control or bidirectional characters remain");
         for text in
             ["&lt;script&gt;document.title=", "U+202E", "U+0000", "Sub-agent", "Find the callers", "$0.01"]
         {
@@ -442,7 +442,7 @@ mod tests {
             assert!(page[i..].starts_with("src=\"data:image/"), "{}", &page[i..i + 40]);
         }
         let styles = page.matches(" style=").count();
-        assert_eq!(styles, 0, "the page's policy would not let it have an effect");
+        assert_eq!(styles, 0, "the content security policy blocks inline styles");
     }
 
     #[test]

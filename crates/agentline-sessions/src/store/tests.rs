@@ -98,7 +98,7 @@ fn sessions_are_listed_newest_first_with_their_usage() {
     assert!(title.ends_with('…') && title.chars().count() == 101, "{title}");
     let json = serde_json::to_string(first).unwrap();
     assert_eq!(json.matches("\"title\"").count(), 1, "{json}");
-    assert_eq!(json.matches("\"cost_usd\"").count(), 2, "its own and that of its model: {json}");
+    assert_eq!(json.matches("\"cost_usd\"").count(), 2, "one for the session and one for its model: {json}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn session_is_found_by_id_prefix_latest_and_file() {
     assert_eq!(
         home.store().load(&found).unwrap().info.id,
         ID,
-        "a name without an ending is a file if it is there"
+        "an existing file is found without an extension"
     );
 }
 
@@ -186,7 +186,7 @@ fn summaries_are_cached_until_the_file_changes() {
         store.list(&SessionFilter::new()).unwrap().into_iter().map(|s| s.title.unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(titles(), ["one"]);
-    assert!(!cache.exists(), "what was just written may change without a sign");
+    assert!(!cache.exists(), "a file that was just written is not indexed");
     // The status change time cannot be set back, so the test waits until the file is old enough.
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert_eq!(titles(), ["one"]);
@@ -200,7 +200,7 @@ fn summaries_are_cached_until_the_file_changes() {
     );
     simple(&home, ID, 1, "two");
     settle(&file);
-    assert_eq!(titles(), ["two"], "the same size, and a time that was set back");
+    assert_eq!(titles(), ["two"], "the size is the same and the time was set back");
     fs::remove_file(&file).unwrap();
     assert!(titles().is_empty());
 }
@@ -212,7 +212,10 @@ fn search_finds_text_only_where_it_was_written() {
     home.claude(ID, &[user(&home, ID, 1, text), answer(ID, 2, "m", "the needle is here")]);
     simple(&home, OTHER, 5, "nothing");
     let search = |query: Query| home.store().search(&query).unwrap();
-    assert!(search(Query::new(["hiddenbranch"])).is_empty(), "a note of the agent is no text");
+    assert!(
+        search(Query::new(["hiddenbranch"])).is_empty(),
+        "internal records of the agent are not searched"
+    );
     assert!(search(Query::new(["cwd"])).is_empty());
     let found = search(Query::new(["\"grüße\""]).context(1));
     let hit = &found[0].hits[0];

@@ -1,5 +1,6 @@
 //! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
-//! Everything else is text, HTML too. A link is shown as its text and its address and cannot be clicked.
+//! Everything else, including HTML, is shown as text. A link is shown as its text and its address and is not
+//! clickable.
 
 use crate::render::page::{
     escape,
@@ -22,7 +23,7 @@ pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
     let mut shown = 0;
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         if prose.open.is_empty() {
-            // Definitions of links are in no block. They are shown too, so that no text is hidden.
+            // Link definitions belong to no block. They are shown too, so that no text is hidden.
             paragraph(prose.out, &text[shown..range.start])?;
             shown = range.end;
         }
@@ -77,7 +78,7 @@ struct Prose<'a> {
     is_head: bool,
 }
 
-/// An open element, as it is closed.
+/// An open element and the data needed to close it.
 enum Open<'a> {
     Element(&'static str),
     Link {
@@ -88,7 +89,7 @@ enum Open<'a> {
         language: String,
         body: String,
     },
-    /// Too deep to be written.
+    /// An element that is nested too deeply and not written.
     Nothing,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Prose<'a> {
                 self.open.push(Open::Link { address, title });
                 write!(self.out, "<span class=link>")
             }
-            // The levels above are those of the page.
+            // The page itself uses the higher heading levels.
             Tag::Heading { level, .. } => self.element(["h4", "h5", "h6"][(level as usize - 1).min(2)], ""),
             Tag::BlockQuote(_) => self.element("blockquote", ""),
             Tag::List(None) => self.element("ul", ""),
@@ -177,7 +178,7 @@ impl<'a> Prose<'a> {
             }
             Some(Open::Nothing) | None => {}
         }
-        // Inside of a list item, the end of a line would be shown.
+        // Inside a list item, the end of a line would be shown.
         if self.open.is_empty() { writeln!(self.out) } else { Ok(()) }
     }
 }
