@@ -1,5 +1,5 @@
 //! Runs a live agent over ACP and shows its reasoning: `cargo run -p agentline --example acp_basic`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 
@@ -14,7 +14,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .surface(Surface::Acp)
         .model("gemini-2.5-pro")
         .working_dir(&stage.workspace)
-        // Every request is permitted, each time once. The agent reads files through agentline and writes them itself.
+        // Every request is permitted, once each. The agent reads files through agentline and writes them
+        // itself.
         .permission_mode(PermissionMode::Auto)
         .allow_file_reads(true)
         .allow_file_writes(false);
@@ -26,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Event::Outcome { outcome } => {
                 println!("{}: {}", outcome.verdict.name(), outcome.text);
                 println!(
-                    "{:?} tokens, of them {:?} for thoughts",
+                    "{:?} tokens, including {:?} for thoughts",
                     outcome.usage.tokens.total, outcome.usage.tokens.thoughts
                 );
             }

@@ -1,6 +1,6 @@
 //! Runs a live agent over ACP with its own variables and a startup timeout:
 //! `cargo run -p agentline --example acp_custom_env`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 

@@ -1,5 +1,5 @@
 //! Gets an answer as a value of a Rust type: `cargo run -p agentline --example acp_structured`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 

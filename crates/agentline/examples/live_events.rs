@@ -1,5 +1,5 @@
 //! Shows events as they happen and cancels the run: `cargo run -p agentline --example live_events`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 

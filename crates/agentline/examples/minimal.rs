@@ -1,5 +1,5 @@
 //! Runs a fake agent with the smallest build: `cargo run -p agentline --example minimal --no-default-features`.
-#![expect(clippy::print_stdout, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, reason = "examples print their results")]
 
 use agentline::{Agentline, HostEnv, RunRequest};
 use std::{collections::BTreeMap, error::Error, process::ExitCode};

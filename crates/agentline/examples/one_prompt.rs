@@ -1,5 +1,5 @@
 //! Runs one prompt without an async runtime: `cargo run -p agentline --example one_prompt`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 

@@ -1,5 +1,5 @@
 //! Records a run and replays it exactly: `cargo run -p agentline --example replay_tape`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let again = again.ok_or("the tape has no end")?;
     println!(
-        "recorded: {} in {} ms, played again: {}",
+        "recorded: {} in {} ms, replayed: {}",
         first.verdict.name(),
         first.duration_ms,
         again.verdict.name()

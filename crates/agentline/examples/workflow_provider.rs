@@ -1,5 +1,5 @@
 //! Uses the provider for workflow engines: `cargo run -p agentline --example workflow_provider`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it gets")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "examples print their results")]
 
 mod stage;
 

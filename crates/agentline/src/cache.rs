@@ -115,7 +115,7 @@ pub(crate) fn look_up(agentline: &Agentline, resolved: &Resolved) -> Lookup {
             Ok(None) => store.remove(&cache_key.key),
             Err(why) => notices.push(Notice::new(
                 "not_cached",
-                format!("cannot restore the files of the cached run, so it runs again: {why}"),
+                format!("cannot restore the files of the cached run, so the run is repeated: {why}"),
             )),
         }
     }

@@ -1,4 +1,5 @@
-//! Interfaces in the shape of other libraries: a provider for workflow engines, and the functions of an agent CLI.
+//! Interfaces modeled on other libraries: a provider for workflow engines, and the functions of an agent-CLI
+//! SDK.
 
 pub mod agent_cli;
 pub mod provider;

@@ -8,7 +8,7 @@ use std::{convert::Infallible, fmt, path::Path, time::Duration};
 /// The name of the tool with which an agent submits its answer.
 pub(crate) const STRUCTURED_OUTPUT: &str = "structured_output";
 
-/// A JSON Schema, of which no value exists.
+/// A JSON Schema. No value of this type exists in this build.
 #[derive(Clone, Debug)]
 pub struct Schema(Infallible);
 
@@ -46,7 +46,7 @@ impl Schema {
     }
 }
 
-/// The error of a check that did not finish in time, of which no value exists.
+/// The error of a check that did not finish in time. No value of this type exists in this build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckTimeout(pub(crate) Duration);
 

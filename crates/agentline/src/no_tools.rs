@@ -82,11 +82,11 @@ impl ToolOffer {
     }
 }
 
-/// The tool for a structured answer, of which no value exists.
+/// The tool for a structured answer. No value of this type exists in this build.
 #[derive(Debug)]
 pub(crate) struct AnswerTool(Infallible);
 
-/// Tools that are being served, of which no value exists.
+/// Tools that are being served. No value of this type exists in this build.
 #[derive(Debug)]
 pub(crate) struct RunningTools(Infallible);
 

@@ -110,8 +110,9 @@ impl Provider {
 
     /// Sends a prompt to the agent and blocks until it has answered.
     ///
-    /// With [`CallContext::prompt_file`], the agent is told to read that file and `prompt` is not sent, because engines
-    /// then pass the same text twice. `system_prompt` is put before the prompt, separated by a blank line.
+    /// With [`CallContext::prompt_file`], the agent is instructed to read that file, and `prompt` is not
+    /// sent, because engines pass the same text in both. `system_prompt` is put before the prompt, separated
+    /// by a blank line.
     ///
     /// # Errors
     /// Returns an error if the agent could not be started or did not answer; [`ProviderError::outcome`] has the outcome

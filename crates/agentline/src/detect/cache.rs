@@ -107,7 +107,7 @@ mod tests {
         let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), &*agent);
         let first = find("one");
         assert!(first.program.is_some());
-        assert!(Arc::ptr_eq(&first, &find("one")), "not searched for again");
+        assert!(Arc::ptr_eq(&first, &find("one")), "the program is not searched for again");
         assert!(!Arc::ptr_eq(&first, &find("two")), "another caller may find another program");
         write("#!/bin/sh\n# newer\n");
         let second = find("one");

@@ -81,7 +81,8 @@ impl AdmissionControl {
         self.admit();
         match take.await {
             Ok(place) => place,
-            // The queue never drops a sender. If it did, one run too many would be the lesser harm.
+            // The queue never drops a sender. If it did, it would be better to admit one run too many than to
+            // block one.
             Err(_) => {
                 self.lock().active += 1;
                 AdmissionPermit { admission: Arc::clone(self) }
@@ -205,7 +206,7 @@ mod tests {
         drop(fourth);
         drop(one);
         let third = third.await;
-        assert_eq!(admission.standing(), (2, 0, 2), "who left the queue has no place");
+        assert_eq!(admission.standing(), (2, 0, 2), "a run that left the queue gets no slot");
         drop((two, third));
         assert_eq!(admission.standing().0, 0);
     }
@@ -235,11 +236,11 @@ mod tests {
         let begun = Instant::now();
         let place = admission.place().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
-        // A wait until tomorrow does not block other runs.
+        // A wait of one day does not block other runs.
         let wait = admission.learn(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
         let next = tokio::time::timeout(Duration::from_millis(20), admission.place()).await;
-        assert!(next.is_err(), "only one at a time is let in now");
+        assert!(next.is_err(), "only one run at a time is admitted now");
         drop(place);
         assert!(tokio::time::timeout(Duration::from_secs(20), admission.place()).await.is_ok());
     }

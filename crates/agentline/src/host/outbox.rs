@@ -34,7 +34,7 @@ struct Queue {
     /// The number of the last queued piece of text of each run.
     open: HashMap<Arc<str>, u64>,
     closed: bool,
-    /// Whether nobody has to wait for room, because the host no longer reads or everything is about to end.
+    /// Whether no run has to wait for room, because the host no longer reads or the connection is closing.
     unlimited: bool,
 }
 

@@ -39,7 +39,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 const RETRIES: u32 = 3;
 /// The default limit for the total wait between the attempts of a run.
 const RETRY_WAIT: Duration = Duration::from_secs(300);
-/// How long the host may take to read the remaining output after agentline was told to stop.
+/// How long the host may take to read the remaining output after agentline was asked to stop.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The maximum length of a line in bytes. Lines may contain attachments.
 const LONGEST_LINE: usize = 256 << 20;
@@ -91,14 +91,14 @@ pub(super) trait Daemon: Send + Sync {
     /// Describes the process.
     fn info(&self) -> DaemonInfo;
 
-    /// Counts some work until the guard is dropped. The process does not exit during work.
+    /// Counts a unit of work until the guard is dropped. The process does not exit while there is work.
     fn begin_work(&self) -> WorkGuard;
 
     /// Ends all runs, all agents and then the process. Completes when the agents have exited.
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Counts some work of a daemon while it exists.
+/// Counts a unit of work of a daemon while it exists.
 pub(super) type WorkGuard = Box<dyn Send + Sync>;
 
 /// The state of one host and its runs.
@@ -143,7 +143,7 @@ pub async fn serve(
     serve_connection(backend, read, write, options, stop).await
 }
 
-/// What the runs of a connection are made with.
+/// The library and the pool that the runs of a connection use.
 pub(super) struct Backend {
     pub(super) agentline: Agentline,
     pub(super) pool: Pool,
@@ -337,7 +337,7 @@ impl Host {
         work: &TaskTracker,
     ) {
         let (host, method) = (Arc::clone(self), method.to_owned());
-        // These are handled at once, because later requests may depend on them.
+        // These are handled immediately, because later requests may depend on them.
         if method == "initialize" || method == "pool/configure" || method == "cancel" {
             let answer = host.settle_now(&method, params);
             return host.answer(id, answer);
@@ -441,7 +441,7 @@ impl Host {
         [METHODS, of_socket].concat()
     }
 
-    /// Makes the following runs of this connection for this caller.
+    /// Uses the environment of this caller for later runs of this connection.
     fn set_caller(&self, caller: Caller) -> Result<(), RpcError> {
         self.only_on_socket("caller")?;
         if let Some(daemon) = &self.daemon {

@@ -195,7 +195,7 @@ impl PoolState {
                 Some(turn) => turn.send(grant).err(),
                 None => Some(grant),
             };
-            // The receiver is gone. The grant is returned after the lock is released.
+            // The receiver is gone. The allocation is returned after the lock is released.
             removed.extend(unwanted.map(Removed::Grant));
         }
         removed

@@ -346,7 +346,7 @@ impl Reaper {
             unix::kill_group(agent);
         }
         let mut quiet_rounds = 0;
-        // After three rounds without a find, only processes that the init may not kill are left.
+        // After three rounds that find nothing, only processes that the init may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
             if self.agent.is_none() {
                 hunt.root_reaped();

@@ -202,7 +202,7 @@ impl Watch {
         unix::resume(self.init.pid);
         let init_patience = Instant::now() + INIT_PATIENCE;
         let mut quiet_rounds = 0;
-        // After three rounds without a find, only processes that the supervisor may not kill are left.
+        // After three rounds that find nothing, only processes that the supervisor may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
             if self.hunt.spares(self.init.pid) {
                 if Instant::now() > init_patience {

@@ -119,12 +119,12 @@ mod tests {
         let child = || std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let number = |child: &std::process::Child| child.id().cast_signed();
         let sweeper = Sweeper::new([std::process::id()], None);
-        assert!(sweeper.births.is_some(), "the system tells of births");
+        assert!(sweeper.births.is_some(), "the system reports births");
         let slow = Sweeper { births: None, ..sweeper.clone() };
         let (mut mine, mut new_processes) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             mine.push(child());
-            // Births within one clock tick are told apart as well.
+            // Births within one clock tick are distinguished as well.
             let before = [sweeper.processes(), slow.processes()];
             new_processes.push(child());
             for (sweeper, before) in [&sweeper, &slow].into_iter().zip(&before) {
@@ -144,6 +144,6 @@ mod tests {
             child.wait().unwrap();
         }
         let all = ProcessSnapshot::Of(BTreeSet::new());
-        assert!(!sweeper.is_clean(&all), "a system that tells nothing is not believed");
+        assert!(!sweeper.is_clean(&all), "without a time of birth, nothing counts as clean");
     }
 }

@@ -53,8 +53,8 @@ pub(super) fn kill_group(leader: i32) {
     }
 }
 
-/// Lets the command's process be interrupted and terminated even if this process ignores those signals, as one does that a
-/// script started with `&`.
+/// Lets the command's process be interrupted and terminated even if this process ignores those signals, as a
+/// process that a script starts with `&` does.
 pub(super) fn accept_signals(command: &mut Command) {
     const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
     let is_ignored = |signal| {

@@ -168,7 +168,7 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
-            let dir = tempfile::tempdir().expect("the stage can be set");
+            let dir = tempfile::tempdir().expect("the setup succeeds");
             let at = |path: &str| dir.path().join(path);
             let process = ProcessSpec {
                 folders: vec![at("given"), at("given/commands"), at("home")],
@@ -180,8 +180,8 @@ mod tests {
                 ],
                 ..ProcessSpec::default()
             };
-            create_files(&process).expect("the stage can be set");
-            let integrity = Integrity::of(&process).expect("the stage can be set");
+            create_files(&process).expect("the setup succeeds");
+            let integrity = Integrity::of(&process).expect("the setup succeeds");
             // File-system timestamps have a resolution of a few milliseconds; an agent takes longer to start.
             std::thread::sleep(std::time::Duration::from_millis(50));
             Self { dir, integrity }
@@ -193,14 +193,14 @@ mod tests {
 
         /// Makes the read-only directory writable, which is itself a change.
         fn open(&self) {
-            set_mode(&self.at("given"), 0o700).expect("the stage can be set");
-            set_mode(&self.at("given/rules.toml"), 0o600).expect("the stage can be set");
+            set_mode(&self.at("given"), 0o700).expect("the setup succeeds");
+            set_mode(&self.at("given/rules.toml"), 0o600).expect("the setup succeeds");
         }
 
         /// Makes the directory read-only again.
         fn close(&self) {
-            set_mode(&self.at("given/rules.toml"), 0o400).expect("the stage can be set");
-            set_mode(&self.at("given"), 0o500).expect("the stage can be set");
+            set_mode(&self.at("given/rules.toml"), 0o400).expect("the setup succeeds");
+            set_mode(&self.at("given"), 0o500).expect("the setup succeeds");
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
             ("nothing", |_| {}, None),
             ("read", |s| drop(fs::read(s.at("given/rules.toml")).unwrap()), None),
             (
-                "what the agent writes itself",
+                "a file that the agent may write",
                 |s| fs::write(s.at("home/projects.json"), "other").unwrap(),
                 None,
             ),
@@ -236,7 +236,7 @@ mod tests {
                 Some("was changed"),
             ),
             (
-                "one more file",
+                "an added file",
                 |s| {
                     s.open();
                     fs::write(s.at("given/more.toml"), "").unwrap();
@@ -245,7 +245,7 @@ mod tests {
                 Some("was changed"),
             ),
             (
-                "away and back",
+                "renamed and renamed back",
                 |s| {
                     fs::rename(s.at("given"), s.at("elsewhere")).unwrap();
                     fs::rename(s.at("elsewhere"), s.at("given")).unwrap();
@@ -253,7 +253,7 @@ mod tests {
                 Some("was changed"),
             ),
             (
-                "another folder in its place",
+                "replaced by another directory",
                 |s| {
                     fs::rename(s.at("given"), s.at("elsewhere")).unwrap();
                     fs::create_dir(s.at("given")).unwrap();
@@ -284,7 +284,7 @@ mod tests {
         set_mode(&rules, 0o600).unwrap();
         assert!(guarded.change().is_some_and(|change| change.ends_with("was replaced")));
         set_mode(&rules, 0o400).unwrap();
-        assert_eq!(guarded.change(), None, "only the time of the change differs");
+        assert_eq!(guarded.change(), None, "only the status change time differs");
         let other = Guarded { digest: Some(digest(b"other")), ..guarded };
         assert!(other.change().is_some_and(|change| change.ends_with("has different content")));
     }
@@ -298,7 +298,7 @@ mod tests {
         stage.integrity.settle();
         fs::remove_file(&settings).unwrap();
         fs::write(&settings, "migrated").unwrap();
-        assert_eq!(stage.integrity.change(), None, "the agent may save what it has");
+        assert_eq!(stage.integrity.change(), None, "the agent may rewrite the same content");
         fs::write(&settings, "{\"tools\":{\"allowed\":[\"*\"]}}").unwrap();
         stage.integrity.settle();
         assert!(stage.integrity.change().is_some_and(|change| change.ends_with("has different content")));

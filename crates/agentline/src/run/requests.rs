@@ -450,7 +450,7 @@ mod tests {
         assert!(tokio::time::timeout(std::time::Duration::from_millis(200), waiting).await.is_err());
         drop(answerer);
         let end = tokio::time::timeout(std::time::Duration::from_secs(20), ended.recv()).await;
-        assert_eq!(end, Ok(None), "the question still runs");
+        assert_eq!(end, Ok(None), "the handler is still running");
     }
 
     #[tokio::test]

@@ -325,7 +325,7 @@ mod tests {
 
         leave_duplicate();
         clean();
-        assert!(!duplicate.exists(), "at the first look");
+        assert!(!duplicate.exists(), "in the first listing");
         clean();
         settle();
         let own = File::create(at("10", "bbbb2222")).unwrap();
@@ -335,20 +335,20 @@ mod tests {
         leave_duplicate();
         assert_ne!(changed(&project.join("chats")), Some(made));
         clean();
-        assert!(!duplicate.exists(), "after a session of ours");
+        assert!(!duplicate.exists(), "after a session of our own");
 
         clean();
         let made = changed(&project.join("chats")).unwrap();
         leave_duplicate();
         File::open(project.join("chats")).unwrap().set_modified(made).unwrap();
         clean();
-        assert!(duplicate.exists(), "the folder has the same time, so it is not listed");
+        assert!(duplicate.exists(), "the directory has the same time, so it is not listed");
         settle();
         home.add_session(Path::new("/ws"), &own);
         leave_duplicate();
         File::create(at("11", "cccc3333")).unwrap();
         home.add_session(Path::new("/ws"), &own);
         clean();
-        assert!(!duplicate.exists(), "what came last is not ours");
+        assert!(!duplicate.exists(), "the last added file is not our own");
     }
 }

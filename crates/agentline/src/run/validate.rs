@@ -148,7 +148,7 @@ impl Validator {
     fn round(&mut self, checker: &CompletionCheck, why: &str) -> Validation {
         if self.rounds >= self.max_rounds {
             let message = format!(
-                "{checker} still fails after {} rounds: {}",
+                "{checker} still fails after round {}: {}",
                 self.rounds,
                 shortened(why, LONGEST_REASON)
             );

@@ -1,4 +1,4 @@
-//! Validates with the crate `boon`; no other module depends on it except `say`.
+//! Validates with the crate `boon`; no other module depends on it except `message`.
 
 use super::depth;
 use crate::schema::message;

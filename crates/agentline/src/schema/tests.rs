@@ -194,13 +194,13 @@ fn schema_drafts_are_respected() {
     }
     assert!(Schema::from_value(tuple("https://json-schema.org/draft/2020-12/schema")).is_err());
     let prefix = schema(json!({"prefixItems": [{"type": "string"}]}));
-    assert!(prefix.check(&json!([1])).is_err(), "2020-12 is meant where nothing is said");
+    assert!(prefix.check(&json!([1])).is_err(), "2020-12 is the default draft");
     let named = schema(
         json!({"$id": "https://example.test/p", "$ref": "#/$defs/n", "$defs": {"n": {"type": "null"}}}),
     );
     assert!(named.check(&json!(null)).is_ok() && named.check(&json!(1)).is_err());
     let of_schemas = schema(json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}));
-    assert!(of_schemas.check(&json!({"type": "x"})).is_err(), "the drafts themselves are at hand");
+    assert!(of_schemas.check(&json!({"type": "x"})).is_err(), "the meta-schemas are built in");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn references_stay_valid_inside_the_tool_schema() {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only its schema matters")]
+#[expect(dead_code, reason = "only its schema is used")]
 struct Tree {
     value: u8,
     leaves: Vec<Self>,

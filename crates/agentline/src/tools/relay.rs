@@ -209,7 +209,7 @@ impl Relay {
     /// Handles a notification of the agent.
     fn report(&self, method: &str, params: Option<&RawValue>) {
         match method {
-            // Already sent by `introduce`.
+            // Already sent by `initialize`.
             "notifications/initialized" => {}
             // Forwarded under the new id when the request is dropped, which also ends the wait for its answer.
             "notifications/cancelled" => {

@@ -31,7 +31,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Creates a tool whose arguments are described by a JSON Schema of type `object` and are passed on unchecked.
+    /// Creates a tool whose arguments are described by a JSON Schema of type `object`. The arguments are not
+    /// validated.
     ///
     /// ```
     /// use agentline::tools::Tool;
@@ -220,7 +221,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Waits until the call is cancelled: the agent gave it up, it timed out, or the run ended.
+    /// Waits until the call is cancelled: the agent cancelled it, it timed out, or the run ended.
     ///
     /// The tool's own future is dropped in this case. Use this method to stop work that it has started elsewhere.
     pub async fn cancelled(&self) {
@@ -331,7 +332,7 @@ mod tests {
     use serde_json::json;
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Trip {
         /// Where to.
         to: Place,
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Place {
         name: String,
     }

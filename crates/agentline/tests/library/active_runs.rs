@@ -41,7 +41,7 @@ fn runs_in_the_same_or_nested_directories_overlap() {
         let two = ActiveWorkspace::enter(&runtime, &folder(second)).unwrap();
         assert_eq!((one.overlapped(), two.overlapped()), (overlap, overlap), "{first} and {second}");
         drop(two);
-        assert_eq!(one.overlapped(), overlap, "the record of it stays");
+        assert_eq!(one.overlapped(), overlap, "the record of the overlap stays");
         drop(one);
         assert_eq!(files_in(&runtime), 0);
     }
@@ -102,7 +102,7 @@ fn run_of_another_process_counts_until_it_exits() {
     drop(during);
     other.kill().unwrap();
     other.wait().unwrap();
-    assert!(files_in(&runtime) > 0, "a killed process cleans nothing up");
+    assert!(files_in(&runtime) > 0, "a killed process does not clean up");
     let afterwards = ActiveWorkspace::enter(&runtime, &work).unwrap();
     assert!(!afterwards.overlapped());
     drop(afterwards);

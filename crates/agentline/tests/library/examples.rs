@@ -43,7 +43,7 @@ examples! {
     one_prompt: "done: Done.";
     live_events: "cancelled: ";
     workflow_provider: "\"response\": ";
-    replay_tape: "played again: done";
+    replay_tape: "replayed: done";
     acp_basic: "done: Done.";
     acp_custom_env: "done: Done.";
     acp_structured: "done: 9 of 10: Small and clear. [\"no test\"]";

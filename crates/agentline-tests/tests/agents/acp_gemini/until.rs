@@ -59,7 +59,7 @@ async fn command_can_be_a_check_and_rounds_and_budgets_are_limited() {
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
     assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", told.shown());
-    assert!(error.message.contains("still fails after 2 rounds"), "{}", error.message);
+    assert!(error.message.contains("still fails after round 2"), "{}", error.message);
     assert!(error.message.contains("two tests failed"), "{}", error.message);
     let asked = stage.model.requests_to_main();
     assert_eq!((asked.len(), told.outcome.turns), (3, 3), "{}", told.shown());

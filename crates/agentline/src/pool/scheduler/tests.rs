@@ -83,7 +83,7 @@ fn sharing_runs_use_one_process_and_open_two_sessions_at_once() {
     let mut pool = TestPool::new(|options| options.max_processes = 3);
     let runs: Vec<Ticket> = (0..6).map(|_| pool.wait(beside(1))).collect();
     assert_eq!(pool.is_sitting(&runs), [true, true, false, false, false, false]);
-    assert_eq!((pool.started, pool.scheduler.queued()), (1, 4), "the others wait, and start nothing");
+    assert_eq!((pool.started, pool.scheduler.queued()), (1, 4), "the other runs wait and start nothing");
     pool.open(runs[0]);
     assert_eq!(pool.is_sitting(&runs), [true, true, true, false, false, false]);
     pool.open(runs[1]);
@@ -123,7 +123,11 @@ fn sharing_run_neither_joins_nor_overtakes_a_non_sharing_run() {
     pool.open(first);
     let single = pool.wait(alone(1));
     let late = pool.wait(beside(1));
-    assert_eq!(pool.is_sitting(&[single, late]), [false, false], "there would be a lane for the late one");
+    assert_eq!(
+        pool.is_sitting(&[single, late]),
+        [false, false],
+        "the later run must not take the free session"
+    );
     pool.leave(first);
     assert_eq!(pool.is_sitting(&[single, late]), [true, false]);
     pool.leave(single);
@@ -141,7 +145,7 @@ fn longest_idle_process_of_another_kind_is_evicted() {
     let third = pool.wait(alone(3));
     assert_eq!((pool.is_sitting(&[third]), pool.gone.clone()), (vec![true], vec![older]));
     let fourth = pool.wait(alone(1));
-    assert_eq!(pool.place_of(fourth), Some(newer), "the other one is still there");
+    assert_eq!(pool.place_of(fourth), Some(newer), "the other process still exists");
 }
 
 #[test]
@@ -210,7 +214,7 @@ fn age_memory_and_idle_time_end_a_process() {
     let run = pool.wait(alone(1));
     pool.now += Duration::from_secs(101);
     pool.act(false);
-    assert!(pool.gone.is_empty(), "somebody is on it");
+    assert!(pool.gone.is_empty(), "a run still uses the process");
     pool.leave(run);
     assert_eq!((pool.gone.len(), pool.scheduler.recycled), (1, 1));
 
@@ -231,10 +235,14 @@ fn age_memory_and_idle_time_end_a_process() {
     pool.leave(run);
     pool.now += Duration::from_secs(10);
     pool.act(false);
-    assert_eq!(pool.gone.len(), 2, "it rests, but not long enough");
+    assert_eq!(pool.gone.len(), 2, "the process has not been idle for long enough");
     pool.now += Duration::from_secs(1);
     pool.act(false);
-    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (3, 2), "to be let go after a rest is no wear");
+    assert_eq!(
+        (pool.gone.len(), pool.scheduler.recycled),
+        (3, 2),
+        "an idle exit does not count as recycling"
+    );
 }
 
 #[test]

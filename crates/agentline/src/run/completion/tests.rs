@@ -94,7 +94,7 @@ async fn dropping_a_check_ends_its_command() {
     let dir = tempfile::tempdir().unwrap();
     let (checker, input) = lingering(&dir);
     tokio::select! {
-        _ = checker.check(input, LONG) => unreachable!("it takes three seconds"),
+        _ = checker.check(input, LONG) => unreachable!("the command takes three seconds"),
         _ = started(&dir) => {}
     }
     nothing_survives(&dir).await;

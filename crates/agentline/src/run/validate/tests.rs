@@ -96,7 +96,9 @@ async fn invalid_value_is_sent_back_up_to_the_limit() {
 #[tokio::test]
 async fn repair_asks_for_text_without_the_tool_and_never_without_repairs() {
     let mut by_text = Validator::new("/ws").schema(counts(), false);
-    let HostResponse::Again(prompt) = answer(&mut by_text, "", None).await else { panic!("not sent on") };
+    let HostResponse::Again(prompt) = answer(&mut by_text, "", None).await else {
+        panic!("the agent is not re-prompted")
+    };
     assert!(prompt.contains("Answer again") && !prompt.contains(STRUCTURED_OUTPUT), "{prompt}");
     let HostResponse::Reject(failure) = answer(&mut reviewer().limits(0, 0), "", None).await else {
         panic!("not refused")
@@ -141,7 +143,7 @@ async fn failing_check_ends_the_run_at_its_limit() {
     assert!(matches!(answer(&mut reviewer, "", None).await, HostResponse::Again(_)));
     let HostResponse::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
     assert_eq!(failure.kind, FailureKind::MaxRounds);
-    assert_eq!(failure.message, "the check still fails after 1 rounds: 98 left");
+    assert_eq!(failure.message, "the check still fails after round 1: 98 left");
     let panics = CompletionCheck::new(|_| async { panic!("no") });
     let HostResponse::Reject(failure) = answer(&mut Validator::new("/ws").until(panics), "", None).await
     else {
@@ -163,7 +165,7 @@ async fn check_gets_only_valid_values() {
     let mut reviewer = reviewer().until(checker);
     assert!(matches!(answer(&mut reviewer, "{\"count\": null}", None).await, HostResponse::Again(_)));
     let HostResponse::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
-        panic!("not sent on")
+        panic!("the agent is not re-prompted")
     };
     assert!(prompt.contains("more") && prompt.contains("submit the complete answer again"), "{prompt}");
     assert_eq!(answer(&mut reviewer, "{\"count\": 3}", None).await, accept(json!({"count": 3})));

@@ -390,7 +390,7 @@ mod links {
                 for path in ["d/secret", "f"] {
                     match stage.files.read(path, None, None) {
                         Ok(text) => {
-                            assert!(text == "inside" || text == "new", "{path} led out: {text}");
+                            assert!(text == "inside" || text == "new", "{path} leads outside: {text}");
                             good += 1;
                         }
                         Err(_) => refused += 1,
@@ -403,7 +403,7 @@ mod links {
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(stage.text("out/secret"), SECRET);
-        assert_eq!(fs::read_dir(stage.path("out")).unwrap().count(), 1, "something was planted outside");
+        assert_eq!(fs::read_dir(stage.path("out")).unwrap().count(), 1, "a file was written outside");
         assert!(good > 0 && refused > 0, "the race did not take place: {good} {refused}");
     }
 }

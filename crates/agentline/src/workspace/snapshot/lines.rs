@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// The maximum number of steps per line when comparing two texts. A comparison that needs more is given up.
+/// The maximum number of steps per line when comparing two texts. A comparison that needs more is abandoned.
 const STEPS_PER_LINE: usize = 200;
 /// Comparisons with at most this many edits are always completed.
 const ALWAYS_COMPARED: usize = 400;
@@ -153,6 +153,6 @@ mod tests {
             begun.elapsed()
         };
         let fits = (0..5).any(|_| time(8_000) < time(2_000) * 8 + std::time::Duration::from_millis(20));
-        assert!(fits, "the time grows faster than the text");
+        assert!(fits, "the time is not linear in the length of the text");
     }
 }

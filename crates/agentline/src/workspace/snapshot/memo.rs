@@ -150,7 +150,7 @@ mod tests {
         };
         write("a.txt", "one\n");
         snapshots.take(&root, &options);
-        assert!(!is_known(), "its times are too young");
+        assert!(!is_known(), "its times are too recent");
         settle();
         let first = snapshots.take(&root, &options);
         assert!(is_known());
@@ -179,7 +179,11 @@ mod tests {
         assert_eq!(snapshots.take(&root, &options).file_count(), 3);
         assert!(is_known());
         write(".gitignore", "b.txt\n");
-        assert_eq!(snapshots.take(&root, &options).file_count(), 3, "and .gitignore instead of b.txt");
+        assert_eq!(
+            snapshots.take(&root, &options).file_count(),
+            3,
+            "`.gitignore` is added and `b.txt` is ignored"
+        );
         // Rules above the workspace count if it is in a repository.
         settle();
         let inner = root.join("sub");
@@ -188,7 +192,11 @@ mod tests {
         fs::create_dir_all(root.join(".git/info")).unwrap();
         write("sub/x.log", "");
         write(".gitignore", "*.log\n");
-        assert_eq!(snapshots.take(&inner, &options).file_count(), 1, "only its own rules");
+        assert_eq!(
+            snapshots.take(&inner, &options).file_count(),
+            1,
+            "rules of the parent directory do not apply"
+        );
         settle();
         snapshots.take(&inner, &options);
         assert!(is_known());

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(
             digest_of(&before),
             digest_of(&take()),
-            "what is ignored, left out or rewritten is no change"
+            "ignored, skipped and rewritten files are not changes"
         );
         fs::write(file("a"), "3").unwrap();
         fs::remove_file(file("b")).unwrap();

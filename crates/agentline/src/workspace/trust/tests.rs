@@ -79,11 +79,14 @@ fn manifest_contains_only_the_settings_of_every_agent() {
             "agentline.toml",
             "opencode.json"
         ],
-        "what is in the home belongs to the user, and instructions are only text"
+        "files of the home and instruction files are not included"
     );
     fs::remove_file(machine.path("home/code/project/agentline.toml")).unwrap();
     machine.write("home/agentline.toml", "model = 'm'");
-    assert!(machine.files().contains(&"../../agentline.toml".to_owned()), "the nearest one above counts");
+    assert!(
+        machine.files().contains(&"../../agentline.toml".to_owned()),
+        "the nearest file above the directory is included"
+    );
 }
 
 #[test]

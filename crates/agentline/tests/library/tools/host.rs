@@ -86,7 +86,7 @@ impl CallState {
 
     async fn ended(&self) {
         let both = async || self.dropped.load(Ordering::SeqCst) && self.heard.load(Ordering::SeqCst);
-        until("the tool is dropped and told", both).await;
+        until("the tool is dropped and its task is notified", both).await;
     }
 }
 

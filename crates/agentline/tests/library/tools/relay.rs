@@ -117,7 +117,7 @@ async fn a_cancelled_request_is_cancelled_at_the_server() {
         let (client, call) = (client.clone(), call.clone());
         async move { client.post(&call).await.1 }
     });
-    until("the server hears of it", async || {
+    until("the server receives the cancellation", async || {
         client.notify("notifications/cancelled", json!({"requestId": "c-1"})).await;
         client.call("cancelled", json!({})).await.1 == "request number"
     })
@@ -134,8 +134,10 @@ async fn closed_connection_cancels_at_the_server() {
     let connection = client.send(&call).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(connection);
-    until("the server hears of it", async || client.call("cancelled", json!({})).await.1 == "request number")
-        .await;
+    until("the server receives the cancellation", async || {
+        client.call("cancelled", json!({})).await.1 == "request number"
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -147,7 +149,7 @@ async fn abandoned_calls_can_be_stopped() {
         let client = client.clone();
         async move { client.post(&call).await.1 }
     });
-    until("the server hears of it", async || {
+    until("the server receives the cancellation", async || {
         serving.cancel_calls();
         client.call("cancelled", json!({})).await.1 == "request number"
     })
