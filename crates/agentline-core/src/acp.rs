@@ -1,7 +1,8 @@
 //! The dialogue for the Agent Client Protocol: many sessions over one process, with requests in both directions.
 //!
-//! This module knows no particular agent. Each agent's folder provides a [`AcpProfile`] value with its deviations. Request
-//! ids are derived from the run, so that one run extracted from a shared tape replays identically.
+//! This module contains nothing specific to one agent. Each agent's directory provides an [`AcpProfile`]
+//! value with its deviations. Request ids are derived from the run, so that one run extracted from a shared
+//! tape replays identically.
 
 mod answer;
 pub(crate) mod blocks;

@@ -8,8 +8,8 @@ use crate::{
 use serde::Serialize;
 use std::path::Path;
 
-/// A coding agent that agentline can drive: who it is, how it is started, and how to talk to it. What it stores about
-/// its sessions is the part of its [`SessionSource`], and the user's setup that of its [`SetupProbe`].
+/// A coding agent that agentline can drive: its description, its launch and its dialogue. Its
+/// [`SessionSource`] reads its stored sessions, and its [`SetupProbe`] inspects the user's setup.
 pub trait Agent: Sync + Send {
     /// Returns the names of the agent and the source of its program.
     fn info(&self) -> AgentInfo<'_>;
@@ -92,7 +92,7 @@ pub trait Agent: Sync + Send {
     }
 
     /// Returns whether a run of this plan may share a process with other runs. It may if it cannot start processes,
-    /// because those could not be told apart from the processes of other runs.
+    /// because those could not be distinguished from the processes of other runs.
     fn shares(&self, plan: &Plan) -> bool {
         let _ = plan;
         false

@@ -34,7 +34,7 @@ pub struct InputLine<'a> {
 
 /// Translates between one surface of one agent and the types of the core.
 ///
-/// It knows nothing of timeouts, limits, policies and verdicts.
+/// It does not handle timeouts, limits, policies or verdicts.
 pub trait Dialogue: Send {
     /// Returns how many runs the process can serve.
     fn room(&self) -> Concurrency;

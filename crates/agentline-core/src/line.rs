@@ -145,7 +145,11 @@ mod tests {
         assert_eq!(split(99, &[b"\xef\xbb\xbfa\r\nb\n\nc"]), ["a", "b", "", "c"]);
         assert_eq!(split(99, &[b"a\xffb\n\0\n"]), ["a\u{fffd}b", "\0"]);
         assert_eq!(split(99, &[b"\xe2\x82", b"\xac\n"]), ["€"]);
-        assert_eq!(split(99, &[b"a\n\xef\xbb\xbfb\n"]), ["a", "\u{feff}b"], "only the first line has a mark");
+        assert_eq!(
+            split(99, &[b"a\n\xef\xbb\xbfb\n"]),
+            ["a", "\u{feff}b"],
+            "only the first line can have a byte order mark"
+        );
     }
 
     #[test]

@@ -195,8 +195,8 @@ impl PriceTable {
         self
     }
 
-    /// Returns the price of a model: by its id, or by the longest known id of which it is a release
-    /// (`gemini-2.5-pro-preview-05-06`).
+    /// Returns the price of a model: by its id or, for a release (`gemini-2.5-pro-preview-05-06`), by the
+    /// longest known id that it extends.
     #[must_use]
     pub fn of(&self, model: &str) -> Option<Price> {
         self.row(model).map(|(_, price)| *price)

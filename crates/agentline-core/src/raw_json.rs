@@ -27,7 +27,10 @@ impl RawJson {
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         let range = self.range.start + range.start..self.range.start + range.end;
-        assert!(range.end <= self.range.end && self.text.get(range.clone()).is_some(), "a part lies within");
+        assert!(
+            range.end <= self.range.end && self.text.get(range.clone()).is_some(),
+            "the range is outside the text"
+        );
         Self { text: Arc::clone(&self.text), range }
     }
 

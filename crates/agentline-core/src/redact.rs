@@ -328,7 +328,7 @@ impl Scanner {
         self.shapes.interrupt(at, &mut self.keys);
     }
 
-    /// Returns the start of an incomplete secret of which at least `letters` bytes were seen.
+    /// Returns the start of an incomplete secret if at least `letters` bytes of it were seen.
     pub(crate) fn start_of_partial_secret(&self, patterns: &Patterns, letters: usize) -> Option<usize> {
         let known =
             (patterns.0.depth(self.known.state) >= letters).then(|| self.known.open_from(&patterns.0));

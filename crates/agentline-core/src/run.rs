@@ -16,7 +16,7 @@ pub(crate) enum RunStage {
     Starting,
     /// The agent has started.
     Going,
-    /// The agent was told to stop and has until this time.
+    /// The agent was asked to stop and has until this time.
     Stopping(Millis),
     /// The agent reported the end of its turn at this time.
     Ended(Millis),
@@ -169,7 +169,7 @@ impl RunState {
         self.touched = at;
     }
 
-    /// Returns whether the agent is working and was not told to stop.
+    /// Returns whether the agent is working and was not asked to stop.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.stage, RunStage::Starting | RunStage::Going)
     }

@@ -343,7 +343,7 @@ impl SessionRoot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionFile {
-    /// How it is stored, or `None` if the name does not tell.
+    /// How it is stored, or `None` if the name does not show it.
     pub form: Option<SessionFormat>,
     /// The id of the session or a prefix of it, as far as the name contains it.
     pub id: Option<String>,

@@ -145,7 +145,8 @@ impl ToolTable {
         }
     }
 
-    /// Returns whether it is a tool of a server, even if server and tool cannot be told apart.
+    /// Returns whether it is a tool of a server, even if the name does not show where the server ends and the
+    /// tool begins.
     fn is_of_server(&self, native: &str) -> bool {
         let marked = match self.mcp {
             McpNames::Joined { prefix } if !prefix.is_empty() => native.starts_with(prefix),

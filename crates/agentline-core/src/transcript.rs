@@ -59,7 +59,7 @@ impl Blocks {
                 each(result, at, now);
             }
             Event::Outcome { .. } => self.finish(&mut each),
-            // These events are no content of a message.
+            // These events are not part of a message.
             Event::Started(_)
             | Event::FileChange { .. }
             | Event::Permission { .. }

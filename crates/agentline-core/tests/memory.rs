@@ -13,7 +13,7 @@ const PIECES: usize = 1_000_000;
 
 /// Returns the resident memory in bytes.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux reports it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux reports memory");
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a line about memory");
     let kib: usize = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     kib * 1024

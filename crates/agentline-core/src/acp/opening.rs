@@ -107,8 +107,8 @@ impl Acp {
             Err(error) => {
                 let loading = matches!(turn.spec.session, SessionTarget::Load(_));
                 let failure = self.profile.failure(&error);
-                // A session that fails to load counts as not found, whatever the agent calls it. A session that fails
-                // to open is no API error, because no request has reached a model.
+                // A session that fails to load counts as not found, whatever the agent calls it. A failure to
+                // open a session is not an API error, because no request has reached a model.
                 let failure = match failure.kind {
                     FailureKind::ApiError | FailureKind::Input if loading => {
                         Failure { kind: FailureKind::SessionNotFound, ..failure }
@@ -129,7 +129,7 @@ impl Acp {
         };
         let servers = turn.spec.servers.clone();
         if loaded.is_none() && self.is_in_use(&id, run) {
-            // Updates of the two sessions could not be told apart.
+            // Updates of the two sessions could not be distinguished.
             let text = format!("the agent returned the id of an active session for a new session: {id}");
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);
         }

@@ -239,12 +239,12 @@ mod tests {
             (&all["*"], &all["glob"], &all["read"], &all["webfetch"]),
             (&json!("ask"), &json!("allow"), &json!("ask"), &json!("deny"))
         );
-        assert_eq!(all.get("edit"), None, "each edit is asked about and judged");
+        assert_eq!(all.get("edit"), None, "the agent asks about each edit, and agentline decides");
         let bypass = RunRequest::new("x").permission_mode(PermissionMode::Bypass);
         assert_eq!(permissions(&bypass).unwrap(), json!({"*": "allow"}));
         assert_eq!(permissions(&bypass.deny("Bash(rm *)")).unwrap()["*"], "ask");
         let specific = permissions(&RunRequest::new("x").deny("Bash").allow("Bash(git *)")).unwrap();
-        assert_eq!(specific.get("bash"), None, "our answer tells the commands apart");
+        assert_eq!(specific.get("bash"), None, "agentline decides for each command");
         let refused = permissions(&RunRequest::new("x").deny("Read(secret/**)")).unwrap_err();
         assert_eq!(refused[0].key, "deny");
     }

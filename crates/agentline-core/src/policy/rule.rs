@@ -295,7 +295,7 @@ impl CompiledRule {
         }
     }
 
-    /// Returns whether the pattern may cover a command of which only the first words are known.
+    /// Returns whether the pattern may cover a command whose first words alone are known.
     fn may_refuse_command(&self, part: &CommandPart) -> bool {
         let may_become = |head: &str, form: &str| {
             let (sure, star) = head.split_once('*').map_or((head, false), |(before, _)| (before, true));

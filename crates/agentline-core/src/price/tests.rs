@@ -142,14 +142,18 @@ fn user_prices_override_built_in_prices() {
     assert!(mine.is_yours(&model) && mine.is_yours("new") && !mine.is_yours("nobody"));
     assert_eq!(mine.models.len(), table.models.len() + 1);
     let line = serde_json::to_string(&mine).unwrap();
-    assert_eq!(serde_json::from_str::<PriceTable>(&line).unwrap(), mine, "it travels whole");
+    assert_eq!(serde_json::from_str::<PriceTable>(&line).unwrap(), mine, "the table round-trips");
 }
 
 #[test]
 fn built_in_table_is_complete() {
     let sheet: Sheet = toml::from_str(BUILT_IN).unwrap();
     let table = PriceTable::built_in();
-    assert_eq!(table.models.len(), sheet.maker.iter().map(|m| m.models.len()).sum::<usize>(), "no row twice");
+    assert_eq!(
+        table.models.len(),
+        sheet.maker.iter().map(|m| m.models.len()).sum::<usize>(),
+        "no model has two rows"
+    );
     for source in &table.sources {
         assert_eq!(source.as_of.len(), 10, "{source:?}");
         assert!(source.source.contains("http") && source.models.len() > 5, "{source:?}");

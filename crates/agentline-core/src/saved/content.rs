@@ -234,7 +234,7 @@ mod tests {
         let length = || memory.0.lock().unwrap().len();
         let written = length();
         entry.update(|_| {});
-        assert!(entry.parts.is_empty() && length() == written, "what is not changed is not written again");
+        assert!(entry.parts.is_empty() && length() == written, "an unchanged entry is not written again");
         entry.update(|entry| entry.parts.truncate(1));
         assert!(entry.parts.is_empty() && length() > written);
         entry.load();

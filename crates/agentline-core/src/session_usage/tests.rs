@@ -154,7 +154,7 @@ fn agent_session_cost_fills_gaps_and_is_compared_with_its_parts() {
     assert_eq!(warned.warnings.len(), 1);
     assert!(warned.warnings[0].message.contains("$0.2500") && warned.warnings[0].message.contains("$0.2000"));
     unknown.entries[1].cost_usd = Some(0.250_01);
-    assert_eq!(session_usage(&unknown, &prices()).warnings, [], "that is rounding");
+    assert_eq!(session_usage(&unknown, &prices()).warnings, [], "a rounding difference is not reported");
     // A reported cost of zero means that the agent does not know the price.
     unknown.info.cost_usd = Some(0.0);
     unknown.entries[1].cost_usd = Some(0.0);
@@ -176,7 +176,7 @@ fn sidechain_and_untimed_entries_belong_to_the_preceding_prompt() {
     assert_eq!(
         session_usage.by_day.keys().collect::<Vec<_>>(),
         ["2026-11-15"],
-        "it has the day of its neighbour"
+        "an entry without a time has the day of the previous one"
     );
     assert_eq!(session_usage.unpriced, ["unknown"]);
 }

@@ -28,7 +28,7 @@ fn cumulative_counter_yields_the_difference_unless_it_restarted() {
     usage.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(250, 40)));
     assert_eq!(usage.total(), tokens(150, 30));
     usage.take(TokenCount::new(UsageSource::Stream, CountScope::Session, tokens(400, 50)));
-    assert_eq!(usage.total(), tokens(300, 40), "the last word counts, not the sum of all");
+    assert_eq!(usage.total(), tokens(300, 40), "the last total counts, not the sum");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn run_is_priced_per_call_if_all_calls_are_known() {
     // The number of requests is not known.
     assert_eq!(micros(usage.charge(&prices(), None)), Some((4_000.0, true)));
     usage.take(call(UsageSource::SessionFile, "1", "m", tokens(900, 0)));
-    assert_eq!(micros(usage.charge(&prices(), None)), Some((4_000.0, true)), "one call is not all");
+    assert_eq!(micros(usage.charge(&prices(), None)), Some((4_000.0, true)), "not all calls are known");
     usage.take(call(UsageSource::SessionFile, "2", "m", tokens(1_100, 0)));
     // 900 × 2 + 1,100 × 4
     assert_eq!(micros(usage.charge(&prices(), None)), Some((6_200.0, false)));

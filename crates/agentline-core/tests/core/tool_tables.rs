@@ -22,7 +22,11 @@ fn tool_names_round_trip() {
         let native = table.native(row.name).expect("a canonical name has a native one");
         assert_eq!(table.canonical(&native), row.name, "{name}");
         assert_eq!(agent.native_tool(row.name), Some(&*native), "{name}");
-        assert_eq!(table.native(row.native).as_deref(), Some(row.native), "{name}: a native name is its own");
+        assert_eq!(
+            table.native(row.native).as_deref(),
+            Some(row.native),
+            "{name}: a native name stays unchanged"
+        );
     }
 }
 

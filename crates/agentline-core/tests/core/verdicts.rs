@@ -42,7 +42,7 @@ fn every_recorded_run_has_the_expected_outcome() {
         match table.remove(&*capture.name) {
             Some(wanted) if wanted == told => {}
             wanted => {
-                let _ = writeln!(wrong, "{}\n  wanted {wanted:?}\n  told   {told:?}", capture.name);
+                let _ = writeln!(wrong, "{}\n  expected {wanted:?}\n  found    {told:?}", capture.name);
             }
         }
         assert!(player.conn.gone(), "{}: something remains", capture.name);

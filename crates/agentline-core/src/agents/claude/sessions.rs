@@ -87,7 +87,7 @@ impl SessionSource for Claude {
     }
 }
 
-/// Folds the lines of a session.
+/// Reads the lines of a session.
 #[derive(Debug)]
 pub(super) struct ClaudeReader {
     lines: LineReader,

@@ -91,7 +91,7 @@ impl SessionSource for Codex {
     }
 }
 
-/// Folds the lines of a rollout.
+/// Reads the lines of a rollout.
 #[derive(Debug)]
 pub(super) struct CodexReader {
     lines: LineReader,

@@ -181,7 +181,7 @@ impl GeminiJson {
         if answered && let Some(text) = unreported_part(&response, &self.file.last_text) {
             sink.event(run, Event::Text { text: text.to_owned() });
         }
-        // Retried requests are not turns. After a failure, they cannot be told apart.
+        // Retried requests are not turns. After a failure, they cannot be distinguished.
         if !self.file.has_reported() && doc.error.is_none() {
             let clip = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             sink.tally(run, clip(turns), clip(doc.stats.tools.calls.0.unwrap_or(0)));

@@ -58,7 +58,7 @@ fn launch_of_a_plain_run() {
     assert_eq!(launch.args.join(" "), "gemini.js -o stream-json --skip-trust");
     assert_eq!((launch.stdin.as_str(), launch.cwd.to_str().unwrap()), ("hello\n", "/ws"));
     assert_eq!(launch.agent_home, Path::new("/p/home"));
-    assert_eq!(launch.session_id, None, "the first event tells it");
+    assert_eq!(launch.session_id, None, "the first event reports the id");
     assert_eq!(launch.withheld, ["OTHER_TOKEN"]);
     assert_eq!(launch.secrets, ["key-of-the-caller", "token-of-another"]);
     assert_eq!(launch.proof, None);
@@ -88,7 +88,7 @@ fn flags_follow_the_request() {
     assert!(args(RunRequest::new("x").session_id("mine")).contains("--session-id mine"));
     let json = Plan::new(RunRequest::new("x"), Surface::Json);
     let json = launch(&json, &context("0.61.0"), &fs()).unwrap();
-    assert_eq!(json.session_id.as_deref(), Some(SESSION), "nothing else tells it before the end");
+    assert_eq!(json.session_id.as_deref(), Some(SESSION), "no event reports the id before the end");
     let json = launch(&Plan::new(RunRequest::new("x"), Surface::Json), &context("0.61.0"), &fs()).unwrap();
     assert_eq!(json.args[1..3], ["-o", "json"]);
 }

@@ -1,4 +1,4 @@
-//! Tests of launches over ACP, and of which requests need ACP.
+//! Tests launches over ACP, and which requests need ACP.
 
 use super::{tests::*, *};
 use crate::McpServer;
@@ -20,9 +20,9 @@ fn conversation_process_starts_without_session_settings() {
         launch.args.join(" "),
         format!("gemini.js --acp --approval-mode yolo --session-id {SESSION} --skip-trust")
     );
-    assert_eq!(launch.preset, ["-m", "m"], "its sessions have the model at once, others can have another");
+    assert_eq!(launch.preset, ["-m", "m"], "its sessions start with this model and can set another one");
     assert_eq!(launch.stdin, "be brief\n\nhi");
-    assert_eq!(launch.session_id, None, "the agent names its sessions");
+    assert_eq!(launch.session_id, None, "the agent chooses the session id");
     assert_eq!(launch.abandoned.as_deref(), Some(SESSION));
     assert_eq!(launch.dialogue.surface, Surface::Acp);
     let mode = launch.mode.unwrap();
@@ -118,7 +118,10 @@ fn old_versions_get_model_and_mode_as_flags() {
     assert!(live(own.clone()).args.join(" ").starts_with("gemini.js --experimental-acp -d --session-id"));
     let own = live(own.model("m").permission_mode(PermissionMode::Bypass));
     assert!(own.args.join(" ").starts_with("gemini.js --experimental-acp -d --session-id"));
-    assert!(own.preset.is_empty() && own.mode.is_some() && own.model.is_some(), "its sessions are told");
+    assert!(
+        own.preset.is_empty() && own.mode.is_some() && own.model.is_some(),
+        "mode and model are set for each session"
+    );
     let found = live_on("0.24.0", RunRequest::new("x").resume("latest")).unwrap_err();
     assert_eq!(found[0].key, "resume");
 }

@@ -99,7 +99,7 @@ mod tests {
             assert!(REST.iter().all(|line| watch.stderr(line, &mut sink)));
         }
         assert!(!watch.stderr("something else", &mut sink));
-        assert!(!watch.stderr("Rule #1 of the user", &mut sink), "it belongs to another report");
+        assert!(!watch.stderr("Rule #1 of the user", &mut sink), "the line belongs to another report");
         watch.turn(&mut sink);
         assert_eq!(aborts(&sink), 0);
     }

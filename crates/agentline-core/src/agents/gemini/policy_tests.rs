@@ -53,7 +53,7 @@ fn tools_with_pattern_rules_ask_on_every_use() {
     let reads = compiled(&RunRequest::new("x").deny("Read(secret/**)").deny("*").allow("Write(src/**)"));
     let found: Vec<_> = reads.iter().map(row).collect();
     assert_eq!(found[..3], [asked("read_file"), asked("read_many_files"), asked("write_file")]);
-    assert_eq!(reads[0].modes, None, "planning reads too");
+    assert_eq!(reads[0].modes, None, "the rule also applies in plan mode");
     assert_eq!((&*reads[3].tool_name, reads[3].priority), ("*", DENY_RANK));
 }
 
@@ -138,7 +138,7 @@ fn unenforceable_rules_are_refused_with_a_hint() {
     }
 }
 
-/// Compares the times for two numbers of rules, because a loaded machine slows down both alike.
+/// Compares the times for two numbers of rules, because a loaded machine slows down both.
 #[test]
 fn compile_time_is_linear_in_the_number_of_rules() {
     let rules = |count: usize| {

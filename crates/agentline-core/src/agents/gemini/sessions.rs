@@ -1,9 +1,9 @@
 //! Reads saved sessions of Gemini CLI: lines that update each other (0.45 and later), or one value per file (0.11 to
 //! 0.36).
 //!
-//! The fold records which records remain and where each one is in the text. Their content is parsed on demand. So a
-//! record that was written ten times is parsed once, and each look at a growing session costs time proportional to its
-//! length.
+//! The reader tracks which records remain and where each one is in the text. Their content is parsed on
+//! demand. So a record that was written ten times is parsed once, and each read of a growing session takes
+//! time proportional to its length.
 //!
 //! A session may have several files: a resumed session gets a second one, an imported session is a copy, and a session
 //! of an old version continues in a new file. As in the CLI, each file is read as a separate session: a later file
@@ -110,7 +110,7 @@ fn form(head: &[u8]) -> Option<SessionFormat> {
     is_header(&whole).then_some(SessionFormat::Whole)
 }
 
-/// Folds one file.
+/// Reads one file.
 #[derive(Default)]
 pub(super) struct GeminiReader {
     kept: Kept,

@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(
             all["mcpServers"]["a"],
             json!({"command":"new","args":["1"],"env":{},"trust":true}),
-            "nothing of the old one is left"
+            "the user's server is replaced completely"
         );
         assert_eq!(all["mcpServers"]["b"], json!({"command":"b"}));
         assert_eq!(all["mcpServers"]["u"]["httpUrl"], "http://h/mcp");

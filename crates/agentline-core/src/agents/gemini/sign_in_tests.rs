@@ -1,4 +1,4 @@
-//! Tests of which sign-in is used, with fictional homes and environments.
+//! Tests which sign-in is used, with fictional homes and environments.
 
 use super::{method_to_name, sign_in};
 use crate::{SignIn, agents::gemini::user::UserConfig, memory_fs::MemoryFs};
@@ -112,7 +112,7 @@ fn google_credential_files_are_tried_in_order() {
 #[test]
 fn env_files_apply_according_to_folder_trust() {
     let key = "GEMINI_API_KEY=secret-in-a-file\n";
-    // A key of a workspace is never used, even if the CLI trusts the workspace. The note tells the user why.
+    // A key of a workspace is never used, even if the CLI trusts the workspace. The note explains why.
     for file in ["/w/p/.env", "/w/p/.gemini/.env", "/w/.env", "/.env"] {
         let project = MemoryFs::default().plain(file, key);
         assert_eq!(winner(&project, &[]), None, "{file}");

@@ -391,9 +391,9 @@ mod tests {
         let id = "aaaa1111-1";
         let pair = vec![(folder.join(new), folder.join(old))];
         assert_eq!(with(&[(old, session(id, "x")), (new, twin(id))]), pair);
-        assert_eq!(with(&[(new, twin(id))]), [], "a session in which nothing was said yet");
-        assert_eq!(with(&[(old, twin(id)), (new, twin(id))]), [], "nothing holds the session");
-        assert_eq!(with(&[(old, session(id, "x")), (new, session(id, "y"))]), [], "both hold something");
+        assert_eq!(with(&[(new, twin(id))]), [], "a session without messages");
+        assert_eq!(with(&[(old, twin(id)), (new, twin(id))]), [], "both files are empty");
+        assert_eq!(with(&[(old, session(id, "x")), (new, session(id, "y"))]), [], "both files have messages");
         assert_eq!(with(&[(old, session("aaaa1111-2", "x")), (new, twin(id))]), [], "another session");
         assert_eq!(with(&[(old, session(id, "x")), (new, String::new())]), [], "not written yet");
         assert_eq!(with(&[(old, session(id, "x")), ("notes-aaaa1111.jsonl", twin(id))]), [], "not a session");
@@ -476,7 +476,7 @@ mod tests {
     fn session_id_in_use_is_refused_with_a_hint() {
         let problem = |id: &str| taken(id, Path::new("/h"), Path::new("/ws"), &fs());
         assert!(problem("aaaa1111-1").unwrap().hint.unwrap().contains("--resume aaaa1111-1"));
-        assert_eq!(problem("aaaa"), None, "another id may begin alike");
+        assert_eq!(problem("aaaa"), None, "another id may have the same prefix");
     }
 
     #[test]
@@ -498,9 +498,12 @@ mod tests {
         let replaced =
             format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("aaaa1111-1", "x"));
         assert_eq!(left(&replaced, &[real]), expected);
-        assert!(left(&session("aaaa1111-1", "x"), &[real]).is_empty(), "something was said in it");
-        assert!(left("{\"half", &[real]).is_empty(), "it cannot be read");
+        assert!(left(&session("aaaa1111-1", "x"), &[real]).is_empty(), "the second file has messages");
+        assert!(left("{\"half", &[real]).is_empty(), "the second file is unreadable");
         assert!(left(&twin("aaaa1111-1"), &[]).is_empty(), "the session is new");
-        assert!(left(&twin("aaaa1111-1"), &[real, "/c/session-2-aaaa1111.jsonl"]).is_empty(), "it was there");
+        assert!(
+            left(&twin("aaaa1111-1"), &[real, "/c/session-2-aaaa1111.jsonl"]).is_empty(),
+            "the second file existed before"
+        );
     }
 }

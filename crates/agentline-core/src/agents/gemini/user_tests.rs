@@ -118,7 +118,7 @@ fn comments_in_settings_are_ignored() {
     assert_eq!(value["url"], "http://x/*y*/");
     assert_eq!(value["q"], "\"//");
     assert!(parse("{} /* never closed").is_ok());
-    assert!(parse("{\"a\":1,}").is_err(), "the CLI refuses a comma at the end, too");
+    assert!(parse("{\"a\":1,}").is_err(), "the CLI refuses a trailing comma too");
 }
 
 #[test]

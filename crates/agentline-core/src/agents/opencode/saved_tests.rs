@@ -98,14 +98,14 @@ fn export_of_a_real_run_is_read_completely() {
         |tool: &crate::SavedTool| tool.result.as_ref().is_some_and(|r| r.status == ToolStatus::Error);
     let exits =
         |tool: &crate::SavedTool| tool.call.input.as_ref().is_some_and(|i| i.get().contains("exit 3"));
-    assert!(tools.any(|tool| failed(tool) && exits(tool)), "a command that failed is called completed");
+    assert!(tools.any(|tool| failed(tool) && exits(tool)), "OpenCode reports a failed command as completed");
     let spent =
         session.entries.iter().filter_map(|e| e.usage).fold(crate::Tokens::default(), |a, b| a.plus(b));
     let counted = (spent.input, spent.output, spent.thoughts, spent.cached);
     assert_eq!(counted, (Some(495 + 120), Some(150), Some(30), Some(120)));
     assert_eq!(session.entries.iter().filter_map(|e| e.requests).sum::<u64>(), 6);
     let cost: f64 = session.entries.iter().filter_map(|e| e.cost_usd).sum();
-    assert!((cost - 0.000_867).abs() < 1e-9, "its answers cost what the session does: {cost}");
+    assert!((cost - 0.000_867).abs() < 1e-9, "the answers add up to the cost of the session: {cost}");
     assert_eq!(session.entries[1].stop_reason.as_deref(), Some("tool_use"));
     assert_eq!(session.entries.last().unwrap().stop_reason.as_deref(), Some("end_turn"));
     let original = session.entries[1].originals[0].as_str();
@@ -123,10 +123,10 @@ fn cost_is_read_per_step_or_per_message() {
         |cost: Value| json!({"type": "step-finish", "tokens": {"input": 500, "output": 5}, "cost": cost});
     let cost = |parts: Value| fold(&[message(parts)]).entries[0].cost_usd;
     assert_eq!(cost(json!([step(json!(0.25)), step(json!(0.125))])), Some(0.375));
-    assert_eq!(cost(json!([step(json!("odd"))])), None, "a step that does not tell it");
-    assert_eq!(cost(json!([])), Some(0.5), "steps are not told apart");
+    assert_eq!(cost(json!([step(json!("odd"))])), None, "a step without a valid cost");
+    assert_eq!(cost(json!([])), Some(0.5), "the cost of the message without steps");
     let ledger = crate::session_usage(&fold(&[message(json!([]))]), &crate::PriceTable::built_in());
-    assert_eq!(ledger.total.cost_usd, Some(0.5), "its own word counts before a list price");
+    assert_eq!(ledger.total.cost_usd, Some(0.5), "the reported cost takes precedence over a list price");
     assert_eq!(ledger.total.cost_source, Some(crate::CostSource::Agent));
 }
 

@@ -74,7 +74,7 @@ pub(super) fn form(head: &[u8]) -> Option<SessionFormat> {
     begins.then_some(SessionFormat::Whole)
 }
 
-/// Folds an export or the rows of a database.
+/// Reads an export or the rows of a database.
 #[derive(Debug, Default)]
 pub(super) struct OpenCodeReader {
     session: SavedSession,

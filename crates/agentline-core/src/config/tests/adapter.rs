@@ -76,7 +76,7 @@ fn built_configuration_is_immutable() {
     let mut request = config.request.clone();
     request.quiet_period = None;
     request.env.insert("A".into(), "1".into());
-    assert_eq!(config, preset(), "a run's own request is a copy");
+    assert_eq!(config, preset(), "changing a copy does not change the configuration");
     assert_eq!(RunRequest::preset("gemini_acp", "x").unwrap().permission_mode, PermissionMode::Auto);
     assert!(RunRequest::preset("nobody", "x").unwrap_err().to_string().contains("`nobody`"));
 }
@@ -127,7 +127,7 @@ fn custom_agent_needs_only_a_command() {
     let registry = AgentRegistry::of(&config.agents);
     let ids: Vec<&str> = registry.all().iter().map(|agent| agent.info().id).collect();
     assert_eq!(ids.iter().filter(|id| **id == "mine").count(), 1);
-    assert_eq!(ids.iter().filter(|id| **id == "gemini").count(), 1, "ours stays ours");
+    assert_eq!(ids.iter().filter(|id| **id == "gemini").count(), 1, "the built-in agent is not replaced");
     let mine = registry.find("mine").unwrap();
     let again = AgentRegistry::of(&registry.settings()).find("mine").unwrap();
     assert_eq!(format!("{:?}", mine.info()), format!("{:?}", again.info()));

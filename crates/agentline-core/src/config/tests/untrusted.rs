@@ -123,7 +123,7 @@ fn stored_trust_replaces_only_the_default() {
         }
     }
     let config = build(&[Layer::trusted(), workspace("trust = 'full'"), user("trust = 'full'")]);
-    assert!(!config.is_trust_stored(), "the user's own word is not stored trust");
+    assert!(!config.is_trust_stored(), "an explicit setting is not stored trust");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn parsing_a_junk_file_is_cheap() {
     }
     let began = std::time::Instant::now();
     let config = build(&[workspace(&unknown)]);
-    assert_eq!(config.notices.len(), 21, "20 are named, and how many more there are");
+    assert_eq!(config.notices.len(), 21, "20 unknown keys and a count of the others");
     assert!(config.notices[20].message.contains("69980 more unknown keys"), "{:?}", config.notices[20]);
     let config = build(&[workspace(&format!("{rules}]"))]);
     assert_eq!(config.request.deny.len(), 70_000);

@@ -20,7 +20,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// Creates a word of which nothing is known before run time.
+    /// Creates a word that is not known before run time.
     pub(super) fn unknown() -> Self {
         Self { splits: true, splits_at_blanks: true, ..Self::default() }
     }

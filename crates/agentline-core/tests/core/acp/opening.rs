@@ -187,7 +187,7 @@ fn prompt_waits_for_our_own_tools() {
     assert_eq!(harness.frame()["method"], "session/prompt");
     // If they are not listed, the reason is reported, whenever it arrives.
     for (line, part) in [
-        (json!({"unlisted": "nobody came in 10 s"}), "nobody came in 10 s"),
+        (json!({"unlisted": "no client connected within 10 s"}), "no client connected within 10 s"),
         (json!({"refused": "a wrong token"}), "a wrong token"),
         (json!({"refused": {"status": 401}}), "401"),
     ] {

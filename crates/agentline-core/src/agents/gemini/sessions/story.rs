@@ -158,7 +158,7 @@ impl EntryBuilder {
         self.place(here, *tool);
     }
 
-    /// Adds an answer of which only the result of a call is recorded.
+    /// Adds an answer for which only the result of a call is recorded.
     fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
         let mut entry = Entry::new(id, Role::Assistant);
         entry.originals.push(record.clone());
