@@ -20,7 +20,7 @@ const BUFFER: usize = 64 << 10;
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 
-/// When colours are used.
+/// When colors are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set
@@ -107,7 +107,7 @@ impl Ui {
         self.shares_terminal
     }
 
-    /// Returns whether standard output has colours.
+    /// Returns whether standard output has colors.
     pub(crate) fn is_coloured(&self) -> bool {
         self.color_out
     }

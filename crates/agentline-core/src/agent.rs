@@ -1,4 +1,4 @@
-//! The interface of an agent. Each folder under `agents` implements it; no other module knows facts about an agent.
+//! The interface of an agent. Each directory under `agents` implements it; no other module knows facts about an agent.
 
 use crate::{
     AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch, LaunchContext, NativeDecision,
@@ -61,9 +61,9 @@ pub trait Agent: Sync + Send {
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>>;
 
-    /// Returns why no session may be opened in a workspace that is not fully trusted: it contains a file that the agent
-    /// would act on, and the agent cannot be kept from reading it. Returns `None` if there are no such files or if the
-    /// agent ignores them.
+    /// Returns why no session may be opened in a workspace that is not fully trusted: it contains a file that
+    /// the agent would act on, and the agent cannot be kept from reading it. Returns `None` if there are no
+    /// such files or if the agent ignores them.
     fn refuses_workspace(
         &self,
         plan: &Plan,
@@ -84,8 +84,8 @@ pub trait Agent: Sync + Send {
     /// Creates the translator for one live connection.
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue>;
 
-    /// Returns a problem for each rule of `prompt` that the agent cannot enforce in an open session, because it accepts
-    /// such rules only when its process starts. `opened` is the request that opened the session.
+    /// Returns a problem for each rule of `prompt` that the agent cannot enforce in an open session, because
+    /// it accepts such rules only when its process starts. `opened` is the request that opened the session.
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
         let _ = (opened, prompt);
         Vec::new()
@@ -184,10 +184,10 @@ pub struct AgentInfo<'a> {
     pub home_page: &'a str,
     /// Whether the package needs its install script, which puts the program in place.
     pub install_script: bool,
-    /// The instruction files that it reads in the workspace and its parent folders.
+    /// The instruction files that it reads in the workspace and its parent directories.
     pub instructions: &'a [&'a str],
-    /// The project files and folders that can change its settings or make it run something, in the workspace and its
-    /// parent folders. Instruction files are not included, because they are only text.
+    /// The project files and directories that can change its settings or make it run something, in the
+    /// workspace and its parent directories. Instruction files are not included, because they are only text.
     #[serde(skip)]
     pub project_files: &'a [&'a str],
     /// The name prefixes of the directories that it creates in the temporary directory for each command. They remain

@@ -8,7 +8,7 @@ use std::{
 
 /// The stored sessions of an agent. Every method has a default for an agent that stores nothing that can be read.
 pub trait SessionSource: Send + Sync {
-    /// Returns the folders that hold the saved sessions of a user with this home and environment.
+    /// Returns the directories that hold the saved sessions of a user with this home and environment.
     fn roots(&self, env: &BTreeMap<String, String>, home: &Path, fs: &dyn FileSystem) -> Vec<SessionRoot> {
         let _ = (env, home, fs);
         Vec::new()
@@ -55,13 +55,13 @@ pub trait SessionSource: Send + Sync {
         None
     }
 
-    /// Returns the folder in which the agent writes the session files of this workspace, if it is known.
+    /// Returns the directory in which the agent writes the session files of this workspace, if it is known.
     fn folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
         let _ = (agent_home, cwd, fs);
         None
     }
 
-    /// Returns the pattern of a session's files in that folder.
+    /// Returns the pattern of a session's files in that directory.
     fn file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
         SessionFilePattern::new(folder, session.to_owned())
     }
@@ -91,8 +91,8 @@ pub trait SessionSource: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the empty session files in a folder that a killed run left behind and that would harm the user's data.
-    /// Each is paired with the other file that holds the same session.
+    /// Returns the empty session files in a directory that a killed run left behind and that would harm the
+    /// user's data. Each is paired with the other file that holds the same session.
     fn empty_duplicates(&self, folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
         let _ = (folder, fs);
         Vec::new()
@@ -108,14 +108,14 @@ impl SessionSource for NoSessions {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionFilePattern {
-    /// The folder.
+    /// The directory.
     pub folder: PathBuf,
     /// The suffix of every file name of the session.
     pub suffix: String,
 }
 
 impl SessionFilePattern {
-    /// Creates a pattern for the files in this folder with this suffix.
+    /// Creates a pattern for the files in this directory with this suffix.
     #[must_use]
     pub fn new(folder: PathBuf, suffix: String) -> Self {
         Self { folder, suffix }

@@ -42,7 +42,7 @@ pub trait SetupProbe: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether the agent trusts a folder by default, if known.
+    /// Returns whether the agent trusts a directory by default, if known.
     fn trusts(
         &self,
         cwd: &Path,

@@ -1,4 +1,4 @@
-//! Text for people at a terminal: without control characters, shortened, and with colours.
+//! Text for people at a terminal: without control characters, shortened, and with colors.
 
 use std::borrow::Cow;
 

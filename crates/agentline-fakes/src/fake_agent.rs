@@ -60,8 +60,8 @@ pub fn fault(name: &str) -> Option<&'static AgentFault> {
 
 /// Runs the whole program: reads the command line and the environment, plays, and returns the exit code.
 ///
-/// Another program may call this as its `main`. The children of a fault are started from the current executable, so the
-/// program must call it before anything else.
+/// Another program may call this as its `main`. The children of a fault are started from the current
+/// executable, so the program must call it before anything else.
 pub fn main() -> u8 {
     let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match run(&args) {
@@ -100,7 +100,7 @@ fn run(args: &[String]) -> io::Result<u8> {
     (fault.play)(&mut FakeAgent::new(args, params, asks_version))
 }
 
-/// Returns the parameters, all of which the fault must accept: a misspelt one would make a test prove nothing.
+/// Returns the parameters, all of which the fault must accept: a misspelled one would make a test prove nothing.
 fn params(fault: &AgentFault) -> io::Result<Value> {
     let text = env::var("FAKE_AGENT_ARGS").unwrap_or_else(|_| "{}".to_owned());
     let params: Value =

@@ -1,7 +1,7 @@
 //! Renders a saved session for people: as text, as Markdown, as an HTML page.
 //!
 //! Every function writes to a [`Write`](std::io::Write), such as a file or a `Vec<u8>`, and decides nothing about the
-//! terminal: colours, shortening and the time zone are parameters.
+//! terminal: colors, shortening and the time zone are parameters.
 //!
 //! - [`text()`] writes a session as text; a [`TextRenderer`] writes the entries of a session that is being followed.
 //! - [`markdown()`] writes Markdown for GitHub.

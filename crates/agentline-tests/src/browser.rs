@@ -140,7 +140,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Sets the preferred colour scheme, `light` or `dark`, or the medium `print`.
+    /// Sets the preferred color scheme, `light` or `dark`, or the medium `print`.
     pub fn prefer(&mut self, scheme: &str, medium: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"media": medium, "features": features}));

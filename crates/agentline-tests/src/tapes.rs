@@ -1,6 +1,6 @@
 //! Tapes of real agents: the scenarios that are recorded, where their tapes are stored, and their replay.
 //!
-//! A real run shows a behaviour once. Its variations are recorded from the real agent with
+//! A real run shows a behavior once. Its variations are recorded from the real agent with
 //! `cargo run -p agentline-tests --bin record-tapes`, and the tests replay the tapes.
 
 mod compare;
@@ -78,7 +78,7 @@ impl TapeFiles {
     }
 }
 
-/// Returns the folder of all tapes.
+/// Returns the directory of all tapes.
 #[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tapes")
@@ -87,7 +87,7 @@ pub fn folder() -> PathBuf {
 /// Returns the names of all stored tapes, sorted.
 ///
 /// # Panics
-/// Panics if the folder cannot be read.
+/// Panics if the directory cannot be read.
 #[must_use]
 pub fn stored() -> Vec<String> {
     let entries = fs::read_dir(folder()).expect("the folder of the tapes");

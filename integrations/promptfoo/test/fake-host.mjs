@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// A fake `agentline host`: it logs all requests, and the first word of the prompt selects its behaviour.
+// A fake `agentline host`: it logs all requests, and the first word of the prompt selects its behavior.
 import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 

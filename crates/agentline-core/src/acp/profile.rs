@@ -1,4 +1,4 @@
-//! The deviations of one agent from ACP. The defaults are for an unknown agent; an agent's folder overrides them.
+//! The deviations of one agent from ACP. The defaults are for an unknown agent; an agent's directory overrides them.
 
 use super::tools::AcpToolCall;
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) enum ToolEnd {
     Denied(String),
 }
 
-/// Deviations that change how the dialogue behaves. The agent's folder says which versions have them.
+/// Deviations that change how the dialogue behaves. The agent's directory says which versions have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quirks {
     /// The agent sends no update about a denied tool call, so the dialogue closes it.

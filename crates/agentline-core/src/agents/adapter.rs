@@ -38,7 +38,7 @@ pub(super) struct AdapterLaunch<'a> {
     pub(super) meta: Option<Value>,
     /// Whether `meta` contains the caller's system prompt.
     pub(super) takes_system: bool,
-    /// Whether `meta` contains the included folders.
+    /// Whether `meta` contains the included directories.
     pub(super) takes_folders: bool,
     /// The path of the workspace in the requests that open sessions, if it differs.
     pub(super) session_cwd: Option<String>,
@@ -115,8 +115,8 @@ pub(super) fn unenforceable(
     problems
 }
 
-/// Returns a problem for each `deny` or `ask` rule of a prompt that is not a rule of its session and cannot be enforced
-/// in an open session. `holds` returns whether a rule can be enforced there.
+/// Returns a problem for each `deny` or `ask` rule of a prompt that is not a rule of its session and cannot
+/// be enforced in an open session. `holds` returns whether a rule can be enforced there.
 pub(super) fn unenforced_in_session(
     opened: &RunRequest,
     prompt: &RunRequest,
@@ -239,8 +239,8 @@ pub(super) fn workspace_dirs<'a>(cwd: &'a Path, home: &'a Path) -> impl Iterator
 /// The size limit for searching workspace settings. Larger files count as if they contained every word.
 const LONGEST_SETTINGS: usize = 1 << 20;
 
-/// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have comments,
-/// so it is not parsed. A key can only be spelled literally or with escapes.
+/// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have
+/// comments, so it is not parsed. A key can only be spelled literally or with escapes.
 pub(super) fn may_mention(path: &Path, words: &[&str], fs: &dyn FileSystem) -> bool {
     let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
     let text = || fs.small(path, LONGEST_SETTINGS);
@@ -341,7 +341,7 @@ pub(super) fn tool(call: &AcpToolCall, native: &str, table: &ToolTable) -> ToolU
     tool
 }
 
-/// Returns the folder that a variable names, or else a folder in the user's home.
+/// Returns the directory that a variable names, or else a directory in the user's home.
 pub(super) fn home_folder(
     env: &BTreeMap<String, String>,
     home: &Path,

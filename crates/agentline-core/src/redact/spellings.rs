@@ -32,8 +32,8 @@ pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
 /// Returns the words for the secret itself, without surrounding quotation marks, which look like those of a JSON
 /// string.
 ///
-/// The text after a backslash or percent sign is ambiguous: it is an escape, or literal if the text is cut there or the
-/// sign itself is encoded. The first letter of the secret can also follow a backslash.
+/// The text after a backslash or percent sign is ambiguous: it is an escape, or literal if the text is cut
+/// there or the sign itself is encoded. The first letter of the secret can also follow a backslash.
 fn itself(secret: &str) -> Vec<Vec<u8>> {
     let secret = secret.trim_matches('"');
     let cuts = ambiguous_cuts(secret.as_bytes());
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn base64_is_matched_in_three_alignments() {
         let core = |before| String::from_utf8(base64_core(b"hunter2!", before)).unwrap();
-        // `base64` of the secret alone, after `:` and after `u:`, without the characters that depend on neighbouring
+        // `base64` of the secret alone, after `:` and after `u:`, without the characters that depend on neighboring
         // bytes.
         assert!("aHVudGVyMiE=".starts_with(&core(0)) && core(0).len() == 10);
         assert!("Omh1bnRlcjIh"[2..].starts_with(&core(1)) && core(1).len() == 10);

@@ -100,7 +100,7 @@ fn every_encoding_of_a_known_secret_is_redacted() {
             );
         }
     }
-    // Only bytes that also encode neighbouring text remain.
+    // Only bytes that also encode neighboring text remain.
     let pair = base64(format!("user:{KEY}").as_bytes(), STANDARD, true);
     let hidden = redactor.text(&pair).into_owned();
     assert!(hidden.replace(MARK, "").len() <= 9, "{hidden}");
@@ -313,8 +313,8 @@ proptest! {
         }
         shown.extend(stream.finish(redactor.patterns()));
         let whole = redactor.text(&text).into_owned();
-        // A stream shows up to three letters, and the prefix of a key format, before it detects a secret. At its end it
-        // hides more than the whole text does: most of an incomplete secret.
+        // A stream shows up to three letters, and the prefix of a key format, before it detects a secret. At
+        // its end it hides more than the whole text does: most of an incomplete secret.
         let whole_parts: Vec<&str> = whole.split(MARK).collect();
         let fits = |shown: &str, whole: &str| {
             let Some(more) = shown.strip_prefix(whole) else { return false };

@@ -1,5 +1,5 @@
 //! Checks the outcome of each recorded run. The table next to the captures was verified row by row against the
-//! behaviour of the scripted model and the contract. It is not a snapshot of the code's output.
+//! behavior of the scripted model and the contract. It is not a snapshot of the code's output.
 
 use crate::capture::{self, Stderr};
 use crate::play::spec;

@@ -83,7 +83,7 @@ pub(super) enum FaultAction {
     Instead(&'static str),
 }
 
-/// A behaviour that cannot be written as a script.
+/// A behavior that cannot be written as a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultFlag {
     // Start.

@@ -18,7 +18,7 @@ pub(super) const FLAG: &str = "--fake-agent-child";
 /// No pid file.
 const NOWHERE: &str = "-";
 
-/// The behaviour of a child. Its arguments are `FLAG KIND SECONDS PID_FILE STUBBORN`.
+/// The behavior of a child. Its arguments are `FLAG KIND SECONDS PID_FILE STUBBORN`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Sleeps in the session of the agent.

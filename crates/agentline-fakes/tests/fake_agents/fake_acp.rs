@@ -1,4 +1,4 @@
-//! Tests the fake agent over ACP: its normal behaviour, and that each fault does what its name says.
+//! Tests the fake agent over ACP: its normal behavior, and that each fault does what its name says.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -29,13 +29,13 @@ pub struct TextStyle {
 }
 
 impl TextStyle {
-    /// Creates the style of a text file: no colours, and all outputs complete.
+    /// Creates the style of a text file: no colors, and all outputs complete.
     #[must_use]
     pub fn new(detail: SessionDetail, clock: TimeFormat) -> Self {
         Self { detail, clock, is_coloured: false, shortened: None, is_live: false }
     }
 
-    /// Sets whether to use the colours of a terminal.
+    /// Sets whether to use the colors of a terminal.
     #[must_use]
     pub fn coloured(mut self, coloured: bool) -> Self {
         self.is_coloured = coloured;

@@ -1,11 +1,11 @@
-//! Replaces what differs between two recordings of the same behaviour by stable values: paths, ids, times and ports.
+//! Replaces what differs between two recordings of the same behavior by stable values: paths, ids, times and ports.
 
 use regex::{Captures, Regex};
 use std::{collections::BTreeMap, path::Path};
 
-/// The path that stands for the folder of the test environment.
+/// The path that stands for the directory of the test environment.
 const STAGE: &str = "/stage";
-/// The path that stands for the folder into which agents are installed.
+/// The path that stands for the directory into which agents are installed.
 const AGENTS: &str = "/agents";
 /// The path that stands for the home of whoever records.
 const HOME: &str = "/home/user";
@@ -48,7 +48,7 @@ pub(crate) struct Scrubber {
 }
 
 impl Scrubber {
-    /// Creates a scrubber for the folder of a test environment, the program of an agent and a prompt.
+    /// Creates a scrubber for the directory of a test environment, the program of an agent and a prompt.
     pub(crate) fn new(stage: &Path, agent: &Path, prompt: &str) -> Self {
         let mut literal = Vec::new();
         if prompt.len() > LONGEST_PROMPT {

@@ -1,4 +1,4 @@
-//! Tests every key with which engines configure Gemini CLI, from the given map to the behaviour of the real CLI.
+//! Tests every key with which engines configure Gemini CLI, from the given map to the behavior of the real CLI.
 //!
 //! | key | shown by | how |
 //! |---|---|---|

@@ -126,7 +126,7 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
     browser.until("document.querySelector('#hits').textContent === '40 / 40'");
     browser.click("#next");
     browser.until("document.querySelector('#hits').textContent === '1 / 40'");
-    // A match may span colours: `let b` has two of them in the change.
+    // A match may span colors: `let b` has two of them in the change.
     browser.eval("document.querySelector('#q').value = ''; document.querySelector('#q').focus(); 0");
     browser.type_text("let b = 1");
     browser.until("document.querySelector('#hits').textContent === '1 / 1'");
@@ -162,7 +162,7 @@ fn page_fits_a_phone_and_has_a_dark_theme() {
     assert_eq!(browser.eval(background), light);
     browser.prefer("light", "print");
     assert_eq!(browser.eval("getComputedStyle(document.querySelector('.bar')).display"), json!("none"));
-    // The colours and shapes are actually painted.
+    // The colors and shapes are actually painted.
     browser.prefer("dark", "screen");
     assert!(browser.picture(true).len() > 20_000);
     is_clean(&mut browser, &page);

@@ -15,7 +15,7 @@ pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Opti
     Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
-/// Returns the text that remains on the screen, without erased lines and colours.
+/// Returns the text that remains on the screen, without erased lines and colors.
 pub(crate) fn screen(done: &Done) -> String {
     let mut shown = String::new();
     for line in done.out.lines() {

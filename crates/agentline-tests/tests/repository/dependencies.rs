@@ -1,4 +1,4 @@
-//! Checks that every dependency has a licence that `deny.toml` allows and comes from the crates registry or from this
+//! Checks that every dependency has a license that `deny.toml` allows and comes from the crates registry or from this
 //! repository.
 
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn allowed() -> Vec<String> {
 }
 
 /// Returns whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be satisfied with the allowed
-/// licences.
+/// licenses.
 fn can_be_met(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     let ok = |licence: &str| allowed.iter().any(|a| a == licence.trim());

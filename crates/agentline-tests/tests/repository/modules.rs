@@ -229,7 +229,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_owned()
 }
 
-/// Returns all Rust files below a folder; a last part `*` stands for the sources of all crates.
+/// Returns all Rust files below a directory; a last part `*` stands for the sources of all crates.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     if folder.ends_with("*") {
         let all = fs::read_dir(crates()).expect("the folder of all crates");

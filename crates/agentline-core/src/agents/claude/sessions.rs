@@ -46,7 +46,7 @@ const INTERRUPTED: &str = "[Request interrupted by user";
 /// The model name of messages that Claude Code itself generates.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// The maximum depth of a sub-agent's session file below the projects folder.
+/// The maximum depth of a sub-agent's session file below the projects directory.
 const DEEPEST: usize = 6;
 
 /// Record types that may begin a session and that no other agent uses.

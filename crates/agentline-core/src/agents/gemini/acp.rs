@@ -36,8 +36,8 @@ const fn between(name: &'static str, since: Option<Version>, until: Version) -> 
     Quirk { name, since, until: Some(until) }
 }
 
-/// All deviations, as observed in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. If one appeared or disappeared between two
-/// of these, the later version is given. Each has a test of the same name.
+/// All deviations, as observed in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. If one appeared or disappeared
+/// between two of these, the later version is given. Each has a test of the same name.
 const QUIRKS: &[Quirk] = &[
     // A change of mode is sent as text of the answer: `[MODE_UPDATE] yolo`.
     quirk("mode_text", Some(Version(0, 45, 0))),
@@ -55,7 +55,7 @@ const QUIRKS: &[Quirk] = &[
     quirk("history_after_load", Some(Version(0, 36, 0))),
     // The hidden `<session_context>` is replayed as user text when a session is loaded.
     quirk("session_context_replayed", Some(Version(0, 36, 0))),
-    // The folder of a shell command is reported as reasoning.
+    // The directory of a shell command is reported as reasoning.
     between("folder_as_thought", Some(Version(0, 36, 0)), Version(0, 45, 0)),
     // The usage by model contains `auto`, which is not a model.
     quirk("auto_in_usage", Some(Version(0, 45, 0))),
@@ -65,7 +65,8 @@ const QUIRKS: &[Quirk] = &[
     quirk("status_as_code", Some(Version(0, 36, 0))),
     // An empty, blocked or truncated answer ends normally. In earlier versions an empty answer is an error.
     quirk("empty_end_turn", Some(Version(0, 45, 0))),
-    // The output of a shell is not reported unless `tools.shell.enableInteractiveShell` is off. The launch disables it.
+    // The output of a shell is not reported unless `tools.shell.enableInteractiveShell` is off. The launch
+    // disables it.
     quirk("no_shell_output", Some(Version(0, 45, 0))),
     // Shell commands are denied without a permission request.
     between("shell_never_asks", None, Version(0, 24, 0)),
@@ -298,8 +299,8 @@ fn native_name(call: &AcpToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
 
-/// Returns the tool and the server of `echo (my-tiny MCP Server)`. In the agent's own name, `mcp_my-tiny_echo`, the end
-/// of the server name is ambiguous.
+/// Returns the tool and the server of `echo (my-tiny MCP Server)`. In the agent's own name,
+/// `mcp_my-tiny_echo`, the end of the server name is ambiguous.
 fn mcp_title<'a>(native: &str, call: &'a AcpToolCall) -> Option<(&'a str, &'a str)> {
     let (name, rest) = call.title.rsplit_once(" (").filter(|_| native.starts_with("mcp_"))?;
     Some((name, rest.strip_suffix(" MCP Server)")?))

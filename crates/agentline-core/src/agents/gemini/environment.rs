@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::Path};
 /// Keys in the CLI's own files whose values are secrets.
 const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
 
-/// The directories of a run: its own home if it has one, the user's home, and the folder of generated files.
+/// The directories of a run: its own home if it has one, the user's home, and the directory of generated files.
 pub(super) struct LaunchPaths<'a> {
     pub(super) home: Option<&'a Path>,
     pub(super) users: &'a Path,

@@ -33,7 +33,7 @@ const IN_WORKSPACE: &[&str] = &[
     ".agents/skills",
 ];
 
-/// Configuration that is also loaded from parent folders.
+/// Configuration that is also loaded from parent directories.
 const UPWARD: &[&str] = &[".gemini/.env", ".env"];
 
 /// Adds the script to a launch, unless the workspace is fully trusted.
@@ -91,8 +91,8 @@ fn ignored_files(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
     here.chain(above).filter(|path| fs.exists(path)).map(|path| path.display().to_string()).collect()
 }
 
-/// Returns settings that limit context files. A context file may import files of its repository. If the repository also
-/// contains the user's home, it may only import files of its own folder.
+/// Returns settings that limit context files. A context file may import files of its repository. If the
+/// repository also contains the user's home, it may only import files of its own directory.
 pub(super) fn bounds(
     trust: Trust,
     users: &UserSettings,

@@ -272,7 +272,7 @@ fn headless(plan: &Plan) -> Vec<String> {
     args
 }
 
-/// Returns the folders that tools may use besides the workspace. The CLI crashes if one of them does not exist.
+/// Returns the directories that tools may use besides the workspace. The CLI crashes if one of them does not exist.
 fn include_directories(
     request: &RunRequest,
     cwd: &Path,
@@ -316,7 +316,7 @@ fn policy_paths(ours: PathBuf, users: &UserSettings, user: &UserConfig<'_>) -> V
 /// Returns a problem for each requested feature that this version does not have.
 fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
     let request = &plan.request;
-    // The minute in which a session began is known only if sessions have a folder for each project.
+    // The minute in which a session began is known only if sessions have a directory for each project.
     let resume = if plan.surface == Surface::Acp { versions::SLUGS } else { versions::RESUME };
     let asked = [
         ("allow", !request.allow.is_empty(), versions::POLICY),

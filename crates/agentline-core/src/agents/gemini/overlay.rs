@@ -1,14 +1,14 @@
-//! The home of one run: a private folder with links to the user's files and a few files of its own.
+//! The home of one run: a private directory with links to the user's files and a few files of its own.
 //!
 //! All data of the CLI is linked, so sign-in, memory, policies, extensions and sessions are the user's, and files that
 //! a run writes end up where an ordinary run of the CLI would put them. `settings.json` is generated. `projects.json`
-//! is a copy, because the CLI replaces it by renaming, and each project folder names its project itself.
+//! is a copy, because the CLI replaces it by renaming, and each project directory names its project itself.
 
 use super::user::UserConfig;
 use crate::{FileSystem, Launch, NewFile};
 use std::path::{Path, PathBuf};
 
-/// Folders that must exist for their links to work. An ordinary run creates them too.
+/// Directories that must exist for their links to work. An ordinary run creates them too.
 const FOLDERS: &[&str] = &["tmp", "history"];
 
 /// Files that a run may create and that then belong to the user. Writing through a link creates its missing target.
@@ -38,7 +38,7 @@ pub(super) struct OverlayFiles {
     pub(super) settings: Vec<u8>,
     /// The name of a command and the text of its file.
     pub(super) command: Option<(String, String)>,
-    /// The folder for the command.
+    /// The directory for the command.
     pub(super) commands: PathBuf,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn fill(
     linked.dedup();
     linked.retain(|name| name != "settings.json" && name != "projects.json" && !is_passing(name));
     if let Some((name, text)) = own.command {
-        // A separate folder, which also links to the user's commands.
+        // A separate directory, which also links to the user's commands.
         linked.retain(|name| name != "commands");
         let users = there.join("commands");
         for entry in fs.list(&users).unwrap_or_default() {

@@ -1,10 +1,11 @@
 //! Delivers a prompt to Gemini CLI without changes.
 //!
-//! A prompt is written to stdin unless the CLI would interpret it: a leading `/` is a command, and if one `@word` names
-//! a file, the whole text is rewritten. Such a prompt becomes a custom command of the CLI, in a file of the overlay
-//! home, and stdin only calls it. Inside a command, `@{`, `!{` and `{{args}}` are special. These few characters are
-//! read from separate files, whose content the CLI does not interpret. (The whole prompt cannot be read from a file,
-//! because the CLI truncates it at 2,000 lines and changes its line ends.)
+//! A prompt is written to stdin unless the CLI would interpret it: a leading `/` is a command, and if one
+//! `@word` names a file, the whole text is rewritten. Such a prompt becomes a custom command of the CLI, in a
+//! file of the overlay home, and stdin only calls it. Inside a command, `@{`, `!{` and `{{args}}` are
+//! special. These few characters are read from separate files, whose content the CLI does not interpret. (The
+//! whole prompt cannot be read from a file, because the CLI truncates it at 2,000 lines and changes its line
+//! ends.)
 
 use crate::{FileSystem, NewFile, Plan, Problem, Rule, SystemMode};
 use std::{borrow::Cow, path::Path};
@@ -22,7 +23,7 @@ pub(super) struct Delivery {
     pub(super) stdin: String,
     /// The name of the command that contains the prompt, and the text of its file.
     pub(super) command: Option<(String, String)>,
-    /// Files that the command reads. Their folder must be an include directory.
+    /// Files that the command reads. Their directory must be an include directory.
     pub(super) pieces: Vec<NewFile>,
 }
 

@@ -135,7 +135,7 @@ fn env_files_apply_according_to_folder_trust() {
     assert_eq!(winner(&chosen, &[]), in_file);
     assert_eq!(winner(&chosen, &[("GEMINI_RESTRICTED_MODE", "true")]), None);
 
-    // In a folder that the CLI does not trust, a file may set keys but not change the method.
+    // In a directory that the CLI does not trust, a file may set keys but not change the method.
     let switch = "GOOGLE_GENAI_USE_VERTEXAI=true\nGOOGLE_API_KEY=k\n";
     let switch = MemoryFs::default().plain("/home/u/.env", switch);
     assert_eq!(winner(&switch, &[]), None);

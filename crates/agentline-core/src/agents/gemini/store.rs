@@ -21,7 +21,7 @@ struct Stored {
     started: String,
 }
 
-/// Returns the folder of a project's sessions, below a home that contains `.gemini`.
+/// Returns the directory of a project's sessions, below a home that contains `.gemini`.
 pub(super) fn chats(home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
     let gemini = home.join(".gemini");
     let cwd = spelled(cwd);
@@ -34,7 +34,7 @@ pub(super) fn chats(home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Path
         fs.text(&tmp.join(slug).join(".project_root"))
             .is_some_and(|root| spelled(Path::new(root.trim())) == cwd)
     };
-    // The registry may be outdated. The folders themselves name their projects.
+    // The registry may be outdated. The directories themselves name their projects.
     let slug = registered.filter(|slug| owns(slug)).or_else(|| {
         let start = slug_start(Path::new(&cwd));
         fs.list(&tmp)?.into_iter().find(|slug| is_slug_of(&start, slug) && owns(slug))
@@ -42,8 +42,8 @@ pub(super) fn chats(home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Path
     slug.map(|slug| tmp.join(slug).join("chats"))
 }
 
-/// Returns the beginning of the name of a project's folder. The CLI derives it from the last component of the project's
-/// path and appends a number if another project has that name.
+/// Returns the beginning of the name of a project's directory. The CLI derives it from the last component of
+/// the project's path and appends a number if another project has that name.
 fn slug_start(cwd: &Path) -> String {
     let name = cwd.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let parts = name.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9')).filter(|part| !part.is_empty());
@@ -51,8 +51,8 @@ fn slug_start(cwd: &Path) -> String {
     if start.is_empty() { "project".to_owned() } else { start }
 }
 
-/// Returns whether a folder may belong to a project, judging by its name. This avoids reading the folders of all other
-/// projects.
+/// Returns whether a directory may belong to a project, judging by its name. This avoids reading the
+/// directories of all other projects.
 fn is_slug_of(start: &str, slug: &str) -> bool {
     let is_numbered = |rest: &str| {
         rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
@@ -104,8 +104,8 @@ pub(super) fn file_made(spot: &SessionFilePattern, at: Millis) -> String {
     format!("session-{}{}", time::as_minute(at), spot.suffix)
 }
 
-/// Returns the empty duplicates that a resumed run left behind. The CLI creates one if a later minute has begun, treats
-/// it as a broken session at a later start, and then deletes every file of that session.
+/// Returns the empty duplicates that a resumed run left behind. The CLI creates one if a later minute has
+/// begun, treats it as a broken session at a later start, and then deletes every file of that session.
 pub(super) fn twins(
     spot: &SessionFilePattern,
     existed_before: &[PathBuf],
@@ -132,8 +132,9 @@ pub(super) fn empty_sessions(spot: &SessionFilePattern, fs: &dyn FileSystem) -> 
 /// The maximum size of an empty duplicate. Larger files contain more than the initial context of the CLI.
 const LARGEST_DUPLICATE: usize = 1 << 20;
 
-/// Returns the empty duplicates in a folder of sessions, each with the file that holds the session. These are the files
-/// that [`twins`] finds after a resumed run, left behind by runs that were killed before they could remove them.
+/// Returns the empty duplicates in a directory of sessions, each with the file that holds the session. These
+/// are the files that [`twins`] finds after a resumed run, left behind by runs that were killed before they
+/// could remove them.
 pub(super) fn empty_duplicates(folder: &Path, fs: &dyn FileSystem) -> Vec<(PathBuf, PathBuf)> {
     let names = fs.list(folder).unwrap_or_default();
     let mut by_id: Vec<(&str, &str)> =
@@ -180,7 +181,7 @@ pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, fs: &dyn FileSy
     Some(last + 60_000)
 }
 
-/// Returns the sessions with messages in a folder, one entry for each id.
+/// Returns the sessions with messages in a directory, one entry for each id.
 fn list(folder: &Path, fs: &dyn FileSystem) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
     for name in fs.list(folder).unwrap_or_default() {
@@ -259,11 +260,11 @@ fn is_context_text(text: &str) -> bool {
     text.starts_with("<session_context>") && text.ends_with("</session_context>")
 }
 
-/// The maximum depth of a session below `tmp`: the folder of its project, `chats`, and for a sub-agent the folder of
-/// its parent session.
+/// The maximum depth of a session below `tmp`: the directory of its project, `chats`, and for a sub-agent the
+/// directory of its parent session.
 const DEPTH: usize = 3;
 
-/// Returns the folder of all sessions of a user, below a home that contains `.gemini`.
+/// Returns the directory of all sessions of a user, below a home that contains `.gemini`.
 pub(super) fn root(home: &Path) -> SessionRoot {
     SessionRoot::files(home.join(".gemini").join("tmp"), DEPTH)
 }

@@ -14,7 +14,7 @@ const SET_WITHOUT_TRUST: &[&str] =
 /// The valid values of a rule for trusted folders.
 const TRUST_WORDS: &[&str] = &["TRUST_FOLDER", "TRUST_PARENT", "DO_NOT_TRUST"];
 
-/// The configuration that the CLI would find for a run of this user in a folder.
+/// The configuration that the CLI would find for a run of this user in a directory.
 pub(super) struct UserConfig<'a> {
     cwd: &'a Path,
     env: &'a BTreeMap<String, String>,
@@ -106,12 +106,12 @@ impl<'a> UserConfig<'a> {
         homes
     }
 
-    /// Returns the text of a file in the user's `.gemini` folder.
+    /// Returns the text of a file in the user's `.gemini` directory.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.fs.text(&self.own(name))
     }
 
-    /// Returns the path of a file in the user's `.gemini` folder.
+    /// Returns the path of a file in the user's `.gemini` directory.
     pub(super) fn own(&self, name: &str) -> PathBuf {
         self.home.join(".gemini").join(name)
     }
@@ -130,7 +130,7 @@ impl<'a> UserConfig<'a> {
         self.fs.exists(path)
     }
 
-    /// Returns whether the CLI trusts the folder by default, or `None` if no rule applies to it.
+    /// Returns whether the CLI trusts the directory by default, or `None` if no rule applies to it.
     pub(super) fn trusts(&self) -> Option<bool> {
         let says = |name, word| self.env.get(name).is_some_and(|v| v == word);
         if self.restricted() || says("GEMINI_CLI_TRUST_WORKSPACE", "false") {
@@ -146,7 +146,7 @@ impl<'a> UserConfig<'a> {
         self.trusted_by_rule()
     }
 
-    /// Returns whether every folder counts as untrusted, regardless of flags.
+    /// Returns whether every directory counts as untrusted, regardless of flags.
     pub(super) fn restricted(&self) -> bool {
         self.env.get("GEMINI_RESTRICTED_MODE").is_some_and(|v| v == "true")
     }
@@ -241,7 +241,7 @@ impl<'a> UserConfig<'a> {
         named.unwrap_or_else(|| self.own("trustedFolders.json"))
     }
 
-    /// Returns the decision of the rule with the longest path that covers the folder.
+    /// Returns the decision of the rule with the longest path that covers the directory.
     fn trusted_by_rule(&self) -> Option<bool> {
         let rules = self.read_object(&self.trust_file()).ok()?;
         let folder = self.comparable(self.cwd);
@@ -284,8 +284,8 @@ impl<'a> UserConfig<'a> {
         }
     }
 
-    /// Returns the first `.env` file in the folder and its parents, then in the home. Files in `.gemini` folders
-    /// require trust, files outside the user's homes full trust.
+    /// Returns the first `.env` file in the directory and its parents, then in the home. Files in `.gemini`
+    /// directories require trust, files outside the user's homes full trust.
     fn find_env_file(&self, trusted: bool, ignore_local: bool) -> Option<PathBuf> {
         let mut places = Vec::new();
         let homes = self.homes();

@@ -10,9 +10,9 @@ pub(super) const PLAN: Version = Version(0, 26, 0);
 pub(super) const POLICY: Version = Version(0, 35, 0);
 /// `--resume`.
 pub(super) const RESUME: Version = Version(0, 20, 0);
-/// `projects.json`, and a folder for each project named after it.
+/// `projects.json`, and a directory for each project named after it.
 pub(super) const SLUGS: Version = Version(0, 36, 0);
-/// `--skip-trust`. Earlier versions start in any folder.
+/// `--skip-trust`. Earlier versions start in any directory.
 pub(super) const SKIP_TRUST: Version = Version(0, 40, 0);
 /// `--session-id`.
 pub(super) const SESSION_ID: Version = Version(0, 41, 0);

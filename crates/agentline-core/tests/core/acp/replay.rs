@@ -1,5 +1,5 @@
 //! Checks the outcome of each prompt of the recorded conversations. The table next to the recordings was verified row
-//! by row against the behaviour of the scripted model and the agents.
+//! by row against the behavior of the scripted model and the agents.
 
 use super::recorded::{self, Replay};
 use agentline_core::{ConnectionOutput, RunId, Verdict};

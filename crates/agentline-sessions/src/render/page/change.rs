@@ -34,7 +34,7 @@ fn row(out: &mut dyn Write, line: &DiffLine, numbered: bool, language: Option<La
     writeln!(out, "</tr>")
 }
 
-/// Writes a line in pieces, each with one colour and either marked or not.
+/// Writes a line in pieces, each with one color and either marked or not.
 fn text(out: &mut dyn Write, line: &DiffLine, tokens: &[Token]) -> io::Result<()> {
     let mut edges: Vec<usize> = vec![0, line.text.len()];
     edges.extend(tokens.iter().flat_map(|(range, _)| [range.start, range.end]));

@@ -1,4 +1,4 @@
-//! Checks with the real program the behaviour that the adapter's documentation leaves open.
+//! Checks with the real program the behavior that the adapter's documentation leaves open.
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage};
 use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Verdict};

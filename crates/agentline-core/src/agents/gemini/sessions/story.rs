@@ -268,7 +268,7 @@ fn told_result(
     result
 }
 
-/// Returns the first workspace folder in the context.
+/// Returns the first workspace directory in the context.
 fn folder(context: &str) -> Option<String> {
     let (_, after) = context.split_once("**Workspace Directories:**")?;
     let line = after.lines().map(str::trim).find(|line| !line.is_empty())?;
