@@ -86,7 +86,7 @@ fn run(args: &[String]) -> io::Result<u8> {
     }
     let faults = ActiveFaults::from_env().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
     if let Some(code) = faults.number(FaultFlag::ExitAtStart, 3) {
-        writeln!(io::stderr(), "fake-acp: cannot start, as asked")?;
+        writeln!(io::stderr(), "fake-acp: cannot start (requested fault)")?;
         return Ok(u8::try_from(code).unwrap_or(3));
     }
     if faults.has(FaultFlag::IgnoresSignals) {

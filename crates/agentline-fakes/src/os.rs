@@ -14,7 +14,7 @@ pub(crate) use unix::*;
 
 #[cfg(unix)]
 mod unix {
-    #![expect(unsafe_code, reason = "the standard library has no safe way to these calls")]
+    #![expect(unsafe_code, reason = "the standard library has no safe alternative")]
 
     use std::ffi::CString;
     use std::fs::OpenOptions;
@@ -109,7 +109,7 @@ mod elsewhere {
     use std::path::Path;
 
     fn unsupported() -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this fault requires Unix"))
     }
 
     pub(crate) fn ignore_signals() -> io::Result<()> {

@@ -137,7 +137,7 @@ impl FakeAcpAgent {
             thread::sleep(Duration::from_millis(millis));
         }
         if faults.has(FaultFlag::InitializeError) {
-            return self.peer.refuse(id, &shapes::internal("cannot initialize, as asked"));
+            return self.peer.refuse(id, &shapes::internal("cannot initialize (requested fault)"));
         }
         self.peer.answer(id, &shapes::initialized(faults, &super::version()));
         if faults.has(FaultFlag::ExitAfterInitialize) {
@@ -238,7 +238,7 @@ impl FakeAcpAgent {
             return Err(shapes::error(-32000, "Authentication required"));
         }
         if faults.has(FaultFlag::SessionNewError) {
-            return Err(shapes::internal("cannot open a session, as asked"));
+            return Err(shapes::internal("cannot open a session (requested fault)"));
         }
         let (Some(cwd), Some(_)) = (params["cwd"].as_str(), params["mcpServers"].as_array()) else {
             return Err(shapes::error(-32602, "Invalid params: cwd and mcpServers are needed"));
@@ -316,7 +316,7 @@ impl FakeAcpAgent {
         let mut state = lock(&session.state);
         match option {
             _ if self.has(FaultFlag::SetConfigError) => {
-                return Err(shapes::internal("cannot set it, as asked"));
+                return Err(shapes::internal("cannot set it (requested fault)"));
             }
             Some("model") => value.clone_into(&mut state.model),
             Some("mode") if MODES.contains(&value) => value.clone_into(&mut state.mode),

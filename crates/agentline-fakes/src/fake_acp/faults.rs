@@ -195,8 +195,9 @@ impl ActiveFaults {
         let names = env::var("FAKE_ACP_FAULT").unwrap_or_default();
         let mut active = Self::parse(&names)?;
         if let Ok(prompts) = env::var("FAKE_ACP_FAULT_PROMPTS") {
-            let prompts =
-                prompts.parse().map_err(|_| format!("FAKE_ACP_FAULT_PROMPTS: `{prompts}` is no number"))?;
+            let prompts = prompts
+                .parse()
+                .map_err(|_| format!("FAKE_ACP_FAULT_PROMPTS: `{prompts}` is not a number"))?;
             active.prompts = Some(AtomicU64::new(prompts));
         }
         let Some(file) = env::var_os("FAKE_ACP_FAULT_ONCE") else { return Ok(active) };
@@ -212,7 +213,7 @@ impl ActiveFaults {
         let one = |name: &str| {
             let (name, number) = match name.split_once(':') {
                 Some((name, number)) => {
-                    (name, Some(number.parse().map_err(|_| format!("`{number}` is no number"))?))
+                    (name, Some(number.parse().map_err(|_| format!("`{number}` is not a number"))?))
                 }
                 None => (name, None),
             };

@@ -90,7 +90,7 @@ impl Link {
         match server["type"].as_str() {
             Some("http") => HttpLink::open(server).map(Self::Http),
             None | Some("stdio") => StdioLink::open(server).map(Self::Stdio),
-            Some(other) => Err(format!("servers of type {other} are not for this agent")),
+            Some(other) => Err(format!("servers of type {other} are not supported")),
         }
     }
 

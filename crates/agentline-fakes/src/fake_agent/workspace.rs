@@ -14,7 +14,7 @@ pub(super) fn cwd_deleted(agent: &mut FakeAgent) -> io::Result<u8> {
     let named = agent.text("dir").map(PathBuf::from).unwrap_or_default();
     let here = env::current_dir()?;
     if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&here)?) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "`dir` must be the working folder"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "`dir` must be the working directory"));
     }
     fs::remove_dir_all(&here)?;
     agent.say("All done. 4")?;
@@ -85,7 +85,7 @@ fn link(target: &Path, name: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn link(_target: &Path, _name: &Path) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault requires Unix"))
 }
 
 pub(super) fn deletes_files(agent: &mut FakeAgent) -> io::Result<u8> {
@@ -114,5 +114,5 @@ fn lock_away(path: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn lock_away(_path: &Path) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault needs a Unix"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this fault requires Unix"))
 }

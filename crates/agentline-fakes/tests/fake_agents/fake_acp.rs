@@ -244,7 +244,7 @@ fn plain_conversation() {
 fn scripted_turn() {
     let mut client = Client::start("");
     let session = client.open();
-    let script = "A preface that is no script.\nthink Hm.\ntool write_file sub/a.txt one\\ntwo\\n\n\
+    let script = "A preface that is not a script.\nthink Hm.\ntool write_file sub/a.txt one\\ntwo\\n\n\
                   run cat sub/a.txt; exit 3\nplan\nsay Done.\nusage 100 20 30 5\nstop max_tokens";
     let answer = client.prompt(&session, script);
     assert_eq!(

@@ -177,7 +177,7 @@ fn json_format_is_one_document() {
 #[test]
 fn fault_table_is_consistent() {
     let names: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
-    assert_eq!(names.len(), FAULTS.len(), "every name once");
+    assert_eq!(names.len(), FAULTS.len(), "names are unique");
     assert!(FAULTS.len() >= 45);
     for fault in FAULTS {
         assert!(
