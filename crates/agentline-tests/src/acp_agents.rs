@@ -75,7 +75,7 @@ pub fn real_codex_acp() -> Option<AcpAgent> {
 pub fn example_agent() -> Option<AcpAgent> {
     agent(SDK, |modules| {
         let agentline = Agentline::from_env().expect("the tests have a home");
-        let node = find_node(agentline.host_env()).expect("Node.js installed it").path;
+        let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
         let script = modules.join(SDK.name).join("dist").join("examples").join("agent.js");
         AcpAgent { program: node, args: vec![script.to_string_lossy().into_owned()] }
     })

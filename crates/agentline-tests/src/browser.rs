@@ -15,7 +15,7 @@ use std::{
 
 /// The time limit for one browser action, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Disables the browser's background activity and its user profile.
+/// The flags that disable the browser's background activity and its user profile.
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -72,10 +72,8 @@ pub fn has_browser() -> bool {
         );
         if !found {
             // A print macro would be captured by the test runner.
-            let _ = writeln!(
-                std::io::stderr(),
-                "left out: `chromium` is not installed; only CI=true installs it"
-            );
+            let _ =
+                writeln!(std::io::stderr(), "skipped: `chromium` is not installed; only CI=true installs it");
         }
         found
     })

@@ -45,7 +45,7 @@ impl ClaudeSdk {
             .modules()
             .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
-        let node = find_node(agentline.host_env()).expect("Node.js installed it").path;
+        let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
         let beside = modules.parent().expect("the path has a parent");
         let folder = tempfile::Builder::new().prefix("work-").tempdir_in(beside).expect("a folder");
         Some(Self { node, modules, folder })

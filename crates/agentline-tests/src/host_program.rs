@@ -97,7 +97,7 @@ pub fn common() -> Value {
     json!({"permission_mode": "bypass", "pass_env": ["*"], "quiet_period_ms": 0, "timeout": 90})
 }
 
-#[expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#[expect(clippy::unwrap_used, reason = "test helpers may panic")]
 impl HostProgram {
     /// Starts this program as a host, without sending anything.
     ///

@@ -267,7 +267,7 @@ impl Host {
     }
 }
 
-#[expect(clippy::unwrap_used, reason = "helpers of tests panic as tests do")]
+#[expect(clippy::unwrap_used, reason = "test helpers may panic")]
 impl Scene {
     fn new(kill: Kill, programs: &Programs) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -47,7 +47,7 @@ impl Package {
             tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(&agents).map_err(said)?;
         self.install(&node, staging.path())?;
         if !self.is_in(staging.path()) {
-            return Err(format!("npm ended well, but {}@{} is not there", self.name, self.version));
+            return Err(format!("npm succeeded, but {}@{} is missing", self.name, self.version));
         }
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(said)?;

@@ -23,7 +23,7 @@ fn set<const N: usize>(signals: [libc::c_int; N], handler: libc::sighandler_t) {
     }
 }
 
-/// Returns how many bytes a pipe holds that nobody has read.
+/// Returns the number of unread bytes in a pipe.
 #[cfg(unix)]
 #[must_use]
 pub fn unread_bytes(pipe: impl std::os::fd::AsFd) -> usize {
@@ -37,7 +37,7 @@ pub fn unread_bytes(pipe: impl std::os::fd::AsFd) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// Returns the processor time that this process has used, which other processes do not disturb.
+/// Returns the processor time of this process, which does not depend on the load of the machine.
 #[must_use]
 pub fn cpu_time() -> Duration {
     #[cfg(unix)]

@@ -206,7 +206,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
     Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-#[expect(clippy::print_stderr, reason = "a test says what it sets up")]
+#[expect(clippy::print_stderr, reason = "tests report what they install")]
 fn report(what: &str) {
     eprintln!("{what}");
 }

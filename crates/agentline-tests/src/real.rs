@@ -18,7 +18,7 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 /// # Panics
 /// Panics if it cannot be installed, or if it is disabled and CI=true.
 #[must_use]
-#[expect(clippy::print_stderr, reason = "a test says what it sets up")]
+#[expect(clippy::print_stderr, reason = "tests report what they install")]
 pub fn real_gemini() -> Option<Program> {
     GEMINI
         .get_or_init(|| {
@@ -55,6 +55,6 @@ pub fn skipped(test: &str) {
     // A print macro would be captured by the test runner.
     let _ = writeln!(
         std::io::stderr(),
-        "left out with AGENTLINE_REAL_AGENTS=off ({so_far} in this file so far): {test}"
+        "skipped with AGENTLINE_REAL_AGENTS=off ({so_far} in this file so far): {test}"
     );
 }

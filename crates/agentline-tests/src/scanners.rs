@@ -98,24 +98,21 @@ const fn scanner(name: &'static str, scan: fn(&str), plain: &'static str, work: 
 /// The scanners that read the output of an agent.
 pub const SCANNERS: &[ScannerUnderTest] = &[
     scanner("redactor", redact, PLAIN, Work::Bytes),
-    scanner("redactor of tapes", redact_lines, PLAIN, Work::Bytes),
+    scanner("tape redactor", redact_lines, PLAIN, Work::Bytes),
     scanner("line splitter", split, PLAIN, Work::Lines),
     scanner("JSON finder", find_json, PLAIN_JSON, Work::Lines),
-    scanner("JSON by a schema", check_json, PLAIN_JSON, Work::Bytes),
-    scanner("stream of one answer", answer, PLAIN, Work::Bytes),
+    scanner("JSON with a schema", check_json, PLAIN_JSON, Work::Bytes),
+    scanner("streamed answer", answer, PLAIN, Work::Bytes),
     scanner("tool call and result", tool, PLAIN, Work::Bytes),
-    scanner("lines that are no JSON", junk, PLAIN, Work::Lines),
+    scanner("lines that are not JSON", junk, PLAIN, Work::Lines),
 ];
 
 /// The scanners that read rules, requests and files of a workspace. The benchmark measures them; the test does not.
 pub const WORKSPACE_SCANNERS: &[ScannerUnderTest] = &[
-    scanner("rules about paths", judge_path, PLAIN_PATH, Work::Bytes),
-    ScannerUnderTest {
-        share: 64,
-        ..scanner("rules about commands", judge_command, PLAIN_COMMAND, Work::Lines)
-    },
+    scanner("path rules", judge_path, PLAIN_PATH, Work::Bytes),
+    ScannerUnderTest { share: 64, ..scanner("command rules", judge_command, PLAIN_COMMAND, Work::Lines) },
     ScannerUnderTest { share: 16, ..scanner("ignore file", ignore, PLAIN_IGNORE, Work::Lines) },
-    scanner("count of changed lines", change, PLAIN, Work::Lines),
+    scanner("changed line count", change, PLAIN, Work::Lines),
     scanner("`.env` file", sign_in, PLAIN_ENV, Work::Lines),
 ];
 

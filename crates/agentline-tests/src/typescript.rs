@@ -28,7 +28,7 @@ impl TypeScript {
             .modules()
             .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
-        let node = find_node(agentline.host_env()).expect("Node.js installed it").path;
+        let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
         Some(Self { node, modules })
     }
 

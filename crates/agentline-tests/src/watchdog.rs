@@ -23,8 +23,7 @@ impl Watchdog {
         std::thread::spawn(move || {
             if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 // A print macro would be captured by the test runner.
-                let _ =
-                    writeln!(std::io::stderr(), "waited {limit:?} for {awaited}; process {pid} is killed");
+                let _ = writeln!(std::io::stderr(), "waited {limit:?} for {awaited}; killing process {pid}");
                 let _ = Command::new("kill").args(["-9", &pid]).status();
             }
         });

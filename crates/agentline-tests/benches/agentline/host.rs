@@ -31,8 +31,8 @@ pub(crate) fn run() {
     let (wall, cpu) = (start.elapsed().as_secs_f64(), cpu_ms(&host) - before);
     let late = memory_mb(&host);
     let runs = (RUNS - 100) as f64;
-    println!("{RUNS} runs on the fake agent, {WINDOW} under way, the last {runs}:");
-    println!("  {:.2} ms of our processor time a run, {:.0} runs a second", cpu / runs, runs / wall);
+    println!("{RUNS} runs on the fake agent, {WINDOW} at a time, the last {runs}:");
+    println!("  {:.2} ms of our processor time per run, {:.0} runs per second", cpu / runs, runs / wall);
     println!("  memory after 100 runs {early:.1} MB, after {RUNS} {late:.1} MB");
 
     let known = |n: usize| {
@@ -45,18 +45,18 @@ pub(crate) fn run() {
     let (before, start) = (cpu_ms(&host), Instant::now());
     let hits = many(&mut host, KNOWN, known);
     let (wall, cpu) = (start.elapsed().as_secs_f64(), cpu_ms(&host) - before);
-    assert_eq!(hits, KNOWN, "all of them are known");
+    assert_eq!(hits, KNOWN, "all of them are cached");
     let runs = KNOWN as f64;
-    println!("{KNOWN} runs that the cache knows, in a workspace of 10 files:");
-    println!("  {:.0} a second, {:.3} ms of our processor time each", runs / wall, cpu / runs);
+    println!("{KNOWN} cached runs, in a workspace of 10 files:");
+    println!("  {:.0} per second, {:.3} ms of our processor time each", runs / wall, cpu / runs);
     println!("  memory {:.1} MB", memory_mb(&host));
     drop(host);
 
     let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage, KILLS);
     let (median, most) = (times[KILLS / 2], times[KILLS - 1]);
-    println!("killed with SIGKILL amid four runs, {KILLS} times:");
+    println!("killed with SIGKILL during four runs, {KILLS} times:");
     println!(
-        "  nothing left after {:.0} ms (median), {:.0} ms (most)",
+        "  nothing left after {:.0} ms (median), {:.0} ms (maximum)",
         1e3 * median.as_secs_f64(),
         1e3 * most.as_secs_f64()
     );

@@ -10,7 +10,7 @@ use std::{fs::File, process::Command, time::Instant};
 const ROUNDS: usize = 10;
 
 pub(crate) fn run() {
-    let Some(program) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
+    let Some(program) = real_gemini() else { return println!("skipped: AGENTLINE_REAL_AGENTS=off") };
     let stage = TestStage::new(Script::always(GeminiStep::text("4")));
     let agentline = stage.agentline();
     let prompt = "What is 2 + 2?";
@@ -68,5 +68,5 @@ pub(crate) fn run() {
         ratios(&floor),
         ratios(&bare)
     );
-    println!("our own processor time a run, supervisor apart: {:.1} ms (median)", median(&cpu) * 1e3);
+    println!("our own processor time per run, without the supervisor: {:.1} ms (median)", median(&cpu) * 1e3);
 }

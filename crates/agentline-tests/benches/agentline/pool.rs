@@ -31,7 +31,7 @@ const UNDER: &str = "AGENTLINE_BENCH_UNDER";
 const MANY: usize = 200;
 
 pub(crate) fn run() {
-    let Some(program) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
+    let Some(program) = real_gemini() else { return println!("skipped: AGENTLINE_REAL_AGENTS=off") };
     let rounds = std::env::var("AGENTLINE_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
     let slow = Script::always(GeminiStep::text("slow").delay(500));
     let model = GeminiModel::matching([("slowly", slow), ("", Script::always(GeminiStep::text("4")))]);
@@ -91,10 +91,10 @@ fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: 
         "cold agentline run",
         "pool",
         "floor: new session and prompt",
-        "pool, session opened before",
-        "floor, session opened before",
+        "pool, session opened in advance",
+        "floor, session opened in advance",
     ];
-    println!("{rounds} interleaved rounds, ms: median [least, most]");
+    println!("{rounds} interleaved rounds, ms: median [minimum, maximum]");
     for (name, walls) in names.iter().zip(&walls) {
         let (least, most) = walls.iter().fold((f64::MAX, 0_f64), |(a, b), w| (a.min(*w), b.max(*w)));
         println!("{name:<32} {:>8.1} [{:.1}, {:.1}]", median(walls) * 1e3, least * 1e3, most * 1e3);
@@ -104,13 +104,11 @@ fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: 
     let above = |a: usize, b: usize| {
         median(&walls[a].iter().zip(&walls[b]).map(|(a, b)| a - b).collect::<Vec<_>>()) * 1e3
     };
-    println!("bare / pool: {:.1} times (with a session opened before: {:.1})", ratio(0, 2), ratio(0, 4));
+    println!("bare / pool: {:.1} times (with a session opened in advance: {:.1})", ratio(0, 2), ratio(0, 4));
     println!("pool / floor: {:.3}, {:+.1} ms (medians of the rounds)", ratio(2, 3), above(2, 3));
-    println!("the same with sessions opened before: {:.3}, {:+.1} ms", ratio(4, 5), above(4, 5));
+    println!("the same with sessions opened in advance: {:.3}, {:+.1} ms", ratio(4, 5), above(4, 5));
     let (ours, floors) = (median(&cpus), median(&floor_cpus));
-    println!(
-        "our processor time a prompt on the pool: {ours:.2} ms; the floor's own: {floors:.2} ms (medians)"
-    );
+    println!("processor time per prompt: pool {ours:.2} ms, floor {floors:.2} ms (medians)");
 }
 
 /// The agentline process.

@@ -20,7 +20,7 @@ struct Cost {
 }
 
 pub(crate) fn run() {
-    let Some(gemini) = real_gemini() else { return println!("left out: AGENTLINE_REAL_AGENTS=off") };
+    let Some(gemini) = real_gemini() else { return println!("skipped: AGENTLINE_REAL_AGENTS=off") };
     let Some(promptfoo) = InstalledPromptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")) else {
         return;
     };
@@ -38,7 +38,7 @@ pub(crate) fn run() {
     let ours = json!({"id": format!("file://{PROVIDER}/index.mjs"), "config": {"model": MODEL, "working_dir": "ws"}});
     let exec = json!(format!("exec: {}", script.display()));
     println!(
-        "{prompts} prompts, s a prompt, promptfoo's own part taken off: wall, processor time of the tree"
+        "{prompts} prompts, seconds per prompt without promptfoo's own time: wall, processor time of the tree"
     );
     for lanes in ["1", "4"] {
         let evaluate =

@@ -39,7 +39,7 @@ pub(crate) fn run() {
     let start = Instant::now();
     let made = MadeStore::make(&home, wish).expect("a store");
     println!(
-        "{} sessions and {} of sub-agents, {:.0} MB, made in {:.1} s (0 when it was there)",
+        "{} sessions and {} of sub-agents, {:.0} MB, generated in {:.1} s (0 if they existed)",
         made.sessions.values().sum::<u64>(),
         made.sub_agents,
         made.bytes as f64 / 1e6,
@@ -88,13 +88,13 @@ fn list(made: &MadeStore) {
     let warm: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let (seconds, again) = timed(|| store.list(&SessionFilter::new()).expect("a list"));
-            assert_eq!(again, all, "the index tells the same");
+            assert_eq!(again, all, "the index gives the same result");
             seconds
         })
         .collect();
     let index = std::fs::read_dir(cache.path()).expect("a folder").flatten().next().expect("an index");
     let size = index.metadata().map_or(0, |m| m.len()) as f64 / 1e6;
-    row("list, warm", median(&warm), format!("index of {size:.1} MB; aim: 0.5 s"));
+    row("list, warm", median(&warm), format!("index of {size:.1} MB; target: 0.5 s"));
     let (one, found) = timed(|| store.find(&all[all.len() / 2].info.id, &made.home).expect("a session"));
     row("find by id, warm", one, &found.info.id);
 }
@@ -119,12 +119,16 @@ fn search(made: &MadeStore) {
                 theirs.push(timed(|| rivals::rg(rg, &made.home, RARE, case == Case::Insensitive)).0);
             }
         }
-        let rare = format!("search of a rare word, {name}");
+        let rare = format!("search for a rare word, {name}");
         match theirs.is_empty() {
-            true => row(&rare, median(&ours), "rg is not here"),
+            true => row(&rare, median(&ours), "rg is not installed"),
             false => {
                 let ratio = median(&ours) / median(&theirs);
-                row(&rare, median(&ours), format!("rg: {:.3} s, ratio {ratio:.2}; aim: 2", median(&theirs)));
+                row(
+                    &rare,
+                    median(&ours),
+                    format!("rg: {:.3} s, ratio {ratio:.2}; target: 2", median(&theirs)),
+                );
             }
         }
     }
@@ -143,9 +147,9 @@ fn usage(made: &MadeStore) {
         let told = (t.input.unwrap_or(0), t.cached.unwrap_or(0), t.output.unwrap_or(0));
         assert_eq!(told, (fresh + cached, cached, answer), "{}: each answer is counted once", row.name);
     }
-    row("usage of everything, cold", cold, format!("{cpu:.2} s of processor time; aim: 5 s"));
+    row("usage of everything, cold", cold, format!("{cpu:.2} s of processor time; target: 5 s"));
     let (warm, again) = timed(|| store.usage(&SessionFilter::new(), UsageBy::Agent).expect("a count"));
-    assert_eq!(rows, again, "the index tells the same");
+    assert_eq!(rows, again, "the index gives the same result");
     row("usage of everything, warm", warm, format!("{} rows", rows.len()));
     let claude = SessionFilter::new().agent("claude");
     let fresh = self::store(made);
@@ -188,7 +192,7 @@ fn show(made: &MadeStore) {
             store.load(&found).expect("a session")
         });
         let note = format!("{:.0} MB, {} entries", size as f64 / 1e6, session.entries.len());
-        row(&format!("load of a big session of {agent}"), load, note);
+        row(&format!("load a large session of {agent}"), load, note);
         drop(session);
         for output in ["text", "json"] {
             let rounds: Vec<(f64, f64)> =
@@ -198,8 +202,8 @@ fn show(made: &MadeStore) {
             }
             let seconds: Vec<f64> = rounds.iter().map(|round| round.0).collect();
             let peaks: Vec<f64> = rounds.iter().map(|round| round.1 * 1e6 / size as f64).collect();
-            let note = format!("peak {:.2} times its size; aims: 1 s, 4 times", median(&peaks));
-            row(&format!("show of it, {output}"), median(&seconds), note);
+            let note = format!("peak {:.2} times its size; targets: 1 s, 4 times", median(&peaks));
+            row(&format!("show it, {output}"), median(&seconds), note);
         }
     }
 }

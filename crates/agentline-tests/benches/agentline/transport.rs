@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-/// Tells a child of this benchmark what to do.
+/// The variable that selects what a child of this benchmark does.
 pub(crate) const CHILD: &str = "AGENTLINE_BENCH_CHILD";
 const FILE: &str = "AGENTLINE_BENCH_FILE";
 const ROUNDS: usize = 3;

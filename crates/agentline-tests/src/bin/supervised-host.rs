@@ -40,7 +40,7 @@ async fn host() {
             ProcessEvent::Bytes(_) if !told && bytes.starts_with(b"ready") => {
                 told = true;
                 print_line("ready");
-                assert_ne!(how, "panic", "as asked");
+                assert_ne!(how, "panic", "panic on request");
             }
             // An agent that never becomes ready must not use unbounded memory.
             ProcessEvent::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),

@@ -1,5 +1,5 @@
 //! Compares two tapes of one scenario. Times and the order of lines of different channels differ from
-//! recording to recording, so they are left out.
+//! recording to recording, so they are ignored.
 
 use serde_json::Value;
 use similar::TextDiff;

@@ -3,13 +3,13 @@
 use regex::{Captures, Regex};
 use std::{collections::BTreeMap, path::Path};
 
-/// The path that stands for the directory of the test environment.
+/// The path that replaces the directory of the test environment.
 const STAGE: &str = "/stage";
-/// The path that stands for the directory into which agents are installed.
+/// The path that replaces the directory into which agents are installed.
 const AGENTS: &str = "/agents";
-/// The path that stands for the home of whoever records.
+/// The path that replaces the home of the user who records.
 const HOME: &str = "/home/user";
-/// The longest prompt that is kept. A longer one fills tapes without need.
+/// The longest prompt that is kept. A longer one would only make tapes larger.
 const LONGEST_PROMPT: usize = 10_000;
 
 /// Patterns whose matches are replaced by a constant.
@@ -26,7 +26,7 @@ const CONSTANTS: &[(&str, &str)] = &[
     (r#"(\\"[A-Za-z_]*(?i:duration|latency)[A-Za-z_]*\\":\s*)\d+"#, "${1}100"),
 ];
 
-/// Returns the text that stands for a number.
+/// Returns the text that replaces a number.
 type Numbering = fn(usize) -> String;
 
 /// Patterns whose matches are numbered in the order of their first appearance, and the text with that number.

@@ -90,7 +90,7 @@ fn changes_by_tools_shell_and_background_are_listed() {
         assert_eq!(
             events,
             outcome.files.iter().map(|f| (f.path.as_str(), f.verified)).collect::<Vec<_>>(),
-            "one event a file"
+            "one event per file"
         );
     }
 }

@@ -103,7 +103,7 @@ fn sessions_are_found_through_variables_and_every_project_path() {
     assert_eq!(
         user.ids(&SessionFilter::new().project(user.project())),
         of_project,
-        "the old one by its digest"
+        "the session of an old version is found by its digest"
     );
     assert_eq!(
         user.ids(&SessionFilter::new().project(MOVED)),
@@ -258,7 +258,7 @@ fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
         found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
     };
     let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
-    assert_eq!(hits("three"), [(at, said[1].to_owned())], "a hit is counted through both files");
+    assert_eq!(hits("three"), [(at, said[1].to_owned())], "entry numbers continue across both files");
     assert_eq!(hits("two [[again]]"), [], "rewound messages are not found");
     // Without its first file, the content of the second is still read.
     let [(first, _), _] = reverted(&user);

@@ -211,7 +211,7 @@ fn unprivileged_users_home_is_used_and_not_changed() {
     assert_eq!(
         (after.ino(), after.mtime_nsec()),
         (before.ino(), before.mtime_nsec()),
-        "not even its time changed"
+        "the modification time is unchanged"
     );
     let session = outcome["session_id"].as_str().unwrap();
     let home = walk(&user.path("home"));

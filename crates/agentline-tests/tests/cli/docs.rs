@@ -78,7 +78,7 @@ fn every_link_resolves() {
         for target in targets.filter(|t| !t.contains("://")) {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let path = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            assert!(path.exists(), "{}: `{target}` leads nowhere", page.display());
+            assert!(path.exists(), "{}: the target of `{target}` does not exist", page.display());
             if !heading.is_empty() {
                 let linked = fs::read_to_string(&path).unwrap();
                 let mut headings = linked.lines().filter(|line| line.starts_with('#'));

@@ -304,16 +304,19 @@ fn search_finds_text_in_all_sessions() {
 fn unreadable_sessions_are_reported() {
     let home = Home::full();
     assert_eq!(home.run(&["list"]).err, "");
-    home.write(".local/share/opencode/opencode.db", "this is no database, however long one looks at it");
+    home.write(
+        ".local/share/opencode/opencode.db",
+        "not a database, although the file is long enough for one",
+    );
     fs::remove_dir_all(home.path(".codex/sessions")).unwrap();
-    home.write(".codex/sessions", "nor is this a folder");
+    home.write(".codex/sessions", "not a directory");
     for args in [&["list"][..], &["list", "-o", "json"], &["usage"], &["search", "file"]] {
         let done = home.run(args);
         assert_eq!(done.code, 0, "{args:?}: {}", done.err);
         assert_eq!(done.err.matches("warning:").count(), 2, "{args:?}: {}", done.err);
         assert!(done.err.contains("opencode.db") && done.err.contains(".codex/sessions"), "{}", done.err);
     }
-    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "no request is sent for others");
+    assert_eq!(home.run(&["list", "-a", "claude"]).err, "", "stores of other agents are not checked");
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl User {
         let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
         if !has_script {
             // A print macro would be captured by the test runner.
-            let _ = writeln!(std::io::stderr(), "left out: there is no `script` of util-linux here");
+            let _ = writeln!(std::io::stderr(), "skipped: `script` of util-linux is not installed");
             return None;
         }
         let program = self.command(args);

@@ -80,5 +80,5 @@ async fn registered_agent_runs_and_is_dropped_with_its_registry() {
     assert!(refused.to_string().contains("this agent has one model"), "{refused}");
 
     drop(agentline);
-    assert!(watched.upgrade().is_none(), "nothing keeps the agent");
+    assert!(watched.upgrade().is_none(), "no reference to the agent remains");
 }

@@ -1,9 +1,5 @@
 //! Tests the process layer with misbehaving programs: nothing outlives a run, hangs or is lost.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "tests stop at the first surprise and print what they measure"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests may panic and print their measurements")]
 
 use std::ffi::OsStr;
 use std::fs;

@@ -45,7 +45,7 @@ fn documented_crate_counts_are_right() {
     rows.push(format!("| all (default) | {} |", crates("agentline", &[])));
     rows.push(format!("has {}.", crates("agentline-core", &[])));
     for row in rows {
-        assert!(page.contains(&row), "docs/library.md lacks: {row}");
+        assert!(page.contains(&row), "docs/library.md does not contain: {row}");
     }
 }
 

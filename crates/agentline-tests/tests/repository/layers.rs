@@ -479,7 +479,7 @@ fn every_rule_rejects_its_bad_sample() {
     for (name, rule, (bad_path, bad), (good_path, good)) in RULES {
         // One sample is too long rather than wrong.
         let bad = if *name == "no file is too long to be read" { bad.repeat(3) } else { (*bad).to_owned() };
-        assert!(!rule(&Source::new(bad_path, &bad)).is_empty(), "`{name}` lets {bad_path} pass");
+        assert!(!rule(&Source::new(bad_path, &bad)).is_empty(), "`{name}` accepts {bad_path}");
         let found = rule(&Source::new(good_path, good));
         assert!(found.is_empty(), "`{name}` finds {found:?}");
     }

@@ -47,7 +47,7 @@ struct Bench {
     agentline: Agentline,
     workspace: PathBuf,
     pool: Pool,
-    /// For runs with a prewarmed session.
+    /// The pool for runs with a prewarmed session.
     spares: Pool,
 }
 
@@ -123,7 +123,7 @@ impl Bench {
         let first = walls.remove(0);
         let wall = crate::median(&walls);
         let words = format!(
-            "one workspace per prompt: {:.1} ms (median of {prompts}), {:.2} ms of ours each, the first {:.0} ms, {started} agents started",
+            "one workspace per prompt: {:.1} ms (median of {prompts}), {:.2} ms of our own each, the first {:.0} ms, {started} agents started",
             wall * 1e3,
             cpu * 1e3 / (prompts + 1) as f64,
             first * 1e3,
@@ -149,7 +149,7 @@ impl Bench {
         let status = self.pool.status();
         let most = pool.iter().fold(0_f64, |a, b| a.max(*b));
         let words = format!(
-            "{runs} runs: {:.1} ms and {:.2} ms of ours each (mean, restarts included; {:.2} in the kernel, {:.0} waits); agentline {:.1} MB after {PACE}, \
+            "{runs} runs: {:.1} ms and {:.2} ms of our own each (mean, restarts included; {:.2} in the kernel, {:.0} waits); agentline {:.1} MB after {PACE}, \
              {:.1} MB at the end; pool {:.0} MB at most, {} agents started, {} recycled",
             wall * 1e3 / runs as f64,
             cpu * 1e3 / runs as f64,
@@ -183,7 +183,7 @@ impl Bench {
         })
         .await;
         told.words = format!(
-            "8 prompts of 500 ms on 4 lanes: {:.0} ms, {:.2} ms of ours each",
+            "8 prompts of 500 ms, 4 at a time: {:.0} ms, {:.2} ms of our own each",
             told.wall * 1e3,
             told.cpu * 1e3 / 8.0
         );

@@ -23,7 +23,7 @@ pub(super) fn ripgrep() -> Option<PathBuf> {
         install.args(["install", "-y", "ripgrep"]).stdin(Stdio::null()).stdout(Stdio::null());
         let done = install.status().is_ok_and(|status| status.success());
         if !done || !is_there() {
-            println!("rg is not here and cannot be installed by us: `apt-get install ripgrep`");
+            println!("rg is not installed and cannot be installed here: run `apt-get install ripgrep`");
             return None;
         }
     }

@@ -174,7 +174,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
 }
 
 fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs_f64()
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the time is after 1970").as_secs_f64()
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn sessions_of_one_process_run_concurrently() {
     let status = pool.status();
     assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
     let times: Vec<u64> = asked_at(&stage);
-    assert!(times[1] - times[0] < 2400, "one waited for the other: {times:?}");
+    assert!(times[1] - times[0] < 2400, "the runs were not concurrent: {times:?}");
     pool.close().await;
 }
 

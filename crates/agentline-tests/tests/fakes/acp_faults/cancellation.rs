@@ -54,7 +54,7 @@ async fn cancel_while_the_mode_is_set() {
         .await;
 }
 
-/// The answer has arrived and only its quiet period remains: the cancel ends the wait, and the answer counts.
+/// The answer has arrived and only its quiet period remains: a cancel ends the wait, and the answer counts.
 #[tokio::test]
 async fn cancel_in_the_quiet_period() {
     let stage = Stage::new();

@@ -253,7 +253,7 @@ impl Row {
             self.want.ends(&played.outcome, &what);
             self.want.assert_text(&played.outcome, &what);
         }
-        assert_eq!(pool.status().retried, u64::from(again), "{what}: begun again");
+        assert_eq!(pool.status().retried, u64::from(again), "{what}: started again");
         if again || matches!(self.afterwards, Afterwards::GoesOn | Afterwards::Gone) {
             let mut next = request;
             AFTERWARDS.clone_into(&mut next.prompt);

@@ -91,7 +91,7 @@ async fn play(fault: &AcpFault) {
         assert_eq!((steady.verdict, steady.text.as_str()), (Verdict::Failed, "One."), "{what}");
         // The other run may have sent nothing. Then it was retried, and failed again.
         assert!(played.outcome.error.is_some(), "{what}");
-        assert_eq!(before.retried, u64::from(what == "die_at_prompt"), "{what}: begun again");
+        assert_eq!(before.retried, u64::from(what == "die_at_prompt"), "{what}: started again");
     } else {
         assert_eq!(before.started, 1, "{what}: they share a process");
         assert_eq!(

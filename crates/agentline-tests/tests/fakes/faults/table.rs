@@ -352,7 +352,7 @@ fn large_prompt(mut request: agentline::RunRequest) -> agentline::RunRequest {
 }
 
 fn no_tail(played: &crate::faults::stage::Played) {
-    assert_eq!(played.outcome.stderr_tail, "", "known noise is left out");
+    assert_eq!(played.outcome.stderr_tail, "", "known noise is omitted");
 }
 
 fn short_tail(played: &crate::faults::stage::Played) {

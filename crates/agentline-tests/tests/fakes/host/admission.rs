@@ -76,7 +76,7 @@ fn non_retryable_failures_are_not_retried() {
         let outcome = program.call("run", params);
         assert_eq!(outcome["verdict"], verdict, "{name}: {outcome}");
         assert_eq!(outcome.get("attempts"), None, "{name}: {outcome}");
-        assert!(asked(name) <= 1, "{name}: asked {} times", asked(name));
+        assert!(asked(name) <= 1, "{name}: {} requests", asked(name));
         assert!(begun.elapsed() < Duration::from_secs(60), "{name}");
         if name == "daily" {
             assert_eq!(outcome["error"]["retryable"], false, "{outcome}");

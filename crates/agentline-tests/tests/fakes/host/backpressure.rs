@@ -21,7 +21,7 @@ fn memory(pid: u32) -> u64 {
 pub(crate) fn wait_for(file: &Path) {
     let until = Instant::now() + Duration::from_secs(90);
     while !file.exists() {
-        assert!(Instant::now() < until, "{} never came", file.display());
+        assert!(Instant::now() < until, "{} was not created", file.display());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

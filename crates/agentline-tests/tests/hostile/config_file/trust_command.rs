@@ -131,7 +131,7 @@ fn refused_trust_reports_its_reason() {
     }
     user.write("home/.local/state/agentline/trust.json", "{ broken");
     let done = user.run(&[], "say hi");
-    assert_eq!(done.code, Some(0), "a broken list trusts nothing and stops nothing: {}", done.err);
+    assert_eq!(done.code, Some(0), "a damaged list trusts nothing and does not stop a run: {}", done.err);
     assert!(warnings(&done.json())[0].contains("cannot use the list of trusted directories"), "{}", done.out);
 }
 
@@ -140,7 +140,7 @@ fn user_is_asked_again_on_a_terminal() {
     let user = trusted_user();
     let has_script = Command::new("script").arg("--version").output().is_ok_and(|o| o.status.success());
     if !has_script {
-        return agentline_tests::skipped("there is no `script` of util-linux here");
+        return agentline_tests::skipped("`script` of util-linux is not installed");
     }
     let typed = |answer: &str| {
         let program =
