@@ -4,18 +4,15 @@
 //! |---|---|---|
 //! | `model` | `model_key_workspace_project_and_servers_reach_the_agent` | the model of the request to the service |
 //! | `sandbox` | `sandbox_uses_the_named_program` | the CLI starts a stand-in for `docker` and `podman` |
-//! | `approval_mode`, `yolo` | `each_mode_permits_what_is_documented` | which of two files a model can
-//! create, for each value |
+//! | `approval_mode`, `yolo` | `each_mode_permits_what_is_documented` | which of two files a model can create, for each value |
 //! | `include_directories` | `directory_is_included_or_inaccessible` | a file outside is read, and is not without the key |
 //! | `allowed_tools`, `disable_tools` | `tools_are_allowed_and_excluded` | the tools that the model is offered |
 //! | `working_dir` | `model_key_workspace_project_and_servers_reach_the_agent` | where a file lands, and what `pwd` prints |
 //! | `timeout`, `timeout_ms` | `run_ends_at_its_timeout` | a model that never answers |
 //! | `max_budget_usd`, `max_turns`, `max_output_tokens` | `limits_are_enforced` | a model that never ends |
 //! | `apiKey` | `model_key_workspace_project_and_servers_reach_the_agent` | the header of the request to the service |
-//! | `googleCloudProject` | `model_key_workspace_project_and_servers_reach_the_agent` | what the agent passes
-//! to a shell |
-//! | `useVertexAI` | `vertex_ai_key_selects_the_auth_method` | the CLI requires the variables of Vertex AI
-//! and sends requests to its address |
+//! | `googleCloudProject` | `model_key_workspace_project_and_servers_reach_the_agent` | what the agent passes to a shell |
+//! | `useVertexAI` | `vertex_ai_key_selects_the_auth_method` | the CLI requires Vertex AI's variables and uses its address |
 //! | `mcp_settings_path` | `model_key_workspace_project_and_servers_reach_the_agent` | the tools that the model is offered |
 
 use agentline::{Outcome, RunRequest, Verdict, blocking};
