@@ -125,7 +125,7 @@ impl HumanRenderer {
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
         self.end_line(ui)?;
         if let Some(value) = &outcome.output {
-            // The value is the answer, beside the text written so far.
+            // The value is the answer, in addition to the text written so far.
             writeln!(ui.out(), "{}", value.get())?;
         }
         ui.flush()?;

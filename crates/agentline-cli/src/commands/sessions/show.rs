@@ -106,7 +106,7 @@ pub(super) struct SessionJson<'a> {
     pub(super) context: bool,
 }
 
-/// The JSON object about a session beside its messages.
+/// The JSON object about a session, next to its messages.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(flatten)]

@@ -35,7 +35,7 @@ pub(crate) struct UsageArgs {
     output: ReportFormat,
 }
 
-/// What the rows stand for.
+/// The grouping of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
     Day,
@@ -44,7 +44,7 @@ enum By {
     Project,
 }
 
-/// What the bars show.
+/// The quantity that the bars show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Chart {
     /// Total tokens

@@ -91,7 +91,7 @@ pub(super) fn run(
     }
 }
 
-/// What has been shown so far.
+/// The parts of a session that have been shown so far.
 struct Telling {
     teller: TextRenderer,
     /// How much of each entry has been shown.
