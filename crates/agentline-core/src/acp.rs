@@ -322,7 +322,7 @@ impl Dialogue for Acp {
             self.stop_session(run, sink);
             self.answer_open_requests(run, sink);
         } else {
-            // Nothing was prompted, so the run can end at once.
+            // No prompt was sent, so the run can end immediately.
             self.fail(run, None, sink);
         }
         true

@@ -214,7 +214,7 @@ impl Config {
 
     /// Merges one layer on top and returns the names of the settings it changed.
     ///
-    /// With `untrusted`, the layer is not trusted: values it may not set are left out and reported there.
+    /// With `untrusted`, the layer is not trusted: values it may not set are skipped and reported there.
     fn lay(
         &mut self,
         layer: &Layer,

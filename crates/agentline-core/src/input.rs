@@ -94,7 +94,7 @@ pub enum Stream {
     Side(RunId, SideChannel),
 }
 
-/// A source of lines beside the process.
+/// A source of lines other than the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -30,7 +30,7 @@ const SECRET_PARTS: &[&str] = &[
 const SECRET_ENDINGS: &[&str] =
     &["token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey"];
 
-/// Names with such a part whose value is a location or a similar harmless fact.
+/// Names that contain such a part but have a harmless value, such as a location.
 const HARMLESS: &[&str] = &["pwd", "oldpwd", "ssh_auth_sock", "xauthority", "google_application_credentials"];
 
 /// Returns whether a variable, header or flag of this name contains a secret.

@@ -173,8 +173,8 @@ fn is_permanent_refusal(status: Option<u16>) -> bool {
     status.is_some_and(|s| (400..500).contains(&s) && !matches!(s, 408 | 409 | 425 | 429))
 }
 
-/// Phrases by which services report an exhausted quota that a retry would not outlast. A stated retry delay takes
-/// precedence.
+/// Phrases with which services report an exhausted quota, for which a retry is useless. A stated retry delay
+/// takes precedence.
 const USED_UP: &[&str] = &[
     "daily quota",
     "daily limit",

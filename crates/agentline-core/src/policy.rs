@@ -30,7 +30,7 @@ pub const OUTSIDE_WORKSPACE: &str = "outside_workspace";
 /// The reason for denying a command that starts a program which its text does not name.
 pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 
-/// What an agent may do in one run: a permission mode and rules.
+/// The permissions of an agent in one run: a permission mode and rules.
 #[derive(Clone, Debug)]
 pub struct Policy {
     mode: PermissionMode,
@@ -316,7 +316,7 @@ impl Exceptions {
     }
 }
 
-/// Returns the files that a tool use names. Paths next to a command are left out: they only say where it runs.
+/// Returns the files that a tool use names. Paths next to a command are ignored: they only say where it runs.
 pub(crate) fn files(ask: &PermissionRequest) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
     if ask.command.is_none() {

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Problem {
     /// The key or flag, as the user would write it.
     pub key: String,
-    /// What is wrong, with the value if it is short.
+    /// The description of the problem, with the value if it is short.
     pub message: String,
     /// The value, if it is not in the message. Never a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,8 @@
 //! Finds secrets in a text in one pass: known values in any encoding, and keys recognizable by their format.
 //!
 //! The text is decoded byte by byte (`decode.rs`) and passed to an automaton for all spellings of all secrets
-//! (`automaton.rs`, `spellings.rs`) and to a scanner for key formats (`shapes.rs`). Each byte is read once, also when
-//! the text arrives in pieces (`stream.rs`).
+//! (`automaton.rs`, `spellings.rs`) and to a scanner for key formats (`shapes.rs`). Each byte is read once,
+//! even if the text arrives in pieces (`stream.rs`).
 
 mod automaton;
 mod decode;

@@ -281,7 +281,8 @@ pub enum SessionFormat {
 
 /// Builds a session from an agent's records.
 ///
-/// A file that is read at once and one that is followed while it grows use the same calls and give the same session.
+/// A file that is read as a whole and one that is followed while it grows use the same calls and give the
+/// same session.
 pub trait SessionReader: Send {
     /// Adds one record: a line without its line break, the value of a whole file, or a row of a database as the agent's
     /// reader defines it. Unreadable records are noted as damage.
@@ -308,11 +309,11 @@ pub trait SessionReader: Send {
 pub struct SessionRoot {
     /// The directory to walk, or the database file.
     pub path: PathBuf,
-    /// What the path contains.
+    /// The kind of content at the path.
     pub form: RootFormat,
 }
 
-/// What a session root contains.
+/// The kind of content of a session root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RootFormat {

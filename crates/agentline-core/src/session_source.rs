@@ -1,4 +1,4 @@
-//! What an agent stores about its sessions: where the files are, what they are called, and how they are read.
+//! The stored sessions of an agent: where the files are, how they are named, and how they are read.
 
 use crate::{FileSystem, Millis, ProjectRef, SessionFile, SessionFormat, SessionReader, SessionRoot};
 use std::{

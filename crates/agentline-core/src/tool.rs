@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool does, as far as it matters for changed files and permission rules.
+/// The kind of a tool, as far as it matters for changed files and permission rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

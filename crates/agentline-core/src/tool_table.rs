@@ -330,7 +330,7 @@ mod to_canonical {
     }
 }
 
-/// Converts arguments to native form. Arguments that the agent does not have are left out.
+/// Converts arguments to native form. Arguments that the agent does not have are omitted.
 fn to_native(row: &ToolRow, entries: &Arguments<'_>) -> Option<Box<RawValue>> {
     if entries.0.is_empty() {
         return None;

@@ -110,7 +110,7 @@ impl Tokens {
     }
 }
 
-/// What a reported number covers.
+/// The scope of a reported number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CountScope {
@@ -142,7 +142,7 @@ pub enum UsageSource {
 pub struct TokenCount {
     /// The source of the report.
     pub source: UsageSource,
-    /// What it covers.
+    /// The scope of the count.
     pub span: CountScope,
     /// The model, for a call.
     pub model: Option<String>,

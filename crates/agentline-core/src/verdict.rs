@@ -210,8 +210,8 @@ fn on_clock(facts: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Fai
         Timeout::Run | Timeout::Deadline => FailureKind::TimeoutRun,
         _ => FailureKind::TimeoutIdle,
     };
-    // A failure before the silence may be more specific: an agent that reports a missing sign-in and then hangs is not
-    // signed in.
+    // A failure before the silence may be more specific: an agent that reports a missing sign-in and then
+    // hangs is not signed in.
     match &facts.hint {
         Some(hint) if matches!(hint.kind, FailureKind::NotAuthenticated | FailureKind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))

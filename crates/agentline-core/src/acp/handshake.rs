@@ -25,7 +25,7 @@ wire! { struct Method<'a> { id: Str<'a> = "id" } }
 /// The supported protocol version.
 const PROTOCOL: u64 = 1;
 
-/// What the agent reported about itself.
+/// The properties that the agent reported in the handshake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgentCapabilities {
     pub(super) version: Option<String>,
@@ -44,7 +44,8 @@ impl Acp {
     pub(super) fn initialize(&mut self, sink: &mut Sink) {
         let params = json!({
             "protocolVersion": PROTOCOL,
-            // Claim only what the host really does: the agent stops doing itself what the client claims to do.
+            // Claim only the features that the host provides: the agent leaves everything that the client
+            // claims to the client.
             "clientCapabilities": {
                 "fs": {"readTextFile": self.config.read_files, "writeTextFile": self.config.write_files},
                 "terminal": false,

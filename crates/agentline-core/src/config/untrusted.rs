@@ -1,12 +1,13 @@
-//! Applies the file of a workspace that the user does not trust in full: it may choose and restrict, but never widen.
+//! Applies the file of a workspace that the user does not fully trust: it may choose and restrict, but never
+//! widen.
 
 use super::{Config, ConfigKey, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
 use crate::Notice;
 
-/// The code of the warning about what the file of an untrusted workspace changed or tried to change.
+/// The code of the warning about changes that the file of an untrusted workspace made or attempted.
 pub const WORKSPACE_CONFIG: &str = "workspace_config";
 
-/// What one untrusted layer changed, and which of its keys were ignored.
+/// The changes that one untrusted layer made, and its ignored keys.
 #[derive(Debug)]
 pub(super) struct UntrustedReport {
     layer: String,

@@ -1,10 +1,10 @@
-//! What an agent decides about a tool use by itself.
+//! The decision that an agent makes about a tool use by itself.
 
 use super::changes_files;
 use crate::ToolKind;
 use crate::{PermissionRequest, PolicyDecision};
 
-/// What an agent does with a tool use by itself, before it asks for permission.
+/// An agent's own decision about a tool use, before it asks for permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NativeDecision {

@@ -46,7 +46,7 @@ impl Invocation {
     }
 }
 
-/// What a shell command does, as far as its text shows.
+/// The effects of a shell command, as far as its text shows them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Analysis {
     /// Every simple command that it runs, and the commands that those start.

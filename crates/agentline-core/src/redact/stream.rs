@@ -1,7 +1,7 @@
 //! Redacts a stream of text.
 //!
-//! A piece is held back while it ends with a significant part of a secret. Shorter parts are shown at once, because
-//! nearly every text ends with a letter that some secret starts with.
+//! A piece is held back while it ends with a significant part of a secret. Shorter parts are shown
+//! immediately, because nearly every text ends with a letter that some secret starts with.
 //!
 //! Pieces keep their boundaries, so that replaying a tape, which contains no secrets, gives the same events.
 

@@ -15,7 +15,7 @@ pub(crate) fn fold(agent: &str) -> Box<dyn SessionReader> {
         .expect("the file has lines")
 }
 
-/// Reads a text at once.
+/// Reads a text as a whole.
 pub(crate) fn read(agent: &str, text: &str) -> SavedSession {
     let whole = RawJson::new(text);
     let mut fold = fold(agent);

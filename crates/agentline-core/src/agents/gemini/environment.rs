@@ -55,7 +55,8 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, pl
         Sandbox::Off | Sandbox::On => {}
     }
     if request.sandbox != Sandbox::Off {
-        // Of the overlay home, a container sees only the settings, so everything else that a run needs is mounted.
+        // A container sees only the settings of the overlay home, so everything else that a run needs is
+        // mounted.
         let given = given.display();
         let mount = format!("{given}:{given}:ro,{given}/commands:/home/node/.gemini/commands:ro");
         let mounts = env.get("SANDBOX_MOUNTS").map_or(mount.clone(), |m| format!("{m},{mount}"));

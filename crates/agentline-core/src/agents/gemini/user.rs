@@ -180,7 +180,7 @@ impl<'a> UserConfig<'a> {
         all
     }
 
-    /// Returns problems in files with which the CLI refuses to start.
+    /// Returns the problems in files that prevent the CLI from starting.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (origin, path) in self.settings_files() {

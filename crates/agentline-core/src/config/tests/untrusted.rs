@@ -1,4 +1,4 @@
-//! Tests of what the file of a workspace may do if the user does not trust it in full.
+//! Tests the effects of a workspace's file that the user does not fully trust.
 
 use super::*;
 use crate::config::{UntrustedUse, chosen_workspace};

@@ -164,7 +164,8 @@ pub(super) fn is_of_bash(text: &str) -> bool {
     OF_BASH.iter().any(|syntax| text.contains(syntax))
 }
 
-/// Returns the words of a text that may be program names, also those attached to a number or a one-letter option.
+/// Returns the words of a text that may be program names, including those attached to a number or a
+/// one-letter option.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric() && !"_.+-".contains(c));
     words.flat_map(|word| [Some(word), attached(word)]).flatten().filter(|name| !name.is_empty())
@@ -177,7 +178,7 @@ fn attached(word: &str) -> Option<&str> {
     rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A text without the quotes, escapes and globs by which a shell that reads it may hide a name.
+/// A text without the quotes, escapes and globs that may hide a name from a comparison.
 pub(super) fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"', '[', '*', '?'], "")
 }

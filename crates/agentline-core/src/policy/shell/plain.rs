@@ -1,4 +1,5 @@
-//! Plain commands, which run nothing but what is written. Only these can match an `allow` pattern.
+//! Plain commands, which run only the programs that their text names. Only these can match an `allow`
+//! pattern.
 
 use super::words;
 use brush_parser::ast;

@@ -2,7 +2,7 @@
 
 use super::words::Word;
 
-/// What a program does with the words after its options.
+/// How a program uses the words after its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     /// Starts them as a program with arguments.
@@ -238,7 +238,7 @@ const OPAQUE: &[&str] = &[
     "s390x",
 ];
 
-/// What a program starts.
+/// The program or command that a program starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StartedProgram<'a> {
     /// Nothing, as far as known.

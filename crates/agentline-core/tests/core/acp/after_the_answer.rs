@@ -49,7 +49,7 @@ fn run_ends_after_a_silent_quiet_period() {
     assert!(!harness.player.is_over());
     harness.player.wait(1);
     assert_eq!(harness.player.outcome().duration_ms, 510);
-    // With a quiet period of zero, the run ends at once.
+    // With a quiet period of zero, the run ends immediately.
     assert_eq!(answered(0).player.outcome().text, "early ");
 }
 

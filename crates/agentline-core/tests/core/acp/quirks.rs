@@ -209,7 +209,7 @@ fn history_after_load() {
     let replay = recorded::find("gemini/load_replay_next_minute").play();
     assert_eq!(replay.harness.player.texts(), ["continued"]);
     assert!(results(&replay).is_empty());
-    // An agent that replies after replaying the history is prompted at once.
+    // An agent that replies after replaying the history is prompted immediately.
     let mut harness = AcpHarness::unknown();
     let mut spec = spec();
     spec.session = SessionTarget::Load("old".into());

@@ -1,4 +1,4 @@
-//! Properties of every session, whether intact or damaged, read at once or followed.
+//! Properties of every session, whether intact or damaged, read as a whole or followed.
 
 use super::{Saved, files, recordings};
 use crate::{
