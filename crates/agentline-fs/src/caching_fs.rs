@@ -1,4 +1,5 @@
-//! A view of the disk that caches what it has read, so that a decision is based on one state of the disk.
+//! A view of the disk that caches everything it has read, so that a decision is based on one state of the
+//! disk.
 
 use crate::{
     disk_fs::DiskFs,

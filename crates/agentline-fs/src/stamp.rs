@@ -23,7 +23,7 @@ pub enum FileKind {
     Other,
 }
 
-/// The metadata of a file by which a change is noticed.
+/// The metadata of a file that reveals a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStamp {
     /// The type.
