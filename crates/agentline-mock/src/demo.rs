@@ -29,7 +29,7 @@ impl Demo {
     }
 
     /// Starts a model for any number of runs: every prompt is answered from the first step of this script. Without one,
-    /// a prompt about primes gets the demo's own answers, and any other a sentence.
+    /// a prompt about primes gets the demo's own answers, and any other prompt gets one sentence.
     ///
     /// # Errors
     /// Returns an error if the home cannot be written or there is no free port on loopback.

@@ -51,7 +51,7 @@ pub struct GeminiModel {
 }
 
 impl GeminiModel {
-    /// Plays one script. Several agents may use the model at once; they then share its steps.
+    /// Plays one script. Several agents may use the model at the same time; they then share its steps.
     pub fn start(script: Script) -> io::Result<Self> {
         let asked = Mutex::new(0_usize);
         Self::by_prompt(move |_| {

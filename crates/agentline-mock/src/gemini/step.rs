@@ -38,7 +38,7 @@ pub struct GeminiStep {
     pub(super) times: u32,
 }
 
-/// What a step sends.
+/// The content that a step sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum GeminiAnswer {
