@@ -98,7 +98,7 @@ impl SessionStore {
         Ok(all)
     }
 
-    /// Returns the titles that agents store apart from their sessions, by agent and id.
+    /// Returns the titles that agents store separately from their sessions, by agent and id.
     pub(crate) fn titles(&self, agents: &[Arc<dyn Agent>]) -> Titles {
         let of = |agent: &Arc<dyn Agent>| {
             (agent.info().id.to_owned(), agent.sessions().titles(&self.env, &self.home, &DiskFs))

@@ -1,6 +1,6 @@
 //! Finds, lists, reads, searches, counts, follows and renders the sessions that a user's coding agents have saved.
 //!
-//! A [`SessionStore`] knows where each agent keeps its sessions. It reads files and databases, and never writes to
+//! A [`SessionStore`] finds the sessions of each agent. It reads files and databases, and never writes to
 //! them. Sessions of all agents have one form, `SavedSession` of `agentline-core`.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! Compares projects by path, also if a path is a link or only its digest is known.
+//! Compares projects by path, even if a path is a link or only its digest is known.
 
 use crate::candidate::SessionCandidate;
 use agentline_core::{FileSystem as _, ProjectRef};

@@ -37,7 +37,7 @@ pub struct SessionTree<'a> {
     used: UsageEntry,
 }
 
-/// What to show besides prompts and answers.
+/// The details to show besides prompts and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionDetail {

@@ -281,7 +281,7 @@ impl Search<'_> {
         self.in_session(session, candidate.place.clone(), candidate.project.as_ref())
     }
 
-    /// Returns the title that an agent stores apart from the session.
+    /// Returns the title that an agent stores separately from the session.
     fn title_of(&self, candidate: &SessionCandidate) -> Option<&String> {
         self.titles.get(candidate.agent.info().id)?.get(candidate.name.id.as_ref()?)
     }

@@ -160,7 +160,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
     for name in ["opencode.db", "opencode.db-wal"] {
         assert!(before[name] == after[name], "{name}");
     }
-    // A reader that stays open sees every change, also those after which the log is cleared.
+    // A reader that stays open sees every change, including those after which the log is cleared.
     let database = Database::open(&stage.path()).unwrap();
     let count = || database.load("ses_a").unwrap().unwrap().entries.len();
     let stamp = database.stamp();
