@@ -38,7 +38,7 @@ static READY_MADE: OnceLock<Option<Python>> = OnceLock::new();
 #[derive(Clone, Debug)]
 pub struct Python {
     program: PathBuf,
-    /// The installation of our package, apart from everything else.
+    /// The installation of our package, separate from everything else.
     site: PathBuf,
 }
 

@@ -49,12 +49,9 @@ pub(crate) fn left_out() -> bool {
     off
 }
 
-/// Prints that a test with a real agent was skipped, and how many so far.
+/// Prints that a test was skipped, and how many were skipped so far.
 pub fn skipped(test: &str) {
     let so_far = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
     // A print macro would be captured by the test runner.
-    let _ = writeln!(
-        std::io::stderr(),
-        "skipped with AGENTLINE_REAL_AGENTS=off ({so_far} in this file so far): {test}"
-    );
+    let _ = writeln!(std::io::stderr(), "skipped ({so_far} in this file so far): {test}");
 }

@@ -62,7 +62,7 @@ pub(crate) fn run() {
     );
 }
 
-/// Makes this many runs, some concurrently, and returns how many of them were cached.
+/// Starts this many runs, some concurrently, and returns how many of them were cached.
 fn many(host: &mut HostProgram, runs: usize, params: impl Fn(usize) -> Value) -> usize {
     let (mut sent, mut done, mut hits) = (0, 0, 0);
     while done < runs {

@@ -22,8 +22,8 @@ use std::{
 
 pub(crate) use child::{NAME, main};
 
-/// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set. With 0, only the many runs are made, for use
-/// with a profiler.
+/// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set. With 0, only the series of runs is
+/// measured, for use with a profiler.
 const ROUNDS: usize = 20;
 /// A profiler for the agentline process, with its arguments.
 const UNDER: &str = "AGENTLINE_BENCH_UNDER";

@@ -61,7 +61,7 @@ pub(crate) fn run() {
     }
 }
 
-/// Makes one evaluation, in which no answer may be lost.
+/// Runs one evaluation, in which no answer may be lost.
 fn evaluate(
     promptfoo: &InstalledPromptfoo,
     stage: &TestStage,

@@ -1,5 +1,5 @@
-//! Tests the cache with the real Gemini CLI: a run is made once and then replayed with its files, without a model
-//! request.
+//! Tests the cache with the real Gemini CLI: a run is executed once and then replayed with its files, without
+//! a model request.
 
 use agentline::{Event, Outcome, PermissionMode, Pool, PoolOptions, Record, RunRequest, Verdict};
 use agentline_core::CachePolicy;

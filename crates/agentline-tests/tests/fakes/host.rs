@@ -266,7 +266,7 @@ fn concurrent_runs_lose_no_answers() {
 #[test]
 fn overloaded_run_is_retried_and_reported() {
     let mut program = start();
-    // The first attempt leaves a file that tells the second one apart.
+    // The first attempt leaves a file that identifies the second one.
     let refused = "error 429 quota exceeded. Please retry in 1s";
     let id = program.send("run", json!({"prompt": refused, "max_retries": 1}));
     let retry = program.question("run/retry");

@@ -78,7 +78,7 @@ async fn consecutive_runs_share_a_process_with_separate_sessions() {
     assert!(late.error.as_ref().unwrap().message.contains("closed"), "{}", shown(&late));
 }
 
-/// An agent that keeps a process for each session is told when one ends.
+/// An agent that keeps a process for each session is notified when a session ends.
 #[tokio::test]
 async fn session_is_closed_with_its_run_if_supported() {
     let stage = stage();

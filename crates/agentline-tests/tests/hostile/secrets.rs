@@ -152,8 +152,8 @@ fn calls(id: &str, given: &str, gives: &str) -> [serde_json::Value; 2] {
     ]
 }
 
-/// Returns the lines of a run in which the model and a tool spell every secret in every way, also split around a tool
-/// call.
+/// Returns the lines of a run in which the model and a tool spell every secret in every way, including split
+/// around a tool call.
 fn hostile_run() -> Vec<serde_json::Value> {
     let mut lines = vec![json!({"type": "init", "session_id": "s-1", "model": "gemini-2.5-pro"})];
     for (i, (encoded, _)) in [KEY, PASSWORD].into_iter().flat_map(encodings).enumerate() {

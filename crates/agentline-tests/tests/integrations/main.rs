@@ -1,4 +1,4 @@
-//! Tests the programs and libraries with which others use agentline.
+//! Tests the programs and libraries through which others use agentline.
 
 mod agent_cli;
 mod claude_sdk;

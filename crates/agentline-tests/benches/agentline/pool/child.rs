@@ -131,7 +131,7 @@ impl Bench {
         Told { wall, cpu, words }
     }
 
-    /// Makes many consecutive runs and measures memory.
+    /// Starts many consecutive runs and measures memory.
     async fn many(&self, runs: usize) -> Told {
         let (begun, before) = (Instant::now(), spent());
         let (mut own, mut pool) = (Vec::new(), Vec::new());

@@ -35,7 +35,7 @@ async fn claude() {
         one: reported([100, 30, 20, 0, 130]),
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
-        // The model is told and continues.
+        // The model is notified and continues.
         refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
     converse(CLAUDE, own).await;

@@ -24,7 +24,7 @@ async fn client_file_access_is_limited_to_the_workspace() {
     let request = || in_mode(&stage, Mode::AcceptEdits).allow_file_reads(true).allow_file_writes(true);
     let session = stage.agentline().session(request()).await.unwrap();
 
-    // Gemini CLI requests the file first, and creates none if it is told that the file does not exist.
+    // Gemini CLI requests the file first, and does not create it if the response says that it does not exist.
     let told = send_prompt(&session, request(), "new").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());

@@ -46,7 +46,7 @@ async fn each_mode_decides_as_documented() {
     assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
     assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
 
-    // The agent is told not to ask, so there is nothing to decide.
+    // The agent is configured not to ask, so there is nothing to decide.
     let told = send_prompt(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
     assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
@@ -130,7 +130,7 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     assert_eq!(told.ends().len(), 1, "{}", told.shown());
     assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
 
-    // At its start, the agent is told which commands it must ask about.
+    // When it starts, the agent receives the list of commands that it must ask about.
     let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
     late.prompt = "rules".into();
     let refused = session.prompt_with(late).await.unwrap_err().to_string();

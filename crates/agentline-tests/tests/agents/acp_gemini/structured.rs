@@ -68,7 +68,7 @@ async fn values_are_submitted_corrected_or_read_from_the_text() {
     let told = value(&pool, &stage, "submitted", person(), |r| r).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada()), "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
-    // The model is told the format, and the caller's prompt stays unchanged.
+    // The model receives the format, and the caller's prompt stays unchanged.
     let prompt = asked()[0].prompt();
     assert!(prompt.starts_with("submitted") && prompt.contains("structured_output"), "{prompt}");
 

@@ -45,7 +45,7 @@ async fn check_reprompts_the_agent_until_it_passes() {
 /// The error of a limit, and how to set it.
 type LimitCase = (FailureKind, fn(&mut Limits));
 
-/// One warm agent makes all of these runs.
+/// One warm agent serves all of these runs.
 #[tokio::test]
 async fn command_can_be_a_check_and_rounds_and_budgets_are_limited() {
     needs_real_gemini!();

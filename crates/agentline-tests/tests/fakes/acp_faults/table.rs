@@ -153,7 +153,7 @@ pub(crate) fn updates() -> Vec<Row> {
         ),
         // The text arrives 150 ms after an unknown update, which restarts the quiet period.
         row("late_text", done("Early.Late.")).tune(patient),
-        // The silence between two updates is longer than the quiet period, so the turn ends at once.
+        // The silence between two updates is longer than the quiet period, so the turn ends immediately.
         row("late_trickle", done("Early.")).tune(|request| request.quiet_period(Duration::from_millis(20))),
         row("late_tool", done("Early.").files(&[by_tool("late.txt")])).tune(patient),
     ]

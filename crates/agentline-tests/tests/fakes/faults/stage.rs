@@ -201,7 +201,7 @@ impl Played {
     }
 }
 
-/// Returns whether a text shows the secret, also in escaped form.
+/// Returns whether a text shows the secret, in plain or escaped form.
 fn shows(text: &str) -> bool {
     text.contains(SECRET)
         || (text.contains("\\u00") && {

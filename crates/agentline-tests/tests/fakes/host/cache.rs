@@ -322,7 +322,8 @@ fn two_hosts_share_one_cache() {
     let stage = stage();
     let prompts: Vec<String> = (0..40).map(|n| format!("say answer {n}")).collect();
     let mut hosts = [cached(&stage), cached(&stage)];
-    // Both make the same runs at the same time, the second in reverse order, and one of them clears the cache.
+    // Both start the same runs at the same time, the second in reverse order, and one of them clears the
+    // cache.
     let ids: Vec<Vec<u64>> = hosts
         .iter_mut()
         .enumerate()

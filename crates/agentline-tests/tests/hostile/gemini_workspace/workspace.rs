@@ -193,7 +193,7 @@ fn listen() -> (String, Arc<AtomicUsize>) {
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let connections = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&connections);
-    // It ends with the test program; each connection is dropped at once.
+    // It ends with the test program; each connection is dropped immediately.
     std::thread::spawn(move || {
         listener.incoming().for_each(|_| _ = counted.fetch_add(1, Ordering::SeqCst));
     });

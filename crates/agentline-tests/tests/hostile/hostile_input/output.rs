@@ -96,7 +96,7 @@ fn endless_schema_check_does_not_stall_other_host_runs() {
     };
     ask(1, "run", json!({"prompt": "say [1]", "output_schema": schema, "repair_turns": 0, "timeout": 120}));
     let begun = Instant::now();
-    // The other runs are made during the first check, which takes ten seconds.
+    // The other runs start during the first check, which takes ten seconds.
     std::thread::sleep(Duration::from_secs(3));
     ask(2, "pool/status", json!({}));
     ask(3, "run", json!({"prompt": "say hello", "timeout": 120}));

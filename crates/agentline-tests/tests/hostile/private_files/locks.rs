@@ -1,4 +1,5 @@
-//! Checks that a private directory is removed only when its owner has exited, also by runs in another pid namespace.
+//! Checks that a private directory is removed only when its owner has exited, even by runs in another pid
+//! namespace.
 
 use agentline_tests::{FakeStage, skipped, survivors};
 use std::{
