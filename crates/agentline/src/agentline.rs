@@ -150,7 +150,7 @@ impl Agentline {
     }
 }
 
-/// What a process caches between runs: detections, file digests, free space and snapshots.
+/// The data that a process caches between runs: detections, file digests, free space and snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCaches {
     pub(crate) finds: DetectCache,

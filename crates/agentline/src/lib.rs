@@ -175,7 +175,7 @@ pub mod policy {
     };
 }
 
-/// What a pool reports about its processes.
+/// The status of a pool and its processes.
 pub mod pool_status {
     pub use crate::pool::{PoolStatus, ProcessStatus};
 }

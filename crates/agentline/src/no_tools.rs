@@ -41,7 +41,7 @@ impl ToolHost {
     }
 }
 
-/// What one run offers: the names of servers that would have to be relayed.
+/// The offer of one run: the names of servers that would have to be relayed.
 #[derive(Default)]
 pub(crate) struct ToolOffer {
     servers: BTreeMap<String, McpServer>,

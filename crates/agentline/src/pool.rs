@@ -1,8 +1,8 @@
 //! Warm agents: started and initialized once and used by many runs, each in its own session.
 //!
 //! A cold agent takes seconds to start; a new session on a running agent takes a fraction of that. Agents that differ
-//! in anything they are started with (program, version, settings, environment, rules) are kept apart. Every run has a
-//! session of its own, so that nothing carries over from one run to the next.
+//! in anything they are started with (program, version, settings, environment, rules) are kept separate.
+//! Every run has a session of its own, so that nothing carries over from one run to the next.
 
 pub(crate) mod key;
 mod maintenance;

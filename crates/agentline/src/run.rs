@@ -137,8 +137,8 @@ impl Run {
         Self { batch: records.into_iter(), launched: Some(launched), began: Some(began), ..run }
     }
 
-    /// Routes the events of the run through `pass` on their way to the caller. A finished run gets the cache mark
-    /// instead.
+    /// Routes the events of the run through `pass` on their way to the caller. A finished run only gets the
+    /// cache status.
     pub(crate) fn intercept(mut self, mark: CacheStatus, pass: impl FnOnce(RunReceiver, RunSender)) -> Self {
         self.state = match self.state {
             State::Going(from) => {

@@ -144,7 +144,7 @@ impl<'a> OwnLayers<'a> {
         Self { home, variables, user, environment }
     }
 
-    /// Returns all layers, lowest first. With an empty workspace path, the workspace layer is left out.
+    /// Returns all layers, lowest first. With an empty workspace path, the workspace layer is omitted.
     fn layers(&self, workspace: &Path, stored: Option<Layer>, above: Vec<Layer>) -> Vec<Layer> {
         let mut layers: Vec<Layer> = stored.into_iter().chain(self.user.clone()).collect();
         if !workspace.as_os_str().is_empty() {

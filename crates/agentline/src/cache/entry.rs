@@ -41,7 +41,7 @@ pub(super) struct ChangedFile {
     pub(super) bytes: usize,
 }
 
-/// What exists at the path after the run.
+/// The kind of file at the path after the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ChangedContent {

@@ -161,7 +161,7 @@ impl RecordedRun {
     }
 }
 
-/// What was recorded of a run.
+/// The recorded part of a run.
 #[derive(Default)]
 struct RecordedEvents {
     /// The event lines.

@@ -1,5 +1,5 @@
-//! The directory of the cache. Several processes may use it at once: an entry appears by a rename, never changes, and
-//! may disappear at any time.
+//! The directory of the cache. Several processes may use it at the same time: an entry appears by a rename,
+//! never changes, and may disappear at any time.
 
 use super::entry::CacheEntry;
 use crate::fs::private_dir;

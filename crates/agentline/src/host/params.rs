@@ -35,7 +35,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, Rp
 fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
     let alone = |(key, value): (&String, &Value)| {
         let why = T::deserialize(&json!({ key: value })).err()?.to_string();
-        // The missing field belongs to another key, which is left out here.
+        // The missing field belongs to another key, which is omitted here.
         let is_of_another = why.starts_with("missing field");
         (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {why}")))
     };

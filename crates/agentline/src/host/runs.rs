@@ -53,7 +53,7 @@ pub(super) struct HostRun {
     pub(super) sent: Option<PrivateDir>,
 }
 
-/// What is reported to the host while a run is in progress.
+/// The reports that the host receives while a run is in progress.
 pub(super) struct Reporting {
     pub(super) events: EventsWanted,
     /// Whether text may be merged while the host reads slowly.

@@ -69,9 +69,9 @@ pub(super) fn prepare(
     Ok((Box::new(pool_request), process))
 }
 
-/// Returns the key of a process: everything that it is started with. Properties of a session are left out: workspace,
-/// prompt, mode, model and servers. Only the presence of a preset is included, because a run without a model must not
-/// get the model that a process was started with.
+/// Returns the key of a process: everything that it is started with. Properties of a session are excluded:
+/// workspace, prompt, mode, model and servers. Only the presence of a preset is included, because a run
+/// without a model must not get the model that a process was started with.
 fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) -> PoolKey {
     let ProcessSpec { program, args, env, files, links, folders, copy_back, proof, dialogue, .. } = process;
     let mut text = Digester::default();

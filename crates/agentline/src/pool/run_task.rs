@@ -30,7 +30,7 @@ const TRIES: u32 = 2;
 /// A run that has requested its slot.
 pub(super) struct PendingRun {
     pub(super) pool_request: Arc<PoolRequest>,
-    /// What the run was given without waiting.
+    /// The allocation that the run received without waiting.
     pub(super) allocation: Option<ImmediateGrant>,
 }
 

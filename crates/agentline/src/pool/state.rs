@@ -49,7 +49,7 @@ struct PooledProcess {
     used: bool,
 }
 
-/// What a run is given.
+/// The allocation of a run.
 #[derive(Debug)]
 pub(super) enum Allocation {
     /// A slot on a process that is running or starting.
@@ -80,7 +80,7 @@ pub(super) struct StartPermit {
     used: bool,
 }
 
-/// What a slot is used for.
+/// The purpose of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotUser {
     /// A run.

@@ -14,7 +14,7 @@
 //! host's own program, executed again, so the host must call this function first:
 //!
 //! ```
-//! // First in `main`. Does not return in the process that is to be the supervisor.
+//! // First in `main`. Does not return in the process that becomes the supervisor.
 //! agentline::init();
 //! // … build the runtime, run agents …
 //! ```

@@ -1,4 +1,4 @@
-//! Removes what is left of sessions that were opened and never prompted.
+//! Removes the files of sessions that were opened and never prompted.
 
 use crate::fs::disk_fs::DiskFs;
 use agentline_core::Agent;

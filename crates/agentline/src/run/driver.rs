@@ -1,4 +1,4 @@
-//! The event loop of a process: passes every input to the connection and carries out what the connection returns.
+//! The event loop of a process: passes every input to the connection and carries out its outputs.
 
 use crate::{
     process::{Process, ProcessEvent, ProcessSignal, StdStream, Sweeper, temp_dir::ProcessTemp},
@@ -450,7 +450,7 @@ impl Driver {
         }
     }
 
-    /// Carries out the outputs of the connection and hands out pending events.
+    /// Carries out the outputs of the connection and delivers pending events.
     fn act(&mut self) {
         while !self.wanted.is_empty() {
             for output in std::mem::take(&mut self.wanted) {
@@ -552,7 +552,7 @@ impl Driver {
         self.feed(InputKind::Answer { ask: open.ask, answer });
     }
 
-    /// Finishes a run: hands out its last events and reports its outcome.
+    /// Finishes a run: delivers its last events and reports its outcome.
     fn done(&mut self, run: RunId, mut outcome: Box<Outcome>) {
         let Some(mut active_run) = self.active_runs.remove(&run) else { return };
         self.temp.explain_full(&mut outcome);

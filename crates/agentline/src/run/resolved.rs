@@ -1,4 +1,4 @@
-//! A resolved run: everything that is known about it before a process is chosen, from one look at the disk.
+//! A resolved run: everything that is known about it before a process is chosen, from one read of the disk.
 
 use crate::{
     agentline::Inner,

@@ -33,7 +33,8 @@ struct Watched {
 struct LoopState {
     /// When the loop will wake up at the latest.
     wakes_at: Option<Instant>,
-    /// When the loop was first seen late. After a pause of the whole program, the loop gets one more tick.
+    /// When the loop was first found to be late. After a pause of the whole program, the loop gets one more
+    /// tick.
     late_since: Option<Instant>,
     runs: Vec<WatchedRun>,
 }

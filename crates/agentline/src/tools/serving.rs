@@ -35,7 +35,7 @@ type Validate = dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<(), String>>
 /// The default startup timeout of a relayed server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What one run offers besides the tools of its host.
+/// The offer of one run, in addition to the tools of its host.
 #[must_use]
 pub struct ToolOffer {
     structured: Option<AnswerTool>,

@@ -180,7 +180,7 @@ struct PoolDaemon {
     socket: PathBuf,
     begun: Instant,
     options: DaemonOptions,
-    /// Cancelled when all runs are to be cancelled.
+    /// Cancelled when all runs must be cancelled.
     stopping: CancellationToken,
     /// Cancelled when all agents have exited.
     closed: CancellationToken,

@@ -1,5 +1,5 @@
-//! Tests of answers that are valid at once, after a repair or never, and of tasks that complete at once, later or
-//! never.
+//! Tests answers that are valid immediately, after a repair or never, and tasks that complete immediately,
+//! later or never.
 
 use crate::run::validate::*;
 use serde_json::json;

@@ -9,8 +9,8 @@
 //! | `ID.met` | nothing | another run has overlapped with this one |
 //!
 //! A run first registers itself and then looks for others. So of two overlapping runs, the later one always finds the
-//! earlier and marks it. Locks end with their process however it dies, also across containers, where process ids are
-//! not comparable. The next run removes the files of dead runs.
+//! earlier and marks it. Locks end with their process however it dies, even across containers, where process
+//! ids are not comparable. The next run removes the files of dead runs.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};

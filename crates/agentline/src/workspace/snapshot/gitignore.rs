@@ -12,7 +12,7 @@ pub(super) struct Gitignore {
     rules: Vec<IgnoreRule>,
 }
 
-/// What a rule says besides its glob.
+/// The properties of a rule besides its glob.
 #[derive(Debug, Clone, Copy)]
 struct IgnoreRule {
     /// Whether the rule ignores what it matches. A rule that starts with `!` includes it again.
@@ -76,7 +76,7 @@ fn parse(line: &str) -> Option<(String, IgnoreRule)> {
     let anywhere = !is_anchored && !line.contains('/') && line != "**";
     let mut glob = if anywhere { format!("**/{line}") } else { line.to_owned() };
     if glob.ends_with("/**") {
-        // What is inside the directory, but not the directory itself.
+        // The content of the directory, but not the directory itself.
         glob.push_str("/*");
     }
     Some((glob, IgnoreRule { ignores, only_dirs: dir.is_some() }))
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns what the crate `ignore`, which ripgrep uses, says about a path.
+    /// Returns the decision of the crate `ignore`, which ripgrep uses, about a path.
     fn expected(lines: &[String], path: &Path, is_dir: bool) -> Option<bool> {
         let mut builder = ignore::gitignore::GitignoreBuilder::new("/ws");
         for line in lines {

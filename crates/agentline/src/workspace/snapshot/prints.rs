@@ -1,4 +1,5 @@
-//! Fingerprints of all files of a workspace, to tell whether its content is the same and what a run changed.
+//! Fingerprints of all files of a workspace, to detect whether its content is the same and which files a run
+//! changed.
 
 use crate::fs::{digest::digest, digester::Digester, path_bytes::path_from_bytes};
 use crate::{
