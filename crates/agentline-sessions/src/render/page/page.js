@@ -6,7 +6,7 @@
   const story = byId("story");
   const folds = () => document.querySelectorAll("main details");
 
-  // Light and dark.
+  // The color theme.
   const theme = () => {
     const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = isDark ? "light" : "dark";
@@ -34,7 +34,8 @@
   });
   addEventListener("afterprint", () => printed.forEach((one) => { one.open = false; }));
 
-  // Search. A hit may span pieces of a line that have different colours, so whole lines and paragraphs are searched.
+  // Search. A hit may span pieces of a line that have different colors, so whole lines and
+  // paragraphs are searched.
   const INLINE = new Set(["SPAN", "MARK", "B", "STRONG", "EM", "I", "CODE", "A", "SMALL"]);
   const MOST = 5000;
   const input = byId("q");
@@ -111,7 +112,7 @@
   byId("next").addEventListener("click", () => go(1));
   byId("prev").addEventListener("click", () => go(-1));
 
-  // Keys: / searches, o opens or folds, t turns the light on or off, j and k go from message to message.
+  // Keys: / searches, o opens or folds, t toggles the theme, j and k move between messages.
   const walkEntries = (step) => {
     const entries = [...story.querySelectorAll(".entry")].filter((one) => one.checkVisibility?.() ?? true);
     const top = (one) => one.getBoundingClientRect().top - 80;
@@ -124,7 +125,7 @@
     if (act) { event.preventDefault(); act(); }
   });
 
-  // The chart says its numbers at once, also to the keyboard.
+  // The chart shows its numbers immediately, also on keyboard focus.
   const tip = document.createElement("div");
   tip.id = "tip";
   tip.hidden = true;
@@ -149,7 +150,7 @@
     bar.addEventListener("blur", hide);
   });
 
-  // The prompt that is being read is marked in the list of prompts.
+  // Marks the current prompt in the list of prompts.
   const links = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
   const watch = new IntersectionObserver((seen) => {
     const here = seen.filter((one) => one.isIntersecting).pop();
@@ -159,7 +160,7 @@
   }, { rootMargin: "-10% 0px -60% 0px" });
   links.forEach((_, id) => watch.observe(byId(id)));
 
-  // An address may name a message, or with #q=word a search.
+  // A URL fragment can name a message, or with #q=word a search.
   const arrive = () => {
     const hash = decodeURIComponent(location.hash.slice(1));
     if (hash.startsWith("q=")) {
