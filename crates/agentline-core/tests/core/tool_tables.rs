@@ -131,7 +131,7 @@ fn name_table() -> String {
 
 /// Returns a table of the arguments that have other names in an agent's tool.
 fn argument_table() -> String {
-    let mut text = String::from("| agent | tool | its arguments | canonical |\n|---|---|---|---|\n");
+    let mut text = String::from("| agent | tool | native argument | canonical |\n|---|---|---|---|\n");
     let mut line = |agent: &str, tool: &str, theirs: &str, ours: &str| {
         _ = writeln!(text, "| {agent} | `{tool}` | {theirs} | {ours} |");
     };
@@ -143,14 +143,19 @@ fn argument_table() -> String {
         if let Some(items) = row.items {
             for (theirs, ours) in items.renames {
                 let of = items.of;
-                line(title, row.native, &format!("`{theirs}` in its list"), &format!("`{of}[].{ours}`"));
+                line(
+                    title,
+                    row.native,
+                    &format!("`{theirs}` in each list item"),
+                    &format!("`{of}[].{ours}`"),
+                );
             }
         }
         if row.lines {
             line(title, row.native, "`start_line`, `end_line`", "`offset`, `limit`");
         }
         for name in row.drops {
-            line(title, row.native, &format!("`{name}`"), "left out");
+            line(title, row.native, &format!("`{name}`"), "omitted");
         }
         for (name, value) in row.adds {
             line(title, row.native, "", &format!("`{name}`: `{value}`"));

@@ -98,7 +98,7 @@ impl Page<'_> {
              <button id=prev type=button title=\"Previous hit (Shift+Enter)\" aria-label=\"Previous hit\">↑</button>\
              <button id=next type=button title=\"Next hit (Enter)\" aria-label=\"Next hit\">↓</button></div>\
              <button id=fold type=button aria-pressed=false title=\"Expand or collapse everything (o)\">Expand all</button>\
-             <button id=theme type=button title=\"Light or dark (t)\" aria-label=\"Light or dark\">◐</button></header>"
+             <button id=theme type=button title=\"Toggle theme (t)\" aria-label=\"Toggle theme\">◐</button></header>"
         )
     }
 
