@@ -25,7 +25,7 @@ Examples:
 const ENVIRONMENT: &str = "\
 Environment:
   AGENTLINE_…           any setting, such as AGENTLINE_MODEL; see `agentline config show`
-  AGENTLINE_CONFIG      path of your settings [default: ~/.config/agentline/config.toml]
+  AGENTLINE_CONFIG      path of your settings file [default: ~/.config/agentline/config.toml]
   AGENTLINE_CACHE_DIR   directory for installed agents and cached results [default: ~/.cache/agentline]
   NO_COLOR              disable colors
 ";

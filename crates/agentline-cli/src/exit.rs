@@ -44,7 +44,7 @@ Exit codes:
     5  done_with_denials: the agent answered, but tools were denied or not offered
     6  empty: no answer, or the answer was blocked
     7  limit_reached: a --max-… limit stopped the run; its partial results are kept
-    8  timed_out: the run, a silence or the startup took too long
+    8  timed_out: the run, its startup or a period of silence took too long
     9  rate_limited: the service refused requests because of quota or load
    10  invalid_output: the answer does not match --schema, or has no value for --extract-json
    11  untrusted: the agent refused the workspace as untrusted

@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn paths() {
+    fn path_patterns_match_whole_paths() {
         for (glob, text, fits) in [
             ("src/**", "src/a", true),
             ("src/**", "src/a/b", true),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn word_patterns_match_the_whole_text() {
         assert!(WordGlob::read("git *").fits("git push", false));
         assert!(!WordGlob::read("git *").fits("git", false));
         assert!(WordGlob::read("git").and_more().fits("git\tx", false));

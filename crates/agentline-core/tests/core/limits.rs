@@ -50,7 +50,7 @@ fn assert_stopped(mut player: Player, kind: FailureKind, message: &str) {
 }
 
 #[test]
-fn turns() {
+fn turn_limit_stops_the_run() {
     let mut player = limited(|l| l.max_turns = Some(2));
     for id in ["a", "b"] {
         tool(&mut player, id);
@@ -62,7 +62,7 @@ fn turns() {
 }
 
 #[test]
-fn tool_calls_including_several_in_one_turn() {
+fn tool_call_limit_counts_every_call_of_a_turn() {
     let mut player = limited(|l| l.max_tool_calls = Some(2));
     tool(&mut player, "a");
     tool(&mut player, "b");
@@ -72,7 +72,7 @@ fn tool_calls_including_several_in_one_turn() {
 }
 
 #[test]
-fn tokens_during_the_run() {
+fn token_limit_applies_during_the_run() {
     let mut player = limited(|l| l.max_tokens = Some(250));
     turn(&mut player, "1");
     turn(&mut player, "2");
@@ -82,7 +82,7 @@ fn tokens_during_the_run() {
 }
 
 #[test]
-fn output_tokens_including_thoughts() {
+fn output_token_limit_includes_thoughts() {
     let mut player = limited(|l| l.max_output_tokens = Some(49));
     turn(&mut player, "1");
     assert_eq!(player.rungs().len(), 1);
@@ -91,7 +91,7 @@ fn output_tokens_including_thoughts() {
 }
 
 #[test]
-fn cost() {
+fn cost_limit_stops_the_run() {
     // A turn costs 60 fresh, 40 cached and 25 produced tokens: 60 + 20 + 250 millionths of a dollar.
     let mut player = limited(|l| l.max_cost = Some(0.000_65));
     turn(&mut player, "1");

@@ -145,7 +145,7 @@ fn responses_items() {
 
 /// Claude Code's prompt suggestion and Codex's risk assessment do not advance the script, although they offer tools.
 #[test]
-fn helpers_with_tools() {
+fn helper_requests_with_tools_do_not_advance_the_script() {
     let model = anthropic::model([]).expect("a port");
     let messages = json!([{"role": "user", "content": "[SUGGESTION MODE: what comes next?]"}]);
     let (status, _) = post(&model, "/v1/messages", &json!({"tools": [{"name": "x"}], "messages": messages}));

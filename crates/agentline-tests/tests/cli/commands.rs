@@ -71,7 +71,7 @@ fn prices_are_dated_and_user_prices_override_them() {
 }
 
 #[test]
-fn doctor_exit_code_tells_what_is_missing() {
+fn doctor_exit_code_shows_what_is_missing() {
     let good = User::new().agentline(&["doctor", "-o", "json"]);
     assert_eq!(good.code, 0, "{}", good.out);
     assert_eq!(good.json()["agents"][0]["ready"], true);

@@ -83,7 +83,7 @@ async fn warm_runs_ignore_the_workspace() {
 
 /// The attacks are real: in a fully trusted workspace they succeed, cold and warm.
 #[tokio::test]
-async fn the_same_workspace_takes_effect_with_full_trust() {
+async fn same_workspace_takes_effect_with_full_trust() {
     needs_real_gemini!();
     for warm in [false, true] {
         let hostile = HostileWorkspace::new();

@@ -251,7 +251,7 @@ async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
 }
 
 #[tokio::test]
-async fn claude_codes_pool_keeps_trusted_and_untrusted_sessions_apart() {
+async fn claude_code_pool_separates_trusted_and_untrusted_sessions() {
     let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
     attacks::on_claude(&attacked);
     let untrusted = attacked.request("first task", Mode::Default);

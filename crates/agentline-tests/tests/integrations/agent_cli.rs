@@ -22,7 +22,7 @@ fn wait<T>(task: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn say_hello_with_accept_edits() {
+fn execute_calls_its_callbacks_and_returns_the_result() {
     needs_real_gemini!();
     let file = json!({"file_path": "hello.txt", "content": "hello\n"});
     let stage = TestStage::new(Script::new([

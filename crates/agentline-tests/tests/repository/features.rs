@@ -33,7 +33,7 @@ fn library_without_features_builds() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn documented_crate_counts_are_right() {
+fn documented_crate_counts_are_correct() {
     let page = fs::read_to_string(format!("{}/docs/library.md", root())).expect("the page");
     let none = crates("agentline", &["--no-default-features"]);
     assert!(none < MOST_CRATES, "{none} crates without features");

@@ -338,7 +338,7 @@ fn touched_file_is_a_change_unless_its_content_is_known() {
 }
 
 #[test]
-fn a_file_replaced_by_a_folder_and_a_folder_by_a_file() {
+fn file_and_directory_can_replace_each_other() {
     let workspace = Workspace::new(&[("thing", "file"), ("other/inside", "x")]);
     let changes = workspace.changes(|it| {
         fs::remove_file(it.path("thing")).unwrap();

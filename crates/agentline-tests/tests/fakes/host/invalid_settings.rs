@@ -39,7 +39,7 @@ fn missing_named_program_is_an_error_without_fallback() {
 }
 
 #[test]
-fn what_only_the_socket_accepts_is_refused() {
+fn options_of_the_socket_are_refused_on_stdin() {
     let mut program = start();
     let caller = json!({"env": {}, "home": "/", "cwd": "/", "project": "/", "cache": "/"});
     for (method, params, key) in [

@@ -30,7 +30,7 @@ fn a_context_file_that_links_out_of_the_workspace_is_not_read() {
 }
 
 #[test]
-fn the_agents_own_tools_still_read_the_workspaces_files() {
+fn agent_tools_can_still_read_workspace_files() {
     needs_real_gemini!();
     use agentline_mock::gemini::{GeminiStep, Script};
     use serde_json::json;

@@ -61,7 +61,7 @@ fn signal(signal: &str, pids: &[u32]) {
 }
 
 #[test]
-fn a_run_in_another_pid_namespace_leaves_a_live_directory_alone() {
+fn run_in_another_pid_namespace_keeps_a_live_directory() {
     let may = Command::new(OTHER_NAMESPACE[0]).args(&OTHER_NAMESPACE[1..]).arg("true").output();
     if !may.is_ok_and(|output| output.status.success()) {
         return skipped("this system permits no pid namespaces");
@@ -80,7 +80,7 @@ fn a_run_in_another_pid_namespace_leaves_a_live_directory_alone() {
 }
 
 #[test]
-fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
+fn directory_of_a_killed_run_is_removed_by_the_next_run() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
     // All at once, so that none of them can clean up.
@@ -94,7 +94,7 @@ fn the_directory_of_a_run_that_was_killed_is_removed_by_the_next() {
 }
 
 #[test]
-fn the_supervisor_removes_the_directory_of_an_agentline_that_was_killed() {
+fn supervisor_removes_the_directory_of_a_killed_agentline() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
     run.kill().expect("the process was killed");
