@@ -17,7 +17,7 @@ pub struct RunId(pub u32);
 #[serde(transparent)]
 pub struct HostRequestId(pub u32);
 
-/// One way to talk to an agent.
+/// One way to communicate with an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

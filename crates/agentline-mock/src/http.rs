@@ -165,7 +165,11 @@ impl HttpConnection {
             return Err(invalid("the body is too large"));
         }
         (&mut self.reader).take(size).read_to_end(into)?;
-        if (into.len() as u64) < whole { Err(invalid("the body is shorter than it said")) } else { Ok(()) }
+        if (into.len() as u64) < whole {
+            Err(invalid("the body is shorter than its declared length"))
+        } else {
+            Ok(())
+        }
     }
 }
 

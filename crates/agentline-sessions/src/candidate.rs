@@ -7,7 +7,7 @@ use crate::{
 use agentline_core::{Agent, ProjectRef, SessionFile, SessionFormat, SessionInfo};
 use std::{sync::Arc, time::SystemTime};
 
-/// A location whose name says that it contains a session or a part of one.
+/// A location whose name identifies it as a session or a part of one.
 #[derive(Clone)]
 pub(crate) struct SessionCandidate {
     pub(crate) agent: Arc<dyn Agent>,

@@ -60,7 +60,7 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
     Ok(exit::DONE)
 }
 
-/// Redacts all strings in a value, because a secret may be in a setting whose name does not say so.
+/// Redacts all strings in a value, because a secret may be in a setting with an ordinary name.
 fn redact(redactor: &Redactor, value: &mut Value) {
     match value {
         Value::String(text) => *text = redactor.text(text).into_owned(),

@@ -116,7 +116,7 @@ fn send_frames(
     Ok(break_off(midway, connection))
 }
 
-/// Streams the events, and stops after the first if the step says so.
+/// Streams the events, and stops after the first if the step requires it.
 fn stream(
     step: &GeminiStep,
     events: &[&[u8]],

@@ -42,7 +42,7 @@ impl TextStyle {
         self
     }
 
-    /// Shortens long outputs of tools. The hint stands in place of the omitted lines and says how to see them.
+    /// Shortens long outputs of tools. The hint replaces the omitted lines and says how to see them.
     #[must_use]
     pub fn shortened(mut self, hint: Option<&'static str>) -> Self {
         self.shortened = hint;

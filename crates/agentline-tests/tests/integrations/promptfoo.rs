@@ -214,7 +214,7 @@ fn failures_are_reported_with_contract_terms() {
     ]);
     let cases = json!([
         case("too often", json!({"retry_patience_ms": 100})),
-        case("too often, tried by us", json!({"retry_patience_ms": 100, "max_retries": 1})),
+        case("too often, retried by agentline", json!({"retry_patience_ms": 100, "max_retries": 1})),
         case("all used up", json!({})),
         case("say nothing", json!({})),
         case("hang", json!({"timeout_ms": 4000})),
@@ -255,8 +255,11 @@ fn failures_are_reported_with_contract_terms() {
     assert!(gave_up.contains("Rate limit exceeded for google:gemini-cli after 4 attempts"), "{gave_up}");
     assert_eq!((kind("all used up"), done_asking(&stage, "all used up")), (&json!("quota"), 1));
     // Alternatively, agentline retries, and the error has all details.
-    let ours = &done.of("too often, tried by us")["response"];
-    assert_eq!((&ours["metadata"]["attempts"], kind("too often, tried by us")), (&json!(2), &json!("quota")));
+    let ours = &done.of("too often, retried by agentline")["response"];
+    assert_eq!(
+        (&ours["metadata"]["attempts"], kind("too often, retried by agentline")),
+        (&json!(2), &json!("quota"))
+    );
     assert!(ours["error"].as_str().unwrap().starts_with("rate_limited: "), "{ours:#}");
     nothing_left(&stage);
 }

@@ -49,8 +49,8 @@ pub(super) fn ending(
     (status, reason)
 }
 
-/// Returns whether a call was cancelled. Its status seldom says so: a cancelled shell command is stored as a success,
-/// and only its display shows the cancellation.
+/// Returns whether a call was cancelled. Its status rarely shows this: a cancelled shell command is stored as
+/// a success, and only its display shows the cancellation.
 pub(super) fn was_cancelled(said: &str, displayed: Option<&str>, error: Option<&str>) -> bool {
     said == "cancelled"
         || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")

@@ -158,7 +158,8 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
         decider.note = Some(format!("{note}, but no credential for it was found"));
         decider.fix = Some(method.way_out().into());
     }
-    // Only the credential that the agent really uses wins. The note of the entry that chose the method says so.
+    // Only the credential that the agent really uses wins. The note of the entry that chose the method
+    // explains this.
     told.iter_mut().for_each(|s| s.wins = false);
     for credential in CREDENTIALS {
         if *credential == Credential::Machine && method != Some(Method::Compute) {

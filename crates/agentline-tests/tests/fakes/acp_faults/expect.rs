@@ -278,7 +278,7 @@ impl Row {
         (RunOptions::new().permission_handler(silent), asked)
     }
 
-    /// Reads the run to its end, and cancels it if the row says so.
+    /// Reads the run to its end, and cancels it if the row requires it.
     async fn watch(&self, run: Run, asked: &Arc<Notify>, began: Instant) -> Played {
         let canceller = run.canceller();
         match self.stop {
