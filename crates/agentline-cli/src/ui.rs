@@ -20,7 +20,7 @@ const BUFFER: usize = 64 << 10;
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 
-/// When colors are used.
+/// The setting of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set

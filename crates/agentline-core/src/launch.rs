@@ -31,7 +31,7 @@ impl LaunchContext {
     }
 }
 
-/// How to start an agent's program.
+/// The command that starts an agent's program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The executable: the agent itself, or the interpreter of its script.

@@ -102,7 +102,7 @@ pub(crate) struct Folded {
     is_all: bool,
 }
 
-/// How a word continues in a piece of text.
+/// The continuation of a word in a piece of text.
 pub(crate) enum Followed {
     /// The word is complete at this position.
     Whole(usize),

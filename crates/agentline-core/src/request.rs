@@ -78,7 +78,7 @@ pub struct RunRequest {
     pub env: BTreeMap<String, String>,
     /// Names of the caller's variables that are passed to the agent. `*` passes all.
     pub pass_env: Vec<String>,
-    /// How far the workspace is trusted.
+    /// The trust in the workspace.
     pub trust: Trust,
     /// Whether the agent resolves references such as `@file` in the prompt, instead of receiving them as literal text.
     pub file_references: bool,
@@ -432,7 +432,7 @@ impl PermissionMode {
     }
 }
 
-/// How a model that the agent does not list is treated.
+/// The handling of a model that the agent does not list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -458,7 +458,7 @@ pub enum Sandbox {
     By(String),
 }
 
-/// How far the workspace is trusted.
+/// The trust in the workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

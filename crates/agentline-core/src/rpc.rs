@@ -82,7 +82,7 @@ pub enum RpcMessage<'a> {
     },
 }
 
-/// Why a line is not a message.
+/// The reason why a line is not a message.
 #[derive(Debug)]
 pub enum InvalidMessage<'a> {
     /// The line is not JSON.

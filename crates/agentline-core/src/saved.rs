@@ -267,7 +267,7 @@ impl ReadError {
     }
 }
 
-/// How a session is stored.
+/// The storage format of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionFormat {
@@ -344,7 +344,7 @@ impl SessionRoot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionFile {
-    /// How it is stored, or `None` if the name does not show it.
+    /// The storage format, or `None` if the name does not show it.
     pub form: Option<SessionFormat>,
     /// The id of the session or a prefix of it, as far as the name contains it.
     pub id: Option<String>,

@@ -1,4 +1,4 @@
-//! What counts as a secret by its name, and how it is shown.
+//! Redacts secrets in settings, arguments and URLs, recognized by their names.
 
 use crate::looks_secret;
 use serde::Serialize;

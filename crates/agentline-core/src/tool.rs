@@ -28,7 +28,7 @@ pub enum ToolKind {
     Other,
 }
 
-/// How a tool call ended.
+/// The status of a finished tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

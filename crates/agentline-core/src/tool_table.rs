@@ -76,7 +76,7 @@ impl ToolRow {
     }
 }
 
-/// How an agent names the tools of MCP servers. The canonical form is `mcp__server__tool`.
+/// An agent's naming scheme for tools of MCP servers. The canonical form is `mcp__server__tool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpNames {

@@ -97,7 +97,7 @@ pub enum Limit {
     Cost,
 }
 
-/// Why agentline stopped a run.
+/// The reason why agentline stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {

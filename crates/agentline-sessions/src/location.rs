@@ -1,4 +1,4 @@
-//! Where a session is stored, and a session that was located but not read yet.
+//! The location of a session, and a session that was located but not read yet.
 
 use agentline_core::{Agent, SessionFormat, SessionInfo};
 use serde::Serialize;

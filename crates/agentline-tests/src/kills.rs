@@ -38,7 +38,7 @@ pub struct Programs {
     pub fake_acp: PathBuf,
 }
 
-/// Which processes are killed.
+/// The processes that are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     /// The process that runs the agent: `agentline run`, the daemon, or the host.
@@ -119,7 +119,7 @@ const STARTED: [LeftoverKind; 5] = [
 /// One kill.
 #[derive(Debug, Clone, Copy)]
 pub struct Kill {
-    /// Which processes are killed.
+    /// The processes that are killed.
     pub victim: Victim,
     /// When they are killed.
     pub moment: KillMoment,

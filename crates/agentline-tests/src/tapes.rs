@@ -22,7 +22,7 @@ pub use compare::unified_difference;
 pub use recorder::{Recording, record};
 pub use scenarios::{Scenario, scenarios};
 
-/// What a tape does not contain: facts about the model and the disk after the recorded run.
+/// Facts that a tape does not contain: about the model and the disk after the recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFacts {
     /// The number of requests to the main model.

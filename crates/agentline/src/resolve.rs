@@ -58,7 +58,7 @@ pub(crate) fn stopped_before(info: &RunInfo, signal: Signal) -> Outcome {
     Outcome::not_begun(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
-/// Why a run could not be prepared.
+/// The reason why a run could not be prepared.
 #[derive(Debug)]
 pub(crate) enum StartFailure {
     /// The request is valid, and this is the outcome of its run.

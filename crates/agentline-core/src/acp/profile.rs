@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// How a tool call ended, according to the agent's own texts.
+/// The result of a tool call, according to the agent's own texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToolEnd {
     /// It succeeded.

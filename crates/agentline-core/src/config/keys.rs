@@ -36,7 +36,7 @@ pub struct ConfigKey {
     pub example: &'static str,
     /// Whether only the ACP surface uses the setting.
     pub is_for_acp: bool,
-    /// How the key is treated in the `agentline.toml` of a workspace that the user does not fully trust.
+    /// The treatment of the key in the `agentline.toml` of a workspace that the user does not fully trust.
     pub untrusted: UntrustedUse,
     /// Whether problems hide its values.
     pub(super) is_secret: bool,
@@ -49,7 +49,7 @@ pub struct ConfigKey {
     pub(super) restrict: fn(&mut Config, &Config) -> Restriction,
 }
 
-/// How a key is treated in the `agentline.toml` of a workspace that the user does not fully trust.
+/// The treatment of a key in the `agentline.toml` of a workspace that the user does not fully trust.
 ///
 /// New keys are ignored there unless their row in the table of keys says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

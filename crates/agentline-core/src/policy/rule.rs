@@ -37,7 +37,7 @@ pub(crate) enum RuleEffect {
     Deny,
 }
 
-/// How specifically a rule matches a tool use. The rule with the greatest rank decides.
+/// The specificity with which a rule matches a tool use. The rule with the greatest rank decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Specificity {
     /// Whether the rule has a pattern.

@@ -70,7 +70,7 @@ pub enum FaultStage {
     Process,
 }
 
-/// How a fault is implemented.
+/// The implementation of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaultAction {
     /// The agent checks this flag.

@@ -19,7 +19,7 @@ use super::session::{Control, FakeSession};
 use super::words::{self, unescape};
 use super::{shapes, tools};
 
-/// How a turn ends.
+/// The end of a turn.
 pub(super) enum FakeTurnEnd {
     Stop(String),
     Result(Value),

@@ -96,7 +96,7 @@ pub(super) struct HostLink {
     pub(super) process: Option<OwnedFd>,
 }
 
-/// Why there is no agent.
+/// The reason why the agent was not started.
 #[derive(Debug)]
 pub(super) enum InitError {
     /// The init could not be started, for example because namespaces are not available.

@@ -141,7 +141,7 @@ pub struct Spawn {
     pub mark: String,
     /// How stdout is captured. stderr always goes to a file.
     pub stdout: StdoutMode,
-    /// Which program cleans up if the host dies suddenly.
+    /// The program that cleans up if the host dies suddenly.
     pub supervisor: Supervisor,
     /// Whether the agent gets a pid namespace. Ignored without a supervisor.
     pub isolation: Isolation,
@@ -175,7 +175,7 @@ impl Spawn {
     }
 }
 
-/// How an agent's stdout is captured.
+/// The way in which an agent's stdout is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StdoutMode {
     /// An unnamed file that is read as it grows. No output is lost at exit, and the agent never blocks on a slow
@@ -186,7 +186,7 @@ pub enum StdoutMode {
     Pipe,
 }
 
-/// Which program cleans up when the host dies suddenly.
+/// The program that cleans up when the host dies suddenly.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Supervisor {
     /// The current program, if it has called [`init`]; otherwise the same as `None`.

@@ -42,7 +42,7 @@ pub(crate) struct ProcessSpec {
     pub(crate) version: Option<Version>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
-    /// Additional arguments that only save each session a request.
+    /// Additional arguments that avoid one request per session.
     pub(crate) preset: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) cwd: PathBuf,

@@ -59,7 +59,7 @@ pub(crate) struct ActiveRun {
     pub(crate) pending: Vec<Record>,
 }
 
-/// When the outcome of a run is reported to the caller.
+/// The time at which the outcome of a run is reported to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompletionTiming {
     /// Immediately, because the process continues to serve other runs.

@@ -36,7 +36,7 @@ use web::WebLink;
 /// The protocol version of `initialize`. An older server answers with its own.
 const PROTOCOL: &str = "2025-06-18";
 
-/// Where and how the programs of relayed servers run.
+/// The environment in which the programs of relayed servers run.
 pub(super) struct RelayContext {
     pub(super) cwd: PathBuf,
     pub(super) env: BTreeMap<OsString, OsString>,

@@ -1,4 +1,4 @@
-//! How Claude Code signs in: variables, or the credentials of its own sign-in.
+//! The sign-in of Claude Code: variables, or the credentials of its own sign-in.
 
 use crate::agents::adapter::{self, found};
 use crate::agents::claude::Claude;

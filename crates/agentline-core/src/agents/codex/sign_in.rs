@@ -1,4 +1,4 @@
-//! How Codex signs in: variables, the file that `codex login` writes, or a model provider of its settings.
+//! The sign-in of Codex: variables, the file that `codex login` writes, or a model provider of its settings.
 
 use crate::agents::adapter::{self, found};
 use crate::agents::codex::Codex;

@@ -16,7 +16,7 @@ const TRIGGERS: &[(&str, &str)] = &[("@{", "at.txt"), ("!{", "bang.txt"), ("{{ar
 /// The maximum number of lines that the CLI shows of a file, and of characters that it shows of a line.
 const LONGEST_READ: usize = 2000;
 
-/// How a prompt is delivered.
+/// The form in which a prompt is delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delivery {
     /// The text for stdin.

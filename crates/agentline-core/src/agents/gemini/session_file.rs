@@ -21,7 +21,7 @@ wire! { struct Display<'a> { stat: DiffStat<'a> = "diffStat" } }
 wire! { struct DiffStat<'a> { added: Num = "model_added_lines", removed: Num = "model_removed_lines" } }
 wire! { struct Text<'a> { text: Str<'a> = "text" } }
 
-/// Which parts of a session file are reported, depending on the surface.
+/// The parts of a session file that are reported, depending on the surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SessionFileDetail {
     /// The surface reports events; the file adds tokens and corrections.

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Settings with paths in which the CLI would expand `~` to the overlay home.
 const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/adminPolicyPaths"];
 
-/// How a run signs in, as far as the request and the environment decide it.
+/// The sign-in of a run, as far as the request and the environment decide it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedSignIn {
     /// Whether the request contains an API key.

@@ -1,4 +1,4 @@
-//! How Gemini CLI signs in: it chooses a method, then takes the first available credential for that method.
+//! The sign-in of Gemini CLI: it chooses a method, then uses the first available credential for that method.
 //!
 //! Based on the CLI's own `getAuthTypeFromEnv` and `validateAuthMethod`, and verified with 0.61.0: a method in the
 //! settings overrides every variable, and a variable that selects another method hides an available key.

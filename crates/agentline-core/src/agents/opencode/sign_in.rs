@@ -1,4 +1,5 @@
-//! How OpenCode signs in: the file that `opencode auth login` writes, a model provider of its settings, or variables.
+//! The sign-in of OpenCode: the file that `opencode auth login` writes, a model provider of its settings, or
+//! variables.
 
 use crate::agents::adapter::{self, found};
 use crate::agents::opencode::{INFO, OpenCode};

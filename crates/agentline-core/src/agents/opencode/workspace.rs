@@ -1,4 +1,4 @@
-//! What OpenCode 1.18.33 loads from a workspace although the project's configuration is disabled.
+//! The files that OpenCode 1.18.33 loads from a workspace although the project's configuration is disabled.
 //!
 //! `OPENCODE_DISABLE_PROJECT_CONFIG` disables the project's settings, MCP servers, providers, permissions, tools,
 //! commands and agents. Plugins are loaded by a second configuration service, which ignores both that variable and

@@ -2,7 +2,7 @@
 
 use super::words::Word;
 
-/// How a program uses the words after its options.
+/// The meaning of the words after a program's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     /// Starts them as a program with arguments.
@@ -11,7 +11,7 @@ enum Runs {
     ShellText,
 }
 
-/// How a program that starts another one parses its arguments.
+/// The argument syntax of a program that starts another one.
 #[derive(Clone, Copy, Debug)]
 struct Wrapper {
     name: &'static str,

@@ -9,7 +9,7 @@ use tokio::sync::{
     watch,
 };
 
-/// Why a server does not answer, worded to follow "the server NAME does not work: ".
+/// The reason why a server does not answer, worded to follow "the server NAME does not work: ".
 pub(super) struct ServerGone(pub(super) String);
 
 /// The health of a server: its `initialize` result, or the reason why it is dead.
