@@ -44,7 +44,7 @@ pub(crate) struct Renderer {
 
 /// One output format.
 trait RunRenderer {
-    /// Called before the first event.
+    /// Prepares the output. Called before the first event.
     fn begin(&mut self, ui: &mut Ui) {
         ui.busy("starting the agent");
     }
@@ -74,7 +74,7 @@ impl Renderer {
         self.renderer.complete_by(completer);
     }
 
-    /// Must be called before the first event.
+    /// Prepares the output. Must be called before the first event.
     pub(crate) fn begin(&mut self, ui: &mut Ui) {
         self.renderer.begin(ui);
     }

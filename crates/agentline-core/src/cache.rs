@@ -73,19 +73,19 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
-    /// The status of an outcome that comes from the cache.
+    /// Creates the status of an outcome that comes from the cache.
     #[must_use]
     pub fn hit(key: impl Into<String>, stored_at: u64) -> Self {
         Self { hit: true, key: Some(key.into()), stored_at: Some(stored_at), reason: None }
     }
 
-    /// The status of a new outcome that is stored.
+    /// Creates the status of a new outcome that is stored.
     #[must_use]
     pub fn kept(key: impl Into<String>, stored_at: u64) -> Self {
         Self { hit: false, key: Some(key.into()), stored_at: Some(stored_at), reason: None }
     }
 
-    /// The status of a new outcome that is not stored.
+    /// Creates the status of a new outcome that is not stored.
     #[must_use]
     pub fn not_kept(key: Option<String>, reason: impl Into<String>) -> Self {
         Self { hit: false, key, stored_at: None, reason: Some(reason.into()) }

@@ -251,7 +251,7 @@ setters! {
     quiet_period: Duration => |v| Some(v);
     /// Sets the limits on turns, tool calls, tokens and cost.
     limits: Limits => |v| v;
-    /// Sets how far the workspace is trusted.
+    /// Sets the trust in the workspace.
     trust: Trust => |v| v;
     /// Sets whether the agent resolves `@file` references.
     file_references: bool => |v| v;

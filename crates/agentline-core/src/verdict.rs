@@ -279,13 +279,13 @@ pub struct TurnEnd {
 }
 
 impl TurnEnd {
-    /// A successful turn.
+    /// Creates the result of a successful turn.
     #[must_use]
     pub fn ok() -> Self {
         Self { ok: true, stop: None, failure: None }
     }
 
-    /// A failed turn.
+    /// Creates the result of a failed turn.
     #[must_use]
     pub fn failed(failure: Option<Failure>) -> Self {
         Self { ok: false, stop: None, failure }

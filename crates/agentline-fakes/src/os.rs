@@ -34,7 +34,7 @@ mod unix {
         POLITE.into_iter().try_for_each(|signal| handle(signal, libc::SIG_IGN))
     }
 
-    /// Only records these signals from now on.
+    /// Records these signals from now on instead of ending the process.
     pub(crate) fn notice_signals() -> io::Result<()> {
         extern "C" fn note(_: libc::c_int) {
             SIGNALLED.store(true, Ordering::SeqCst);

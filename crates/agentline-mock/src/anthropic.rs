@@ -47,8 +47,8 @@ fn messages<'a>(body: &'a Value, role: &'a str) -> impl Iterator<Item = &'a Valu
     items(&body["messages"]).filter(move |message| message["role"] == role)
 }
 
-/// After a turn, Claude Code requests a suggestion for the next prompt, in the same conversation and with the same
-/// tools.
+/// Returns the answer to a request for a prompt suggestion, which Claude Code sends after a turn in the same
+/// conversation and with the same tools.
 fn helped(body: &Value) -> Option<&'static str> {
     let last = messages(body, "user").last().map(|message| texts(&message["content"]));
     let suggests = last.into_iter().flatten().any(|text| text.starts_with("[SUGGESTION MODE"));

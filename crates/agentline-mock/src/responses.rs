@@ -53,7 +53,7 @@ static WIRE: Wire = Wire {
     turn,
 };
 
-/// In its mode `agent`, Codex lets a model assess risks, and requests a decision in JSON.
+/// Returns the answer to a risk assessment, which Codex requests as JSON in its mode `agent`.
 fn helped(body: &Value) -> Option<&'static str> {
     let verdicts = &body["text"]["format"]["schema"]["properties"]["outcome"]["enum"];
     let judges = items(verdicts).any(|verdict| verdict == "allow");

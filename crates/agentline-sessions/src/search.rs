@@ -32,7 +32,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How letter case is compared.
+/// The comparison of letter case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Case {
@@ -53,7 +53,7 @@ pub struct Query {
     pub words: Vec<String>,
     /// Whether the words are regular expressions.
     pub regex: bool,
-    /// How letter case is compared.
+    /// The comparison of letter case.
     pub case: Case,
     /// The number of lines of context before and after a hit.
     pub context: usize,

@@ -53,7 +53,7 @@ pub enum Victim {
     All,
 }
 
-/// Where the agent runs.
+/// The surface or process that the agent runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillSurface {
     /// A cold run on `json`.
@@ -68,7 +68,7 @@ pub enum KillSurface {
     Host,
 }
 
-/// When the kill happens.
+/// The stage of a run at which the kill happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KillMoment {
     /// While the agent starts.
@@ -123,7 +123,7 @@ pub struct Kill {
     pub victim: Victim,
     /// When they are killed.
     pub moment: KillMoment,
-    /// Where the agent runs.
+    /// The surface or process that the agent runs on.
     pub surface: KillSurface,
     /// Whether the agent is in a pid namespace.
     pub isolation: Isolation,

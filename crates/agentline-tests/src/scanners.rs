@@ -269,7 +269,7 @@ fn ignore(text: &str) {
     black_box(Snapshot::take(workspace.path(), &SnapshotOptions::default()).file_count());
 }
 
-/// The second half of a file comes before the first one.
+/// Counts the changed lines of a file whose halves are swapped.
 fn change(text: &str) {
     let Ok(workspace) = tempfile::tempdir() else { return };
     let file = workspace.path().join("file");

@@ -65,7 +65,7 @@ fn read(folder: &str, file: &str) -> Capture {
     }
 }
 
-/// When stderr is fed relative to stdout.
+/// The order in which stderr and stdout are fed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Stderr {
     First,

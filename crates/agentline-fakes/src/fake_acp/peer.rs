@@ -162,7 +162,7 @@ fn dribble(bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A panic of one thread must not stop the others.
+/// Locks a mutex even if another thread panicked, so that one panic does not stop the other threads.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -73,7 +73,7 @@ pub struct TextRenderer {
     margin: String,
 }
 
-/// How much of an entry has been shown, because a followed session grows.
+/// The parts of an entry that have been shown, because a followed session grows.
 #[derive(Clone, Debug, Default)]
 pub struct EntryProgress {
     headed: bool,

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum number of copies when the files change while they are copied.
 const COPIES: usize = 5;
 
-/// How a database is opened.
+/// The way in which a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Without locks: there is no write-ahead log, so the file alone is complete.

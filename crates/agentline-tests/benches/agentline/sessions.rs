@@ -226,7 +226,7 @@ fn show_once(big: &Path, home: &Path, output: &str) -> Option<(f64, f64)> {
     Some((seconds, peak))
 }
 
-/// In the child: runs the command line with the arguments of this process.
+/// Runs the command line in the child, with the arguments of this process.
 pub(crate) fn child() {
     // The exit code cannot be inspected; a failure shows in the output.
     let _ = agentline_cli::main_impl();

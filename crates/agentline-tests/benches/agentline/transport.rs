@@ -73,7 +73,7 @@ fn in_a_process(file: &Path) -> Row {
     serde_json::from_slice(&output.stdout).expect("a row")
 }
 
-/// In the child: a run whose agent copies the file to its standard output.
+/// Runs an agent in the child that copies the file to its standard output.
 pub(crate) fn child(_what: &str) {
     let file = std::env::var(FILE).expect("the file");
     let dir = tempfile::tempdir().expect("a temporary folder");

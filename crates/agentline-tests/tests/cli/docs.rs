@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The words of every visible command, such as `sessions list`, in the order of the help.
+/// Returns the words of every visible command, such as `sessions list`, in the order of the help.
 fn commands() -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![(String::new(), agentline_cli::command())];

@@ -192,7 +192,7 @@ fn kill_all_three(case: &ProcessCase, mut host: Child) {
     host.wait().unwrap();
 }
 
-/// The host program, in a location where every user can start it.
+/// Copies the host program to a location where every user can start it.
 fn world_readable_host(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("host");
     fs::copy(HOST, &program).unwrap();

@@ -47,7 +47,7 @@ fn percent(text: &str) -> String {
     })
 }
 
-/// Every encoding of a secret, with the length of the parts that must not be shown.
+/// Returns every encoding of a secret, with the length of the parts that must not be shown.
 fn encodings(secret: &str) -> Vec<(String, usize)> {
     let pairs = ["", "x", "user:"].map(|before| base64(format!("{before}{secret}").as_bytes()));
     let mut all: Vec<(String, usize)> = pairs

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A part of a prompt that makes the model inspect its environment.
 const LOOK_AROUND: &str = "look at the environment";
 
-/// How one agent is set up and how its model calls tools.
+/// The setup of one agent and the tool calls of its model.
 #[derive(Clone, Copy)]
 struct Target {
     name: &'static str,

@@ -190,7 +190,7 @@ fn concurrent_prompts_share_one_host_and_lose_no_answers() {
     nothing_left(&stage);
 }
 
-/// A program that logs each start of agentline's host and then becomes the host.
+/// Writes a program that logs each start of agentline's host and then becomes the host.
 fn counting(stage: &TestStage, file: &std::path::Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let script = stage.outside().join("counting");

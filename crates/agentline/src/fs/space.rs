@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Mutex};
 
-/// How many bytes may be written to each directory before its size is measured again.
+/// The number of bytes that may be written to each directory before its size is measured again.
 #[derive(Debug, Default)]
 pub(crate) struct RemainingSpace {
     pub(crate) left: Mutex<HashMap<PathBuf, u64>>,

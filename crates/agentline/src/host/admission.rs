@@ -37,7 +37,7 @@ pub(super) struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
 }
 
-/// How the service responded to an attempt.
+/// The response of the service to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptResult {
     /// The service answered.

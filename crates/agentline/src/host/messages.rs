@@ -119,7 +119,7 @@ pub struct Caller {
     pub isolation: Value,
 }
 
-/// How agents are kept warm. Omitted fields have the default of the pool.
+/// The settings of the pool of warm agents. Omitted fields have the default of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
@@ -251,7 +251,7 @@ impl From<crate::cache::CacheStats> for CacheTold {
     }
 }
 
-/// Which events of a run are sent.
+/// The events of a run that are sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]

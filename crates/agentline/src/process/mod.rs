@@ -218,7 +218,7 @@ pub enum ProcessSignal {
     KillTree,
 }
 
-/// How an agent exited.
+/// The exit status of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessExit {
     /// It exited with this code.

@@ -136,7 +136,7 @@ impl Stamp {
         }
     }
 
-    /// Without inode numbers, only size and modification time reveal a change.
+    /// Returns the metadata without inode numbers, where only size and modification time reveal a change.
     #[cfg(not(unix))]
     fn of(about: &Metadata) -> Self {
         let since = |at: io::Result<std::time::SystemTime>| {

@@ -63,7 +63,7 @@ pub(crate) struct RunProgress {
     end: Option<RunEnd>,
 }
 
-/// How a run ended.
+/// The result of a run that has ended.
 #[derive(Clone, Copy, Debug)]
 struct RunEnd {
     /// The verdict; `None` if the task of the run was lost.

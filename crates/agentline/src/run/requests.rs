@@ -371,7 +371,7 @@ mod tests {
         format!("{} {} {why} {rule}", if ruling.allow { "allow" } else { "deny" }, ruling.by)
     }
 
-    /// A handler that allows everything and records the requests.
+    /// Returns a handler that allows everything and records the requests.
     fn yes() -> (PermissionHandler, Arc<Mutex<Vec<PermissionRequest>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();

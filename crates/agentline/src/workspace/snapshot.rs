@@ -154,7 +154,7 @@ pub enum ChangeKind {
     Deleted,
 }
 
-/// How a change is known.
+/// The evidence for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// Both snapshots cover the path, and they differ.

@@ -81,7 +81,8 @@ impl SessionSource for Codex {
         titles(&String::from_utf8_lossy(&text))
     }
 
-    /// After a rewind, Codex continues in another file, which records where the first one is cut.
+    /// Returns `true`: after a rewind, Codex continues in another file, which records where the first one is
+    /// cut.
     fn files_continue(&self) -> bool {
         true
     }

@@ -275,7 +275,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An alias changes how the following words are parsed.
+    /// Analyzes `alias`, which changes how the following words are parsed.
     fn alias(&mut self, arguments: &[Word]) {
         if arguments.iter().any(|word| !word.known || word.text.contains('=')) {
             self.undeterminable();

@@ -178,7 +178,7 @@ fn attached(word: &str) -> Option<&str> {
     rest.strip_prefix(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A text without the quotes, escapes and globs that may hide a name from a comparison.
+/// Returns a text without the quotes, escapes and globs that may hide a name from a comparison.
 pub(super) fn without_quotes(text: &str) -> String {
     text.replace(['\\', '\'', '"', '[', '*', '?'], "")
 }

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A word of the prompt for each file, and the script that writes the file.
+/// Returns a word of the prompt for a file, and the script that writes the file.
 fn writes(path: &str) -> (&str, Script) {
     (path, calling([write(path)]))
 }

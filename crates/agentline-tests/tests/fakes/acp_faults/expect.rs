@@ -135,31 +135,31 @@ impl Row {
         self
     }
 
-    /// No conversation can be opened with such an agent.
+    /// Expects that no conversation can be opened.
     pub(crate) fn not_opened(mut self) -> Self {
         self.afterwards = Afterwards::NotOpened;
         self
     }
 
-    /// The agent exits.
+    /// Expects that the agent exits.
     pub(crate) fn gone(mut self) -> Self {
         self.afterwards = Afterwards::Gone;
         self
     }
 
-    /// The fault persists.
+    /// Expects that the fault persists.
     pub(crate) fn stays(mut self) -> Self {
         self.afterwards = Afterwards::Stays;
         self
     }
 
-    /// On the pool, the run is retried.
+    /// Expects that the pool retries the run.
     pub(crate) fn again(mut self) -> Self {
         self.on_the_pool = OnThePool::Again;
         self
     }
 
-    /// No tape is recorded: it would take longer than all other rows together.
+    /// Records no tape, because that would take longer than all other rows together.
     pub(crate) fn untaped(mut self) -> Self {
         self.taped = false;
         self
@@ -345,7 +345,7 @@ pub(crate) fn denied(text: &'static str) -> Want {
 }
 
 impl Want {
-    /// The text is not compared.
+    /// Accepts any text.
     pub(crate) fn any_text(mut self) -> Self {
         self.text = None;
         self
@@ -361,7 +361,7 @@ impl Want {
         self
     }
 
-    /// Neither text nor warnings are compared: they depend on milliseconds.
+    /// Accepts any text and any warnings, because they depend on milliseconds.
     pub(crate) fn any_words(mut self) -> Self {
         (self.text, self.warnings) = (None, None);
         self

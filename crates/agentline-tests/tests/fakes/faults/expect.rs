@@ -41,7 +41,7 @@ pub(crate) fn row(fault: &'static str, stream: Want, json: Want) -> Row {
     Row { fault, args: json!({}), tune: |request| request, stream, json }
 }
 
-/// A row with the same result on both surfaces.
+/// Creates a row with the same result on both surfaces.
 pub(crate) fn both(fault: &'static str, want: Want) -> Row {
     row(fault, want.clone(), want)
 }
@@ -57,7 +57,7 @@ impl Row {
         self
     }
 
-    /// Short timeouts, for an agent that hangs.
+    /// Sets short timeouts, for an agent that hangs.
     pub(crate) fn hangs(self) -> Self {
         self.tune(|request| {
             request
@@ -124,19 +124,19 @@ pub(crate) fn timed_out(kind: FailureKind) -> Want {
 }
 
 impl Want {
-    /// The text of the last turn, and all reported text unless `told` is set.
+    /// Expects this text of the last turn, and the same reported text unless `told` is set.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.text = Some(text.to_owned());
         self
     }
 
-    /// All reported text, joined.
+    /// Expects this reported text, joined.
     pub(crate) fn told(mut self, told: impl Into<String>) -> Self {
         self.told = Some(told.into());
         self
     }
 
-    /// The text is not compared.
+    /// Accepts any text.
     pub(crate) fn any_text(mut self) -> Self {
         (self.text, self.told) = (None, None);
         self
@@ -152,7 +152,7 @@ impl Want {
         self
     }
 
-    /// The lines of standard output that could not be read.
+    /// Expects these unreadable lines of standard output.
     pub(crate) fn lines(mut self, lines: impl IntoIterator<Item = u64>) -> Self {
         let lines: Vec<u64> = lines.into_iter().collect();
         self.unreadable = u32::try_from(lines.len()).ok();
@@ -176,7 +176,7 @@ impl Want {
         self
     }
 
-    /// The maximum duration in seconds, on a busy machine.
+    /// Sets the maximum duration in seconds, on a busy machine.
     pub(crate) fn within(mut self, seconds: u64) -> Self {
         self.within = Duration::from_secs(seconds);
         self

@@ -19,7 +19,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A run whose agent has started its children and waits.
+/// Starts a run and waits until its agent has started its children.
 async fn begun(stage: &Stage, fault: &str) -> Run {
     let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
     let request = stage.request(Surface::StreamJson, fault, &args);

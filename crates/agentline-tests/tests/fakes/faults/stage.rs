@@ -51,7 +51,7 @@ impl Stage {
         self.dir.path().join("run.tape")
     }
 
-    /// The file to which the children of a fault write their ids.
+    /// Returns the file to which the children of a fault write their ids.
     pub(crate) fn pids(&self) -> PathBuf {
         self.dir.path().join("pids")
     }

@@ -103,7 +103,7 @@ fn workspace_names_and_keys_cannot_emit_terminal_escapes() {
     assert!(!done.err.lines().any(|line| line.starts_with("error: no")), "{}", done.err);
 }
 
-/// A program in the workspace that leaves a mark when it is started.
+/// Writes a program to the workspace that leaves a mark when it is started.
 fn planted(user: &User, path: &str) {
     user.write(path, &format!("#!/bin/sh\n: > '{}'\n", user.path("pwned").display()));
     fs::set_permissions(user.path(path), fs::Permissions::from_mode(0o755)).unwrap();

@@ -28,7 +28,7 @@ fn stage() -> TestStage {
     stage
 }
 
-/// What each front end does with the settings of a workspace.
+/// Builds the configuration of a workspace, as each front end does.
 fn configured(stage: &TestStage) -> Config {
     let variables = stage.variables().iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
     let settings = Settings::find(&stage.workspace(), None, Some(&stage.home()), variables, Vec::new());

@@ -187,7 +187,7 @@ impl HostileWorkspace {
     }
 }
 
-/// A server on loopback that counts connections.
+/// Starts a server on loopback that counts connections.
 fn listen() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port on loopback");
     let url = format!("http://{}", listener.local_addr().expect("an address"));

@@ -167,7 +167,7 @@ fn tape_is_also_played_line_by_line_from_a_pipe() {
     assert!(endless.err.contains("longer than"), "{}", endless.err);
 }
 
-/// Each level refers to the next one twice, so that a value is checked 2^40 times.
+/// Returns a schema in which each level refers to the next one twice, so that a value is checked 2^40 times.
 fn doubling() -> serde_json::Value {
     let mut levels = serde_json::Map::new();
     for n in 0..40 {

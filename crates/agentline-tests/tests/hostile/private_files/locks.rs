@@ -37,7 +37,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A run that continues until it is stopped, and its private directory.
+/// Starts a run that continues until it is stopped, and returns it with its private directory.
 fn endless_run(stage: &FakeStage) -> (Child, PathBuf) {
     let at_work = stage.workspace().join("at-work");
     let script = "run touch at-work\nhang";
