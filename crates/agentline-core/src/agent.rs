@@ -1,9 +1,9 @@
 //! The interface of an agent. Each directory under `agents` implements it; no other module knows facts about an agent.
 
 use crate::{
-    AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch, LaunchContext, NativeDecision,
-    Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext,
-    Version, session_source::NoSessions, setup_probe::UnknownSetup,
+    AgentOption, AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch, LaunchContext,
+    NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface, ToolTable,
+    ToolUseContext, Version, session_source::NoSessions, setup_probe::UnknownSetup,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -18,6 +18,11 @@ pub trait Agent: Sync + Send {
     fn preset(&self, name: &str) -> Option<&'static str> {
         let _ = name;
         None
+    }
+
+    /// Returns the options that only this agent has. A request that has another one is refused.
+    fn options(&self) -> &'static [AgentOption] {
+        &[]
     }
 
     /// Returns the settings from which [`AgentRegistry::of`](crate::agents::AgentRegistry::of) creates this agent in

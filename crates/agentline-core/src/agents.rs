@@ -1,6 +1,6 @@
 //! The list of agents. All other modules look agents up by name.
 
-use crate::{Agent, AgentSettings, FileSystem, Problem, Redactor, Secrets, nearest};
+use crate::{Agent, AgentOption, AgentSettings, FileSystem, Problem, Redactor, Secrets, nearest};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -27,6 +27,17 @@ static BUILT_IN: LazyLock<[Arc<dyn Agent>; 4]> = LazyLock::new(|| {
 #[must_use]
 pub fn built_in() -> Vec<Arc<dyn Agent>> {
     BUILT_IN.to_vec()
+}
+
+/// Returns the options of the built-in agents, in the order of the documentation.
+pub(crate) fn options() -> impl Iterator<Item = &'static AgentOption> {
+    BUILT_IN.iter().flat_map(|agent| agent.options())
+}
+
+/// Returns the id of the built-in agent that has an option.
+pub(crate) fn owner_of_option(name: &str) -> Option<&'static str> {
+    let owner = BUILT_IN.iter().find(|agent| agent.options().iter().any(|option| option.name == name))?;
+    Some(owner.info().id)
 }
 
 /// Finds a built-in agent by its id or one of its aliases.

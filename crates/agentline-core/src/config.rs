@@ -56,7 +56,7 @@ use untrusted::UntrustedReport;
 pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
 pub use check::one_line;
 pub use docs::key_table;
-pub use keys::{ConfigKey, KEYS, UntrustedUse, find};
+pub use keys::{ConfigKey, UntrustedUse, find, keys};
 pub use layer::Layer;
 
 pub use crate::agent_settings::AgentSettings;
@@ -257,10 +257,10 @@ impl Config {
                 if said.request.permission_mode != PermissionMode::Bypass {
                     continue;
                 }
-            } else if (key.set)(&mut said, &given, findings).is_none() {
+            } else if key.set(&mut said, &given, findings).is_none() {
                 continue;
             }
-            let value = (key.get)(&said);
+            let value = key.get(&said);
             match heard.get(key.name) {
                 Some((other, before)) if *before != value => {
                     findings.problems.push(disagreement(other, &given))
@@ -269,7 +269,7 @@ impl Config {
                     let is_settled = match &mut untrusted {
                         Some(report) => report.apply(self, key, spelled, &said),
                         None => {
-                            (key.merge)(self, &said);
+                            key.merge(self, &said);
                             true
                         }
                     };

@@ -12,6 +12,7 @@
 
 mod acp;
 mod agent;
+mod agent_option;
 mod agent_settings;
 pub mod agents;
 mod cache;
@@ -81,6 +82,7 @@ pub use crate::session_usage::{
 };
 pub use acp::acp_dialogue;
 pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
+pub use agent_option::{AgentOption, OptionKind};
 pub use agent_settings::AgentSettings;
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};

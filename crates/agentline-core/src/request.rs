@@ -1,7 +1,10 @@
 //! A typed run request. `validate` checks later whether an agent supports it.
 
-use crate::{CachePolicy, McpServer, Notice, Surface, secret::debug_without_secrets};
+use crate::{
+    CachePolicy, McpServer, Notice, Surface, agent_option::deserialize_options, secret::debug_without_secrets,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 /// A typed run request: everything a caller can configure for one run.
@@ -82,14 +85,12 @@ pub struct RunRequest {
     pub trust: Trust,
     /// Whether the agent resolves references such as `@file` in the prompt, instead of receiving them as literal text.
     pub file_references: bool,
-    /// The agent's extensions to load. `None` uses the user's settings.
-    pub extensions: Option<Vec<String>>,
     /// The API key for the agent's service. It is redacted everywhere.
     pub api_key: Option<String>,
-    /// The Google Cloud project for sign-in through Vertex AI.
-    pub google_cloud_project: Option<String>,
-    /// Whether to sign in through Vertex AI.
-    pub use_vertex_ai: Option<bool>,
+    /// Options that only this agent has, by name. [`Agent::options`](crate::Agent::options) lists them. In JSON, they
+    /// are fields of the request itself.
+    #[serde(flatten, deserialize_with = "deserialize_options")]
+    pub agent_options: BTreeMap<String, Value>,
     /// Whether a model that the agent does not list is a warning or an error.
     pub model_validation: ModelValidation,
     /// The time at which the run must be over, in seconds since 1970 with fractions.
@@ -178,10 +179,8 @@ impl Default for RunRequest {
             pass_env: Vec::new(),
             trust: Trust::Run,
             file_references: false,
-            extensions: None,
             api_key: None,
-            google_cloud_project: None,
-            use_vertex_ai: None,
+            agent_options: BTreeMap::new(),
             model_validation: ModelValidation::Warn,
             deadline: None,
             until: None,
@@ -307,6 +306,13 @@ impl RunRequest {
     #[must_use]
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_directories.push(dir.into());
+        self
+    }
+
+    /// Sets an option that only this agent has.
+    #[must_use]
+    pub fn agent_option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.agent_options.insert(name.into(), value.into());
         self
     }
 

@@ -1,6 +1,6 @@
 //! Validates a request before a run starts, so that later code can rely on it.
 
-use crate::{Agent, Plan, Problem, Problems, RunRequest};
+use crate::{Agent, Plan, Problem, Problems, RunRequest, agent_option::check_options, agents};
 use std::time::Duration;
 
 /// Checks everything that does not depend on the agent.
@@ -99,6 +99,8 @@ impl Plan {
                 .hint("shorten it, or move the text to a file in the workspace and refer to the file"),
             );
         }
+        let owner = agents::owner_of_option;
+        problems.extend(check_options(agent.options(), info.title, &request.agent_options, owner));
         let surface = match request.surface {
             Some(surface) if info.surfaces.contains(&surface) && agent.abilities(surface, None).works => {
                 Some(surface)

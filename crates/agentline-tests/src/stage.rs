@@ -120,12 +120,11 @@ impl TestStage {
     /// Returns the default request of a test: everything permitted, no extensions, a model with a price.
     #[must_use]
     pub fn request(&self, prompt: &str) -> RunRequest {
-        let mut request = RunRequest::new(prompt)
+        RunRequest::new(prompt)
             .model(MODEL)
             .permission_mode(PermissionMode::Bypass)
-            .working_dir(self.workspace());
-        request.extensions = Some(Vec::new());
-        request
+            .working_dir(self.workspace())
+            .agent_option("extensions", Vec::<String>::new())
     }
 
     /// Runs to the end and returns all events and the outcome.

@@ -128,7 +128,8 @@ pub use agentline_core::{
 pub mod agents {
     pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
-        Agent, AgentInfo, AgentSettings, Features, Program, SignIn, SurfaceFeatures, Version,
+        Agent, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program, SignIn, SurfaceFeatures,
+        Version,
     };
 }
 
@@ -138,7 +139,7 @@ pub mod config {
         ChangedTrust, Settings, USER_FILE_VARIABLE, WORKSPACE_FILE, build, find_layers, user_file,
         workspace_file,
     };
-    pub use agentline_core::config::{ConfigKey, ConfigRow, DEFAULTS, KEYS, UntrustedUse, WORKSPACE_CONFIG};
+    pub use agentline_core::config::{ConfigKey, ConfigRow, DEFAULTS, UntrustedUse, WORKSPACE_CONFIG, keys};
     pub use agentline_core::{AgentSettings, Config, Layer};
 }
 

@@ -354,7 +354,7 @@ impl RunArgs {
 #[cfg(test)]
 mod tests {
     use crate::args::{Cli, CliCommand};
-    use agentline_core::config::KEYS;
+    use agentline_core::config::keys;
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         let cli = Cli::command();
         let run = cli.find_subcommand("run").unwrap();
         let flags: Vec<&str> = run.get_arguments().filter_map(clap::Arg::get_long).collect();
-        for key in KEYS {
+        for key in keys() {
             let Some(flag) = key.flag else { continue };
             assert!(flags.contains(&flag), "--{flag} is missing");
         }
@@ -379,7 +379,7 @@ mod tests {
             --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --cache";
         let CliCommand::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
-        for key in KEYS.iter().filter(|key| key.flag.is_some()) {
+        for key in keys().iter().filter(|key| key.flag.is_some()) {
             assert!(table.contains_key(key.name), "{} is missing", key.name);
         }
         assert_eq!(table["sandbox"], "true");

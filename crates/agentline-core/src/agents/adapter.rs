@@ -76,9 +76,6 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_
         ("sandbox", request.sandbox != Sandbox::Off, "remove it"),
         ("session_id", request.session_id.is_some(), "remove it: the agent chooses session ids itself"),
         ("file_references", request.file_references, "send files with `--attach`"),
-        ("extensions", request.extensions.is_some(), "remove it"),
-        ("use_vertex_ai", request.use_vertex_ai.is_some(), "remove it"),
-        ("google_cloud_project", request.google_cloud_project.is_some(), "remove it"),
         ("system_mode", replaces, "use `append`, which puts your instructions before the prompt"),
     ];
     let mut problems: Vec<Problem> = asked

@@ -9,6 +9,7 @@ mod json;
 mod launch;
 mod live;
 mod native_decision;
+mod options;
 mod overlay;
 mod parts;
 mod policy;
@@ -26,9 +27,9 @@ mod user;
 mod versions;
 
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext, NativeDecision,
-    Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable,
-    ToolUseContext, Version,
+    Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext,
+    NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface,
+    SurfaceFeatures, ToolTable, ToolUseContext, Version,
 };
 use std::path::Path;
 
@@ -66,6 +67,10 @@ impl Agent for Gemini {
 
     fn preset(&self, name: &str) -> Option<&'static str> {
         (name == "gemini_acp").then_some(PRESET)
+    }
+
+    fn options(&self) -> &'static [AgentOption] {
+        options::OPTIONS
     }
 
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {

@@ -1,6 +1,6 @@
 //! The table of keys for the documentation.
 
-use super::{Config, KEYS};
+use super::{Config, keys};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ pub fn key_table() -> String {
     let mut table = String::from(
         "| key | aliases | flag | value | default | untrusted | description |\n|---|---|---|---|---|---|---|\n",
     );
-    for key in KEYS {
+    for key in keys() {
         let aliases: Vec<String> = key.aliases.iter().map(|alias| format!("`{alias}`")).collect();
         let flag = key.flag.map(|flag| format!("`--{flag}`")).unwrap_or_default();
-        let default = match (key.get)(&defaults) {
+        let default = match key.get(&defaults) {
             Value::Null => String::new(),
             Value::Array(list) if list.is_empty() => String::new(),
             Value::Object(_) => String::new(),

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::config::parse::show_duration;
 use crate::{
-    Isolation, McpServer, ModelValidation, PermissionMode, PriceTable, Sandbox, Surface, SystemMode, Trust,
-    naming::snake_case,
+    AgentOption, Isolation, McpServer, ModelValidation, OptionKind, PermissionMode, PriceTable, Sandbox,
+    Surface, SystemMode, Trust, agents, naming::snake_case,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -18,10 +18,12 @@ use std::{
     collections::{BTreeMap, HashSet},
     fmt,
     path::PathBuf,
+    sync::LazyLock,
     time::Duration,
 };
 
 /// One setting.
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ConfigKey {
     /// The name in files, maps and batch lines; its `camelCase` form is accepted too.
@@ -43,10 +45,21 @@ pub struct ConfigKey {
     /// How deep layers merge the entries of a table. Below this depth, a later layer replaces the whole entry.
     pub(super) depth: usize,
     kind: &'static str,
-    pub(super) set: fn(&mut Config, &GivenValue<'_>, &mut Findings) -> Option<()>,
-    pub(super) get: fn(&Config) -> Value,
-    pub(super) merge: fn(&mut Config, &Config),
-    pub(super) restrict: fn(&mut Config, &Config) -> Restriction,
+    place: Place,
+}
+
+/// Where a configuration stores the value of a setting.
+#[derive(Clone, Copy)]
+enum Place {
+    /// A field.
+    Field {
+        set: fn(&mut Config, &GivenValue<'_>, &mut Findings) -> Option<()>,
+        get: fn(&Config) -> Value,
+        merge: fn(&mut Config, &Config),
+        restrict: fn(&mut Config, &Config) -> Restriction,
+    },
+    /// The options of an agent.
+    Option(OptionKind),
 }
 
 /// The treatment of a key in the `agentline.toml` of a workspace that the user does not fully trust.
@@ -126,6 +139,61 @@ impl ConfigKey {
         format!("{VARIABLES}{}", self.name.to_uppercase())
     }
 
+    /// Creates the setting of an agent's option.
+    fn of_option(option: &AgentOption) -> Self {
+        let AgentOption { name, aliases, kind, example, doc } = *option;
+        let reader = match kind {
+            OptionKind::Text => "word",
+            OptionKind::List => "words",
+            OptionKind::Flag => "flag",
+        };
+        Self { name, aliases, example, doc, kind: reader, place: Place::Option(kind), ..PLAIN }
+    }
+
+    /// Sets the given value, or records a problem and returns `None`.
+    pub(super) fn set(
+        &self,
+        config: &mut Config,
+        given: &GivenValue<'_>,
+        findings: &mut Findings,
+    ) -> Option<()> {
+        let value = match self.place {
+            Place::Field { set, .. } => return set(config, given, findings),
+            Place::Option(OptionKind::Text) => read::word(given, findings)?.into(),
+            Place::Option(OptionKind::List) => read::words(given, findings)?.into(),
+            Place::Option(OptionKind::Flag) => read::flag(given, findings)?.into(),
+        };
+        config.request.agent_options.insert(self.name.to_owned(), value);
+        Some(())
+    }
+
+    /// Returns the value of a configuration.
+    pub(super) fn get(&self, config: &Config) -> Value {
+        match self.place {
+            Place::Field { get, .. } => get(config),
+            Place::Option(_) => config.request.agent_options.get(self.name).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Overrides the value of a configuration with that of a higher layer.
+    pub(super) fn merge(&self, below: &mut Config, above: &Config) {
+        match self.place {
+            Place::Field { merge, .. } => merge(below, above),
+            Place::Option(_) => {
+                let set = above.request.agent_options.get(self.name).cloned();
+                below.request.agent_options.extend(set.map(|value| (self.name.to_owned(), value)));
+            }
+        }
+    }
+
+    /// Applies the value of an untrusted layer if it restricts that of a configuration.
+    pub(super) fn restrict(&self, below: &mut Config, by: &Config) -> Restriction {
+        match self.place {
+            Place::Field { restrict, .. } => restrict(below, by),
+            Place::Option(_) => Restriction::Refused,
+        }
+    }
+
     /// Describes the accepted values.
     #[must_use]
     pub fn takes(&self) -> &'static str {
@@ -143,12 +211,12 @@ impl fmt::Debug for ConfigKey {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ConfigKey> {
     let name = snake_case(name);
-    KEYS.iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
+    keys().iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
 }
 
 /// Returns all accepted names.
 pub(super) fn names() -> Vec<&'static str> {
-    KEYS.iter().flat_map(|key| [key.name].into_iter().chain(key.aliases.iter().copied())).collect()
+    keys().iter().flat_map(|key| [key.name].into_iter().chain(key.aliases.iter().copied())).collect()
 }
 
 /// A type that a setting can have: how it is shown, and how a value of a higher layer overrides a lower one.
@@ -295,27 +363,40 @@ impl KeyPath for PriceTable {
     }
 }
 
-/// Defines the table of settings. A row has the form
+/// Every setting, in the order of the documentation. The options of agents follow the settings for sign-in.
+static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| {
+    let of_agents = agents::options().map(ConfigKey::of_option);
+    SETTINGS.iter().copied().chain(of_agents).chain(MORE_SETTINGS.iter().copied()).collect()
+});
+
+/// Returns every setting, in the order of the documentation.
+#[must_use]
+pub fn keys() -> &'static [ConfigKey] {
+    &KEYS
+}
+
+/// Defines a table of settings. A row has the form
 /// `name (aliases) Some("flag"), module::reader "example" => field { overrides } "doc";`, where `overrides` replaces
 /// fields of `PLAIN`.
 macro_rules! keys {
-    ($($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
+    ($table:ident: $($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
         => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
-        /// Every setting, in the order of the documentation.
-        pub static KEYS: &[ConfigKey] = &[$(ConfigKey {
+        static $table: &[ConfigKey] = &[$(ConfigKey {
             name: stringify!($name),
             aliases: &[$($alias),*],
             flag: $flag,
             doc: $doc,
             example: $example,
             kind: stringify!($reader),
-            set: |config, given, findings| {
-                config.$($place).+ = $from::$reader(given, findings)?.into();
-                Some(())
+            place: Place::Field {
+                set: |config, given, findings| {
+                    config.$($place).+ = $from::$reader(given, findings)?.into();
+                    Some(())
+                },
+                get: |config| config.$($place).+.show(),
+                merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
+                restrict: |below, by| below.$($place).+.restrict(&by.$($place).+),
             },
-            get: |config| config.$($place).+.show(),
-            merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
-            restrict: |below, by| below.$($place).+.restrict(&by.$($place).+),
             ..ConfigKey { $($field: $value,)* ..PLAIN }
         }),*];
     };
@@ -333,13 +414,10 @@ const PLAIN: ConfigKey = ConfigKey {
     is_secret: false,
     depth: 0,
     kind: "",
-    set: |_, _, _| None,
-    get: |_| Value::Null,
-    merge: |_, _| (),
-    restrict: |_, _| Restriction::Refused,
+    place: Place::Option(OptionKind::Text),
 };
 
-keys! {
+keys! { SETTINGS:
     agent () Some("agent"), read::word r#""claude""# => request.agent { untrusted: UntrustedUse::Accept }
         "The agent, by id or alias.";
     surface () Some("surface"), read::surface r#""json""# => request.surface { untrusted: UntrustedUse::Accept }
@@ -426,14 +504,11 @@ keys! {
         "Names of your environment variables that are passed on to the agent; `*` passes on all.";
     file_references () None, read::flag "true" => request.file_references {}
         "The agent resolves words like `@file` in the prompt; otherwise they are sent literally.";
-    extensions () None, read::words r#"["my-extension"]"# => request.extensions {}
-        "The agent's extensions to load; defaults to those that you set up.";
     api_key ("apiKey") None, read::word r#""your-key""# => request.api_key { is_secret: true }
         "The API key for the agent's service; redacted everywhere.";
-    google_cloud_project ("googleCloudProject") None, read::word r#""my-project""# => request.google_cloud_project {}
-        "The Google Cloud project for sign-in with Vertex AI.";
-    use_vertex_ai ("useVertexAI") None, read::flag "true" => request.use_vertex_ai {}
-        "Sign in with Vertex AI.";
+}
+
+keys! { MORE_SETTINGS:
     record () Some("record"), read::path r#""run.tape.jsonl""# => request.record {}
         "Write a tape of the run to this file.";
     cache () Some("cache"), read::flag "true" => request.cache.on {}

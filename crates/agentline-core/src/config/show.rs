@@ -1,6 +1,6 @@
 //! Shows the effective settings, each with its source and with secrets redacted.
 
-use super::{BUILT_IN, Config, KEYS};
+use super::{BUILT_IN, Config, keys};
 use crate::secret::redacted;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ impl Config {
     pub fn show(&self) -> Vec<ConfigRow> {
         let rows = |key: &super::ConfigKey| {
             let (is_secret, depth) = (key.is_secret, key.depth);
-            leaves(key.name, &(key.get)(self), depth).into_iter().filter_map(move |(name, value)| {
+            leaves(key.name, &key.get(self), depth).into_iter().filter_map(move |(name, value)| {
                 let origin = self.origins.get(&name);
                 // Tables show only entries that a layer sets; `agentline prices` shows the built-in rows.
                 if depth > 0 && origin.is_none() {
@@ -33,7 +33,7 @@ impl Config {
                 Some(ConfigRow { source: origin.map_or(BUILT_IN, |o| o).to_owned(), key: name, value })
             })
         };
-        KEYS.iter().filter(|key| key.name != "agent_bin").flat_map(rows).collect()
+        keys().iter().filter(|key| key.name != "agent_bin").flat_map(rows).collect()
     }
 }
 

@@ -43,9 +43,8 @@ fn built_in_layer_equals_request_defaults() {
     assert_eq!(config.request, RunRequest::default());
     assert_eq!(config.notices, []);
     let blank = Config::blank();
-    for key in KEYS {
-        let has_default =
-            !matches!((key.get)(&blank), Value::Null | Value::Object(_)) && key.name != "prompt";
+    for key in keys() {
+        let has_default = !matches!(key.get(&blank), Value::Null | Value::Object(_)) && key.name != "prompt";
         assert_eq!(
             config.origins.get(key.name).map(String::as_str),
             has_default.then_some("default"),
@@ -94,7 +93,7 @@ fn settings_without_effect_are_reported() {
 #[test]
 fn every_key_is_read_from_files_maps_flags_and_variables() {
     let nothing = settings(Config::build(&[]).unwrap());
-    for key in KEYS {
+    for key in keys() {
         let value = example(key);
         let variable = match &value {
             Value::String(text) => text.clone(),
@@ -122,7 +121,8 @@ fn every_run_key_sets_only_its_own_field() {
     fn changed(path: &str, before: &Value, after: &Value) -> Vec<String> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) if path.is_empty() || path == "limits" => {
-                after.iter().flat_map(|(name, value)| changed(name, &before[name], value)).collect()
+                let was = |name| before.get(name).unwrap_or(&Value::Null);
+                after.iter().flat_map(|(name, value)| changed(name, was(name), value)).collect()
             }
             (Value::Object(before), Value::Object(after)) if path == "cache" => {
                 let key = |name: &str| if name == "on" { "cache".into() } else { format!("cache_{name}") };
@@ -135,7 +135,7 @@ fn every_run_key_sets_only_its_own_field() {
     let as_json = |config: &Config| serde_json::to_value(&config.request).unwrap();
     let nothing = as_json(&Config::build(&[]).unwrap());
     let elsewhere = ["agents", "prices", "prices_file", "supervisor", "isolation", "agent_bin"];
-    for key in KEYS {
+    for key in keys() {
         let fields = changed("", &nothing, &as_json(&from_json(json!({ key.name: example(key) }))));
         if elsewhere.contains(&key.name) {
             assert_eq!(fields, Vec::<String>::new(), "{}", key.name);
@@ -147,7 +147,7 @@ fn every_run_key_sets_only_its_own_field() {
 
 #[test]
 fn higher_layer_overrides_every_key() {
-    for key in KEYS {
+    for key in keys() {
         let value = map(json!({ key.name: example(key) }));
         // Each layer in turn is the highest one with the key.
         let layers = |highest: usize| -> Vec<Layer> {
@@ -250,12 +250,12 @@ fn every_alias_is_equivalent_to_its_key() {
         ("emit_thought_chunks", json!(true), json!({"emit_thoughts": true})),
         ("ask_tools", json!(["Bash"]), json!({"ask": ["Bash"]})),
     ] {
-        assert!(KEYS.iter().any(|key| key.aliases.contains(&alias)), "{alias}");
+        assert!(keys().iter().any(|key| key.aliases.contains(&alias)), "{alias}");
         assert_eq!(from_json(json!({ alias: value })), from_json(canonical), "{alias}");
     }
     let tested = 18;
     assert_eq!(
-        KEYS.iter().map(|key| key.aliases.len()).sum::<usize>(),
+        keys().iter().map(|key| key.aliases.len()).sum::<usize>(),
         tested,
         "a new alias needs a row above"
     );
@@ -263,7 +263,7 @@ fn every_alias_is_equivalent_to_its_key() {
 
 #[test]
 fn every_key_is_accepted_in_camel_case_and_with_dashes() {
-    for key in KEYS {
+    for key in keys() {
         let mut letters = key.name.chars();
         let mut camel = String::new();
         while let Some(c) = letters.next() {
@@ -351,7 +351,7 @@ fn variables_are_parsed_by_the_type_of_the_key() {
     assert_eq!(config.notices, []);
     assert_eq!(request.allow, ["Write(src/**)", "Bash(echo a,b)"]);
     assert_eq!(request.include_directories, [PathBuf::from("/a,b"), "/c".into()]);
-    assert_eq!((request.file_references, request.use_vertex_ai), (true, Some(false)));
+    assert_eq!((request.file_references, &request.agent_options["use_vertex_ai"]), (true, &json!(false)));
     assert_eq!(request.sandbox, Sandbox::On);
     assert_eq!((request.limits.max_turns, request.limits.max_cost), (Some(7), Some(0.25)));
     assert_eq!(request.timeout, Duration::from_secs(3600));
@@ -451,7 +451,7 @@ fn show_lists_value_and_source_of_every_key_without_secrets() {
     ] {
         assert_eq!(row(key), (value.to_owned(), source), "{key}");
     }
-    let plain = KEYS.iter().filter(|key| key.depth == 0 && key.name != "agent_bin");
+    let plain = keys().iter().filter(|key| key.depth == 0 && key.name != "agent_bin");
     assert_eq!(rows.iter().filter(|row| !row.key.contains('.')).count(), plain.count());
 }
 

@@ -46,12 +46,12 @@ impl UntrustedReport {
                 self.rules.push((key, said.clone()));
                 return false;
             }
-            UntrustedUse::Accept if (key.get)(config) == (key.get)(said) => Restriction::Unchanged,
+            UntrustedUse::Accept if key.get(config) == key.get(said) => Restriction::Unchanged,
             UntrustedUse::Accept => {
-                (key.merge)(config, said);
+                key.merge(config, said);
                 Restriction::Applied
             }
-            UntrustedUse::Lower | UntrustedUse::Stricter => (key.restrict)(config, said),
+            UntrustedUse::Lower | UntrustedUse::Stricter => key.restrict(config, said),
         };
         match restriction {
             Restriction::Applied => self.changed(key),
@@ -74,8 +74,8 @@ impl UntrustedReport {
                 key = deny;
                 said.request.deny = std::mem::take(&mut said.request.ask);
             }
-            let had_rules = (key.get)(config).as_array().is_some_and(|rules| !rules.is_empty());
-            if (key.restrict)(config, &said) == Restriction::Applied {
+            let had_rules = key.get(config).as_array().is_some_and(|rules| !rules.is_empty());
+            if key.restrict(config, &said) == Restriction::Applied {
                 let others = config.origins.remove(key.name).filter(|_| had_rules);
                 let origin = others.map_or_else(|| self.layer.clone(), |o| format!("{o}, {}", self.layer));
                 config.origins.insert(key.name.to_owned(), origin);

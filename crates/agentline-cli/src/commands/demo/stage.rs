@@ -72,8 +72,8 @@ impl DemoStage {
             .model(MODEL)
             .permission_mode(PermissionMode::Bypass)
             .trust(Trust::Run)
-            .working_dir(self.workspace());
-        request.extensions = Some(Vec::new());
+            .working_dir(self.workspace())
+            .agent_option("extensions", Vec::<String>::new());
         request.record = record.then(|| self.tape());
         request
     }

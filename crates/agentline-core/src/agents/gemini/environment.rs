@@ -1,6 +1,6 @@
 //! The environment of a Gemini CLI run, and the secrets in it and in the request.
 
-use super::{INFO, settings::expand_home, user::UserConfig};
+use super::{INFO, options, settings::expand_home, user::UserConfig};
 use crate::{
     FileSystem, FilteredEnv, Launch, LaunchContext, Plan, Sandbox, Secrets, Trust, filter_env, looks_secret,
 };
@@ -41,10 +41,10 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, pl
     if let Some(key) = &request.api_key {
         set(&mut env, "GEMINI_API_KEY", key);
     }
-    if let Some(project) = &request.google_cloud_project {
+    if let Some(project) = options::google_cloud_project(request) {
         set(&mut env, "GOOGLE_CLOUD_PROJECT", project);
     }
-    if let Some(vertex) = request.use_vertex_ai {
+    if let Some(vertex) = options::use_vertex_ai(request) {
         set(&mut env, "GOOGLE_GENAI_USE_VERTEXAI", if vertex { "true" } else { "false" });
     }
     if let Some(profile) = &request.sandbox_profile {

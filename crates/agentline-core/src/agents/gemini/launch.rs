@@ -3,7 +3,7 @@
 use super::{
     INFO,
     environment::{self, LaunchPaths},
-    guard, live,
+    guard, live, options,
     overlay::{self, OverlayFiles},
     policy,
     prompt::{self, Delivery},
@@ -52,7 +52,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
             .hint("use a UUID"),
         );
     }
-    if request.extensions.iter().flatten().any(|e| e.is_empty() || e.starts_with('-')) {
+    if options::extensions(request).iter().flatten().any(|e| e.is_empty() || e.starts_with('-')) {
         problems.push(Problem::new("extensions", "contains a name that cannot be passed to Gemini CLI"));
     }
     problems.extend(policy::compile(request, surface).err().unwrap_or_default());
@@ -160,7 +160,7 @@ pub(super) fn launch(
     let how = RequestedSignIn {
         key_given: request.api_key.is_some(),
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
-        vertex: request.use_vertex_ai == Some(true),
+        vertex: options::use_vertex_ai(request) == Some(true),
     };
     let bounds = guard::bounds(request.trust, &users, &user, fs);
     let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
@@ -232,10 +232,10 @@ fn arguments(
     for path in policies {
         add("--policy", path);
     }
-    match &request.extensions {
+    match options::extensions(request) {
         None => {}
         Some(none) if none.is_empty() => add("-e", "none"),
-        Some(some) => some.iter().for_each(|name| add("-e", name)),
+        Some(some) => some.into_iter().for_each(|name| add("-e", name)),
     }
     match (resumed, &launch.session_id) {
         // Over ACP the session is loaded by a request. The session that the CLI creates at its start is discarded.

@@ -80,11 +80,9 @@ fn flags_follow_the_request() {
     assert!(mode(PermissionMode::Plan).contains("--approval-mode plan"));
     let dirs = RunRequest::new("x").include_dir("/lib");
     assert!(args(dirs).contains("--include-directories /lib"));
-    let mut request = RunRequest::new("x");
-    request.extensions = Some(Vec::new());
-    assert!(args(request.clone()).contains("-e none"));
-    request.extensions = Some(vec!["a".into(), "b".into()]);
-    assert!(args(request).contains("-e a -e b"));
+    let extensions = |names: &[&str]| args(RunRequest::new("x").agent_option("extensions", names));
+    assert!(extensions(&[]).contains("-e none"));
+    assert!(extensions(&["a", "b"]).contains("-e a -e b"));
     assert!(args(RunRequest::new("x").session_id("mine")).contains("--session-id mine"));
     let json = Plan::new(RunRequest::new("x"), Surface::Json);
     let json = launch(&json, &context("0.61.0"), &fs()).unwrap();
@@ -139,15 +137,14 @@ fn auth_method_is_set_if_the_cli_would_ignore_the_key() {
 
 #[test]
 fn sign_in_options_become_variables_and_settings() {
-    let mut request = RunRequest::new("x").api_key("key-of-the-request");
-    request.google_cloud_project = Some("proj".into());
+    let request =
+        RunRequest::new("x").api_key("key-of-the-request").agent_option("google_cloud_project", "proj");
     let launch = launched(request.clone());
     assert_eq!(launch.env["GEMINI_API_KEY"], "key-of-the-request");
     assert_eq!(launch.env["GOOGLE_CLOUD_PROJECT"], "proj");
     assert!(launch.secrets.contains(&"key-of-the-request".to_owned()));
     assert!(file(&launch, "/p/home/.gemini/settings.json").contains("gemini-api-key"));
-    request.use_vertex_ai = Some(true);
-    let launch = launched(request);
+    let launch = launched(request.agent_option("use_vertex_ai", true));
     assert_eq!(launch.env["GOOGLE_GENAI_USE_VERTEXAI"], "true");
     assert!(file(&launch, "/p/home/.gemini/settings.json").contains("vertex-ai"));
 }

@@ -26,7 +26,7 @@ fn warning(config: &Config) -> &str {
 #[test]
 fn every_key_has_the_documented_trust_level() {
     let keys = |used: UntrustedUse| -> Vec<&str> {
-        KEYS.iter().filter(|key| key.untrusted == used).map(|key| key.name).collect()
+        keys().iter().filter(|key| key.untrusted == used).map(|key| key.name).collect()
     };
     assert_eq!(keys(UntrustedUse::Accept), ["agent", "surface", "model", "name"]);
     assert_eq!(
@@ -55,7 +55,7 @@ fn every_key_has_the_documented_trust_level() {
 /// Paths in an untrusted file would have to stay inside the workspace; currently no accepted key takes a path.
 #[test]
 fn accepted_keys_take_no_paths() {
-    for key in KEYS.iter().filter(|key| key.untrusted != UntrustedUse::Ignore) {
+    for key in keys().iter().filter(|key| key.untrusted != UntrustedUse::Ignore) {
         assert!(!key.takes().contains("path") && !key.takes().contains("table"), "{}", key.name);
     }
 }
@@ -63,7 +63,7 @@ fn accepted_keys_take_no_paths() {
 #[test]
 fn other_keys_are_ignored_under_every_alias_and_not_parsed() {
     let nothing = settings(build(&[]));
-    for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Ignore) {
+    for key in keys().iter().filter(|key| key.untrusted == UntrustedUse::Ignore) {
         for name in std::iter::once(key.name).chain(key.aliases.iter().copied()) {
             for value in [key.example, "0.5"] {
                 let config = build(&[workspace(&format!("{name} = {value}"))]);
@@ -77,7 +77,7 @@ fn other_keys_are_ignored_under_every_alias_and_not_parsed() {
 
 #[test]
 fn full_trust_of_the_user_accepts_every_key() {
-    for key in KEYS.iter().filter(|key| key.name != "trust") {
+    for key in keys().iter().filter(|key| key.name != "trust") {
         let text = format!("{} = {}", key.name, key.example);
         for trust in
             [Layer::trusted(), user("trust = 'full'"), Layer::environment([("AGENTLINE_TRUST", "full")])]
@@ -139,12 +139,12 @@ fn changed_workspace_is_reported_unless_the_user_sets_trust() {
 
 #[test]
 fn limits_and_timeouts_can_only_be_lowered() {
-    for key in KEYS.iter().filter(|key| key.untrusted == UntrustedUse::Lower) {
+    for key in keys().iter().filter(|key| key.untrusted == UntrustedUse::Lower) {
         let (low, middle, high) = match key.name {
             "deadline" => ("4000000000", "5000000000", "6000000000"),
             _ => ("1", "2", "3"),
         };
-        let value = |config: &Config| (key.get)(config);
+        let value = |config: &Config| key.get(config);
         let of = |text: &str| value(&from_toml(&format!("{} = {text}", key.name)));
         let users = user(&format!("{} = {middle}", key.name));
         let both = |text: &str| build(&[users.clone(), workspace(&format!("{} = {text}", key.name))]);

@@ -65,10 +65,11 @@ impl Bench {
 
     fn request(&self, prompt: &str) -> RunRequest {
         let mode = PermissionMode::Bypass;
-        let mut request =
-            RunRequest::new(prompt).model(MODEL).permission_mode(mode).working_dir(&self.workspace);
-        request.extensions = Some(Vec::new());
-        request
+        RunRequest::new(prompt)
+            .model(MODEL)
+            .permission_mode(mode)
+            .working_dir(&self.workspace)
+            .agent_option("extensions", Vec::<String>::new())
     }
 
     async fn obey(&self, line: &str) -> Told {

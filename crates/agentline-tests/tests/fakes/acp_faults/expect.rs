@@ -187,7 +187,7 @@ impl Row {
         let mut request = self.request(&stage).agent(agent);
         if agent == UNKNOWN {
             request.api_key = None;
-            request.extensions = None;
+            request.agent_options.remove("extensions");
         }
         if self.taped {
             request = request.record(stage.tape());

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 fn request(stage: &Stage, fault: &str, prompt: &str) -> RunRequest {
     let mut request = stage.request(fault, prompt).agent(UNKNOWN);
-    (request.api_key, request.extensions) = (None, None);
+    request.api_key = None;
+    request.agent_options.remove("extensions");
     request.env("FAKE_ACP_STORE", stage.path("tmp").to_string_lossy())
 }
 

@@ -72,7 +72,7 @@ impl Stage {
     /// Returns a request to an agent with this fault. Every permission request is allowed, and there is no quiet
     /// period. The timeouts are long enough for a busy machine.
     pub(crate) fn request(&self, fault: &str, prompt: &str) -> RunRequest {
-        let mut request = RunRequest::new(prompt)
+        RunRequest::new(prompt)
             .surface(Surface::Acp)
             .permission_mode(PermissionMode::Auto)
             .api_key("AIzaSy-acp-0123456789-abcdefghij")
@@ -83,9 +83,8 @@ impl Stage {
             .quiet_period(Duration::ZERO)
             .timeout(Duration::from_secs(60))
             .idle_timeout(Duration::from_secs(20))
-            .startup_timeout(Duration::from_secs(20));
-        request.extensions = Some(Vec::new());
-        request
+            .startup_timeout(Duration::from_secs(20))
+            .agent_option("extensions", Vec::<String>::new())
     }
 
     /// Waits briefly for processes that are being killed, then asserts that none of this test remains.

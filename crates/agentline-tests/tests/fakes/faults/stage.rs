@@ -76,7 +76,7 @@ impl Stage {
                 args[name] = path.to_string_lossy().into();
             }
         }
-        let mut request = RunRequest::new("What is 2 + 2? Write it down.")
+        RunRequest::new("What is 2 + 2? Write it down.")
             .surface(surface)
             .model("gemini-2.5-flash")
             .api_key(SECRET)
@@ -84,9 +84,8 @@ impl Stage {
             .env("FAKE_AGENT_FAULT", fault)
             .env("FAKE_AGENT_ARGS", args.to_string())
             .timeout(Duration::from_secs(60))
-            .record(self.tape());
-        request.extensions = Some(Vec::new());
-        request
+            .record(self.tape())
+            .agent_option("extensions", Vec::<String>::new())
     }
 
     /// Runs to the end and makes the checks that apply to every run.

@@ -38,7 +38,7 @@ fn configured(stage: &TestStage) -> Config {
 fn request(stage: &TestStage, config: &Config) -> RunRequest {
     let (_, mut request) = stage.agentline().equip(config);
     request.prompt = "go".into();
-    request.extensions = Some(Vec::new());
+    request = request.agent_option("extensions", Vec::<String>::new());
     request.working_dir = Some(stage.workspace());
     request
 }

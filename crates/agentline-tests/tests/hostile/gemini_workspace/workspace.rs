@@ -152,7 +152,7 @@ impl HostileWorkspace {
     pub(crate) fn request(&self, prompt: &str) -> RunRequest {
         let mut request = self.stage.request(prompt);
         // The workspace's extension must not load either.
-        request.extensions = None;
+        request.agent_options.remove("extensions");
         request
     }
 

@@ -1,7 +1,7 @@
 //! The errors of a provider, with messages that its users know.
 
 use crate::Error;
-use agentline_core::{AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::KEYS};
+use agentline_core::{AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::keys};
 use std::fmt;
 
 /// An error that left a call without an answer.
@@ -134,7 +134,7 @@ fn with_stderr(message: String, outcome: &Outcome) -> String {
 
 /// Replaces command-line flags in a hint with the matching configuration keys, because a provider has no flags.
 pub(super) fn keys_for_flags(hint: &str) -> String {
-    KEYS.iter().fold(hint.to_owned(), |hint, key| match key.flag {
+    keys().iter().fold(hint.to_owned(), |hint, key| match key.flag {
         Some(flag) => [" ", "`"]
             .iter()
             .fold(hint, |hint, end| hint.replace(&format!("`--{flag}{end}"), &format!("`{}{end}", key.name))),
