@@ -58,6 +58,7 @@ mod run;
 mod saved;
 mod saved_diff;
 mod secret;
+mod session_database;
 mod session_source;
 mod session_usage;
 mod setup_probe;
@@ -129,6 +130,7 @@ pub use saved::{
 };
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};
+pub use session_database::{Readable, SessionDatabase, SessionRow, TableRow, TableSource};
 pub use session_source::{SessionFilePattern, SessionSource};
 pub use setup_probe::{SetupProbe, SignIn};
 pub use signal::Signal;

@@ -1,6 +1,8 @@
 //! The stored sessions of an agent: where the files are, how they are named, and how they are read.
 
-use crate::{FileSystem, Millis, ProjectRef, SessionFile, SessionFormat, SessionReader, SessionRoot};
+use crate::{
+    FileSystem, Millis, ProjectRef, SessionDatabase, SessionFile, SessionFormat, SessionReader, SessionRoot,
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -52,6 +54,11 @@ pub trait SessionSource: Send + Sync {
     /// Creates a reader for saved sessions of this format.
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         let _ = format;
+        None
+    }
+
+    /// Returns how the agent stores sessions in a database, if it does.
+    fn database(&self) -> Option<&'static dyn SessionDatabase> {
         None
     }
 

@@ -9,6 +9,7 @@ use agentline_core::{Agent, ProjectRef, SavedSession, SessionFile, SessionFormat
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
@@ -23,24 +24,36 @@ struct Known {
     stamp: SessionStamp,
 }
 
+/// Opens a database of an agent.
+pub(crate) fn open(agent: &dyn Agent, path: &Path) -> Result<Database, SessionError> {
+    let none = || io::Error::other(format!("{} stores no sessions in a database", agent.info().title));
+    let schema = agent.sessions().database().ok_or_else(none).map_err(SessionError::io("read", path))?;
+    Database::open(path, schema)
+}
+
 /// The databases opened during one call. Each is opened once, because opening may copy the file.
 #[derive(Debug, Default)]
 pub(crate) struct Databases(Mutex<HashMap<PathBuf, Arc<Database>>>);
 
 impl Databases {
-    pub(crate) fn open(&self, path: &Path) -> Result<Arc<Database>, SessionError> {
+    pub(crate) fn open(&self, agent: &dyn Agent, path: &Path) -> Result<Arc<Database>, SessionError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(path) {
             return Ok(Arc::clone(known));
         }
-        let opened = Arc::new(Database::open(path)?);
+        let opened = Arc::new(open(agent, path)?);
         all.insert(path.to_owned(), Arc::clone(&opened));
         Ok(opened)
     }
 
     /// Reads a session. A session that no longer exists is returned empty.
-    pub(crate) fn load(&self, path: &Path, session: &str) -> Result<SavedSession, SessionError> {
-        Ok(self.open(path)?.load(session)?.unwrap_or_default())
+    pub(crate) fn load(
+        &self,
+        agent: &dyn Agent,
+        path: &Path,
+        session: &str,
+    ) -> Result<SavedSession, SessionError> {
+        Ok(self.open(agent, path)?.load(session)?.unwrap_or_default())
     }
 
     /// Returns the sessions of a database, or none if it cannot be read.
@@ -55,7 +68,7 @@ impl Databases {
         let known: Option<Vec<Known>> = index.get(&key, stamp);
         let known = known.unwrap_or_else(|| {
             let now = SystemTime::now();
-            let rows = self.open(path).and_then(|database| database.sessions());
+            let rows = self.open(&**agent, path).and_then(|database| database.sessions());
             let rows = rows.map(|read| read.value).unwrap_or_default();
             let known: Vec<Known> = rows
                 .into_iter()

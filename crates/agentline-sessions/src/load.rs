@@ -100,7 +100,7 @@ pub(crate) fn read(
     databases: &Databases,
 ) -> Result<SavedSession, SessionError> {
     match place {
-        SessionLocation::Row { database, session } => databases.load(database, session),
+        SessionLocation::Row { database, session } => databases.load(agent, database, session),
         SessionLocation::File(path) => read_file(agent, path, form).map_err(SessionError::io("read", path)),
     }
 }

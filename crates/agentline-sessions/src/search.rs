@@ -6,7 +6,7 @@ mod needle;
 
 use crate::{
     candidate::SessionCandidate,
-    database::Databases,
+    database::{self, Databases},
     error::SessionError,
     facts::SessionFacts,
     filter::SessionFilter,
@@ -16,7 +16,6 @@ use crate::{
     location::{FoundSession, SessionLocation, SessionPart},
     project::{Digests, ProjectFilter, RealPaths},
     scan::DatabaseRoot,
-    sqlite::Database,
     store::SessionStore,
 };
 use agentline_core::{
@@ -287,7 +286,7 @@ impl Search<'_> {
     }
 
     fn in_database(&self, agent: &dyn Agent, path: &Path) -> Vec<SearchResult> {
-        let Ok(database) = Database::open(path) else { return Vec::new() };
+        let Ok(database) = database::open(agent, path) else { return Vec::new() };
         let holding = database.holding(|row| self.needle.may_be_partly_in(row));
         let ids = holding.map(|read| read.value).unwrap_or_default();
         let in_one = |id: String| {

@@ -1,19 +1,16 @@
-//! Reads OpenCode's session database while the agent may be writing to it. The database and its directory are never
-//! modified.
+//! Reads a session database while its agent may be writing to it. The database and its directory are never modified.
 
 mod opening;
-mod records;
 mod table;
 
 use crate::error::SessionError;
-use agentline_core::{
-    Agent as _, Millis, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, Tokens,
-    agents::opencode,
-};
+use agentline_core::{RawJson, SavedSession};
+pub use agentline_core::{Readable, SessionDatabase, SessionRow};
 use agentline_fs::regular_file::open_regular;
 use opening::OpenDatabase;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
+    fmt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -22,51 +19,29 @@ use std::{
 const ATTEMPTS: usize = 5;
 
 /// A database of sessions. Threads that share one wait for each other; each may open its own instead.
-#[derive(Debug)]
 pub struct Database {
     path: PathBuf,
+    schema: &'static dyn SessionDatabase,
     opened: Mutex<OpenDatabase>,
 }
 
-/// The metadata of a session, available without reading its messages.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct SessionRow {
-    /// The metadata of the session.
-    pub info: SessionInfo,
-    /// The sum of all tokens, where this version of the agent stores it.
-    pub tokens: Option<Tokens>,
-    /// The number of messages.
-    pub messages: u64,
-    /// The number of message parts.
-    pub parts: u64,
-    /// The size of messages and parts in bytes.
-    pub size: u64,
-    /// The time of the last write to any of its rows. Together with the counts, it changes whenever the session does.
-    pub changed: Millis,
-}
-
-/// A value together with the damage found while reading it.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Readable<T> {
-    /// The readable part.
-    pub value: T,
-    /// The damage: what could not be read.
-    pub damage: Vec<ReadError>,
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Database {
-    /// Opens a database. Reads report damage in its content.
+    /// Opens a database of an agent that stores its sessions in this way. Reads report damage in its content.
     ///
     /// # Errors
     /// Fails if the file does not exist, cannot be read, or is not a database.
-    pub fn open(path: &Path) -> Result<Self, SessionError> {
+    pub fn open(path: &Path, schema: &'static dyn SessionDatabase) -> Result<Self, SessionError> {
         let path = std::fs::canonicalize(path).map_err(SessionError::io("read", path))?;
         // SQLite would block on a pipe.
         open_regular(&path, u64::MAX).map_err(SessionError::io("read", &path))?;
-        let opened = OpenDatabase::new(&path)?;
-        Ok(Self { path, opened: Mutex::new(opened) })
+        let opened = OpenDatabase::new(&path, schema.tables())?;
+        Ok(Self { path, schema, opened: Mutex::new(opened) })
     }
 
     /// Returns the path of the database file.
@@ -87,7 +62,7 @@ impl Database {
     /// # Errors
     /// Fails if the database can no longer be opened.
     pub fn sessions(&self) -> Result<Readable<Vec<SessionRow>>, SessionError> {
-        self.read(records::sessions)
+        self.read(|opened| self.schema.sessions(opened))
     }
 
     /// Reads a complete session, or returns `None` if there is no session with this id.
@@ -96,8 +71,10 @@ impl Database {
     /// Fails if the database can no longer be opened.
     pub fn load(&self, id: &str) -> Result<Option<SavedSession>, SessionError> {
         let told = self.records(id)?;
-        let fold = opencode::OpenCode.sessions().reader(SessionFormat::Database);
-        let Some(mut fold) = fold.filter(|_| !told.value.is_empty()) else { return Ok(None) };
+        if told.value.is_empty() {
+            return Ok(None);
+        }
+        let mut fold = self.schema.reader();
         for record in told.value {
             fold.take(record);
         }
@@ -109,17 +86,15 @@ impl Database {
         Ok(Some(session))
     }
 
-    /// Returns the records of a session in the order that OpenCode's reader expects: the session, then each
-    /// message with its parts.
+    /// Returns the records of a session in the order that the agent's reader expects.
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
     pub fn records(&self, id: &str) -> Result<Readable<Vec<RawJson>>, SessionError> {
-        self.read(|opened| records::of_session(opened, id))
+        self.read(|opened| self.schema.records(opened, id))
     }
 
-    /// Returns the sessions with a message or part whose JSON bytes pass a test. After a session has passed, its other
-    /// parts are skipped.
+    /// Returns the sessions with a row whose bytes pass a test. After a session has passed, its other rows are skipped.
     ///
     /// # Errors
     /// Fails if the database can no longer be opened.
@@ -127,26 +102,28 @@ impl Database {
         &self,
         mut test: impl FnMut(&[u8]) -> bool,
     ) -> Result<Readable<BTreeSet<String>>, SessionError> {
-        self.read(|opened| records::holding(opened, &mut test))
+        self.read(|opened| self.schema.matching(opened, &mut test))
     }
 
     /// Reads, and retries if the files changed in a way that could make the result inconsistent.
-    fn read<T>(&self, mut work: impl FnMut(&OpenDatabase) -> T) -> Result<T, SessionError> {
+    fn read<T>(
+        &self,
+        mut work: impl FnMut(&OpenDatabase) -> Readable<T>,
+    ) -> Result<Readable<T>, SessionError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 1.. {
             if opened.is_outdated(&self.path) {
-                *opened = OpenDatabase::new(&self.path)?;
+                *opened = OpenDatabase::new(&self.path, self.schema.tables())?;
             }
-            let read = opened.as_of_one_moment(&mut work);
+            let mut read = opened.as_of_one_moment(&mut work);
             if attempt == ATTEMPTS || !opened.was_changed(&self.path) {
+                read.damage.splice(0..0, opened.damage.clone());
                 return Ok(read);
             }
         }
         unreachable!("the last attempt returns")
     }
 }
-
-type ById<T> = BTreeMap<String, T>;
 
 #[cfg(test)]
 mod tests;

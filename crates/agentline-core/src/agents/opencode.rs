@@ -1,9 +1,11 @@
 //! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
 
+mod database;
 mod profile;
 #[cfg(test)]
 mod saved_tests;
 mod session_message;
+mod session_reader;
 mod sessions;
 mod sign_in;
 mod tools;

@@ -298,8 +298,9 @@ pub(super) fn surface(given: &GivenValue<'_>, findings: &mut Findings) -> Option
 
 /// Reads a permission mode. For the Gemini key `approval_mode`, the problem lists Gemini's names of the modes.
 pub(super) fn mode(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PermissionMode> {
-    let is_gemini_key = snake_case(&given.name) == "approval_mode";
-    let words = if is_gemini_key { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
+    let is_approval_mode = snake_case(&given.name) == "approval_mode";
+    let words =
+        if is_approval_mode { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
     choice(given, findings, words, PermissionMode::parse)
 }
 

@@ -83,8 +83,7 @@ pub(super) fn agents(
 ) -> Option<BTreeMap<String, AgentSettings>> {
     let table = unpacked(given);
     let Value::Object(table) = &*table else {
-        return findings
-            .refuse(given.must_be("a table").hint("write `[agents.gemini]` and its keys below it"));
+        return findings.refuse(given.must_be("a table").hint("write `[agents.NAME]` and its keys below it"));
     };
     let said = every(table, |name, value| {
         let given = given.part(name, value);

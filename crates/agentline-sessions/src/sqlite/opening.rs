@@ -2,7 +2,7 @@
 
 use super::table::Tables;
 use crate::error::SessionError;
-use agentline_core::ReadError;
+use agentline_core::{ReadError, TableRow, TableSource};
 use agentline_fs::{private_file::create_file, regular_file::open_regular};
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -46,8 +46,8 @@ pub(super) struct DatabaseFiles {
 /// An open database, or a copy of it.
 #[derive(Debug)]
 pub(super) struct OpenDatabase {
-    pub(super) connection: Connection,
-    pub(super) tables: Tables,
+    connection: Connection,
+    tables: Tables,
     /// The known damage of the file.
     pub(super) damage: Option<ReadError>,
     way: Way,
@@ -91,19 +91,20 @@ impl DatabaseFiles {
 }
 
 impl OpenDatabase {
-    pub(super) fn new(path: &Path) -> Result<Self, SessionError> {
+    /// Opens a database of which these tables are read.
+    pub(super) fn new(path: &Path, names: &[&str]) -> Result<Self, SessionError> {
         let files = DatabaseFiles::look(path);
         let way = files.way();
         let opened = match way {
             Way::Copied => Err(rusqlite::Error::InvalidQuery),
-            _ => connect(path, way).and_then(|c| Tables::look(&c).map(|tables| (c, tables))),
+            _ => connect(path, way).and_then(|c| Tables::look(&c, names).map(|tables| (c, tables))),
         };
         let (connection, tables, way, copy) = match opened {
             Ok((connection, tables)) => (connection, tables, way, None),
             // The index may be invalid or unreadable for this user.
             Err(_) if way != Way::Still => {
                 let folder = copy(path)?;
-                let (connection, tables) = open_copy(&folder).map_err(|e| unreadable(path, &e))?;
+                let (connection, tables) = open_copy(&folder, names).map_err(|e| unreadable(path, &e))?;
                 (connection, tables, Way::Copied, Some(folder))
             }
             Err(error) => return Err(unreadable(path, &error)),
@@ -141,6 +142,27 @@ impl OpenDatabase {
     }
 }
 
+impl TableSource for OpenDatabase {
+    fn all(
+        &self,
+        table: &'static str,
+        columns: &[&str],
+        each: &mut dyn FnMut(&dyn TableRow),
+    ) -> Vec<ReadError> {
+        self.tables.all(&self.connection, table, columns, each)
+    }
+
+    fn all_with(
+        &self,
+        table: &'static str,
+        columns: &[&str],
+        key: (&str, &str),
+        each: &mut dyn FnMut(&dyn TableRow),
+    ) -> Vec<ReadError> {
+        self.tables.matching(&self.connection, table, columns, key, each)
+    }
+}
+
 fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
     let options = match way {
         Way::Still => "immutable=1",
@@ -160,9 +182,9 @@ fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn open_copy(folder: &TempDir) -> rusqlite::Result<(Connection, Tables)> {
+fn open_copy(folder: &TempDir, names: &[&str]) -> rusqlite::Result<(Connection, Tables)> {
     let connection = connect(&folder.path().join(COPY), Way::Copied)?;
-    let tables = Tables::look(&connection)?;
+    let tables = Tables::look(&connection, names)?;
     Ok((connection, tables))
 }
 

@@ -1,8 +1,8 @@
 //! Reads tables whose columns depend on the version of the agent, skipping damaged places.
 
-use agentline_core::ReadError;
+use agentline_core::{ReadError, TableRow};
 use rusqlite::{Connection, Row, Statement, types::ValueRef};
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 /// After this many failed probes for a readable row, the distance between probes doubles.
 const LOOKS: u32 = 16;
@@ -15,23 +15,17 @@ const MOST_BREAKS: usize = 10_000;
 pub(super) struct Tables(BTreeSet<(String, String)>);
 
 /// A row, with its values in the order of the selected columns.
-pub(super) struct Values<'a>(&'a Row<'a>);
+struct Values<'a>(&'a Row<'a>);
 
-impl Values<'_> {
-    /// Returns the bytes of a text or blob, or nothing for another type.
-    pub(super) fn bytes(&self, at: usize) -> &[u8] {
+impl TableRow for Values<'_> {
+    fn bytes(&self, at: usize) -> &[u8] {
         match self.0.get_ref(at + 1) {
             Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => bytes,
             _ => &[],
         }
     }
 
-    pub(super) fn text(&self, at: usize) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.bytes(at))
-    }
-
-    /// Returns a non-negative number.
-    pub(super) fn count(&self, at: usize) -> Option<u64> {
+    fn count(&self, at: usize) -> Option<u64> {
         match self.0.get_ref(at + 1) {
             Ok(ValueRef::Integer(n)) => u64::try_from(n).ok(),
             Ok(ValueRef::Real(n)) if n >= 0.0 => Some(n as u64),
@@ -39,7 +33,7 @@ impl Values<'_> {
         }
     }
 
-    pub(super) fn real(&self, at: usize) -> Option<f64> {
+    fn real(&self, at: usize) -> Option<f64> {
         match self.0.get_ref(at + 1) {
             Ok(ValueRef::Integer(n)) => Some(n as f64),
             Ok(ValueRef::Real(n)) => Some(n),
@@ -49,18 +43,18 @@ impl Values<'_> {
 }
 
 impl Tables {
-    /// Reads the columns of the known tables.
+    /// Reads the columns of these tables.
     ///
     /// # Errors
     /// Fails if the file is not a database.
-    pub(super) fn look(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn look(connection: &Connection, tables: &[&str]) -> rusqlite::Result<Self> {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).or_else(cut_is_fine)?;
         let mut all = BTreeSet::new();
-        for table in ["session", "message", "part"] {
+        for table in tables {
             let mut columns = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
             let mut rows = columns.query([table])?;
             while let Ok(Some(row)) = rows.next() {
-                all.insert((table.to_owned(), row.get(0)?));
+                all.insert(((*table).to_owned(), row.get(0)?));
             }
         }
         Ok(Self(all))
@@ -93,7 +87,7 @@ impl Tables {
         table: &'static str,
         columns: &[&str],
         (key, value): (&str, &str),
-        mut each: impl FnMut(&Values<'_>),
+        each: &mut dyn FnMut(&dyn TableRow),
     ) -> Vec<ReadError> {
         if let Some(missing) = self.missing(table) {
             return vec![missing];
@@ -122,7 +116,7 @@ impl Tables {
         connection: &Connection,
         table: &'static str,
         columns: &[&str],
-        mut each: impl FnMut(&Values<'_>),
+        each: &mut dyn FnMut(&dyn TableRow),
     ) -> Vec<ReadError> {
         if let Some(missing) = self.missing(table) {
             return vec![missing];
@@ -134,12 +128,12 @@ impl Tables {
         let mut reading = || -> rusqlite::Result<Vec<ReadError>> {
             let mut behind = connection.prepare(&select(">?1"))?;
             let mut last = i64::MIN;
-            let Err(first) = read(&mut behind, last, &mut last, &mut each) else { return Ok(Vec::new()) };
+            let Err(first) = read(&mut behind, last, &mut last, each) else { return Ok(Vec::new()) };
             let mut next_one = connection.prepare(&format!("{} LIMIT 1", select(">=?1")))?;
             for _ in 0..MOST_BREAKS {
                 let Some(found) = behind_the_break(&mut next_one, last.max(0)) else { break };
                 last = found - 1;
-                if read(&mut behind, last, &mut last, &mut each).is_ok() {
+                if read(&mut behind, last, &mut last, each).is_ok() {
                     break;
                 }
                 // The rows of a damaged page may be in any order, so make sure that each iteration advances.
@@ -182,7 +176,7 @@ fn read(
     select: &mut Statement<'_>,
     from: i64,
     last: &mut i64,
-    each: &mut dyn FnMut(&Values<'_>),
+    each: &mut dyn FnMut(&dyn TableRow),
 ) -> rusqlite::Result<bool> {
     let mut rows = select.query([from])?;
     let mut any = false;

@@ -1,7 +1,8 @@
 //! Tests reading OpenCode's database in every possible state, without ever changing it.
 
 use super::Database;
-use agentline_core::{EntryPart, ToolStatus};
+use crate::error::SessionError;
+use agentline_core::{EntryPart, ToolStatus, agents};
 use rusqlite::Connection;
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,11 @@ const SCHEMA: &str = "
         time_created integer NOT NULL, time_updated integer NOT NULL, data text NOT NULL);
     CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
     CREATE INDEX part_session_idx ON part (session_id);";
+
+fn open(path: &Path) -> Result<Database, SessionError> {
+    let agent = agents::find("opencode").unwrap();
+    Database::open(path, agent.sessions().database().unwrap())
+}
 
 /// A database in its own directory.
 struct Stage {
@@ -98,7 +104,7 @@ fn insert_messages(writer: &Connection, session: &str, messages: std::ops::Range
 
 /// Reads everything in every way, and returns the number of messages of each session.
 fn read_all(path: &Path) -> BTreeMap<String, usize> {
-    let database = Database::open(path).unwrap();
+    let database = open(path).unwrap();
     let listed = database.sessions().unwrap();
     assert_eq!(listed.damage, []);
     let hits = database.holding(|bytes| bytes.windows(6).any(|w| w == b"needle")).unwrap().value;
@@ -131,7 +137,7 @@ fn closed_database_is_read_and_not_changed() {
     assert_eq!(read_all(&stage.path()), expect(&[("ses_a", 20), ("ses_b", 3)]));
     assert!(stage.files() == before);
 
-    let database = Database::open(&stage.path()).unwrap();
+    let database = open(&stage.path()).unwrap();
     let session = database.load("ses_b").unwrap().unwrap();
     let info = &session.info;
     assert_eq!((info.agent.as_str(), info.title.as_deref()), ("opencode", Some("Title ses_b")));
@@ -161,7 +167,7 @@ fn written_data_is_seen_while_the_writer_is_active() {
         assert!(before[name] == after[name], "{name}");
     }
     // A reader that stays open sees every change, including those after which the log is cleared.
-    let database = Database::open(&stage.path()).unwrap();
+    let database = open(&stage.path()).unwrap();
     let count = || database.load("ses_a").unwrap().unwrap().entries.len();
     let stamp = database.stamp();
     insert_messages(&writer, "ses_a", 5..8, "two");
@@ -239,7 +245,7 @@ fn truncated_database_yields_its_remaining_data_and_is_reported() {
     let mut yielded = Vec::new();
     for page in 1..pages {
         fs::write(stage.path(), &whole[..page * 4096]).unwrap();
-        let database = Database::open(&stage.path()).unwrap();
+        let database = open(&stage.path()).unwrap();
         let listed = database.sessions().unwrap();
         assert!(!listed.damage.is_empty(), "{page} of {pages}");
         let mut parts = 0;
@@ -272,7 +278,7 @@ fn corrupt_pages_lose_only_their_own_data() {
             let mut broken = whole.clone();
             broken[page * 4096..(page + 1) * 4096].fill(junk);
             fs::write(stage.path(), &broken).unwrap();
-            let Ok(database) = Database::open(&stage.path()) else { continue };
+            let Ok(database) = open(&stage.path()) else { continue };
             database.sessions().unwrap();
             database.holding(|_| false).unwrap();
             let parts =
@@ -284,11 +290,11 @@ fn corrupt_pages_lose_only_their_own_data() {
     assert!(few <= tried.len() / 2, "{few} of {}", tried.len() * 3);
 
     fs::write(stage.path(), b"this is no database").unwrap();
-    let error = Database::open(&stage.path()).unwrap_err().to_string();
+    let error = open(&stage.path()).unwrap_err().to_string();
     assert!(error.contains("not a database"), "{error}");
-    assert!(Database::open(&stage.folder.path().join("missing.db")).is_err());
+    assert!(open(&stage.folder.path().join("missing.db")).is_err());
     fs::write(stage.path(), b"").unwrap();
-    let empty = Database::open(&stage.path()).unwrap().sessions().unwrap();
+    let empty = open(&stage.path()).unwrap().sessions().unwrap();
     assert!(empty.value.is_empty() && empty.damage.len() == 3);
 }
 
@@ -308,7 +314,7 @@ fn tables_of_other_versions_are_read_by_their_columns() {
         )
         .unwrap();
     drop(writer);
-    let database = Database::open(&stage.path()).unwrap();
+    let database = open(&stage.path()).unwrap();
     let rows = database.sessions().unwrap().value;
     let row = rows.iter().find(|row| row.info.id == "ses_a").unwrap();
     assert_eq!((row.info.title.as_deref(), row.tokens, row.messages), (Some("Old"), None, 2));

@@ -1,6 +1,7 @@
 //! Reads one file as it grows, or again when it was rewritten.
 
 use crate::{
+    database,
     error::SessionError,
     lines::NOT_UTF8,
     load::{HEAD, fold_bytes},
@@ -57,9 +58,11 @@ impl FollowedFile {
                 open_regular(path, u64::MAX).map_err(SessionError::io("read", path))?;
                 None
             }
-            SessionLocation::Row { database, session } => {
-                Some(Rows { database: Database::open(database)?, session: session.clone(), stamp: None })
-            }
+            SessionLocation::Row { database, session } => Some(Rows {
+                database: database::open(&**agent, database)?,
+                session: session.clone(),
+                stamp: None,
+            }),
         };
         let path = path.to_owned();
         let agent = Arc::clone(agent);

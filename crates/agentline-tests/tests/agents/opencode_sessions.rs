@@ -4,7 +4,10 @@
 
 use agentline::{
     Agent as _, ToolStatus,
-    sessions::{SessionChange, SessionStore, SessionWatch, sqlite::Database},
+    sessions::{
+        SessionChange, SessionStore, SessionWatch,
+        sqlite::{Database, SessionDatabase},
+    },
 };
 use agentline_core::{
     Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat,
@@ -33,6 +36,10 @@ fn command(stage: &AcpStage, args: &[&str]) -> Command {
         .current_dir(stage.workspace())
         .stdin(Stdio::null());
     command
+}
+
+fn schema() -> &'static dyn SessionDatabase {
+    OpenCode.sessions().database().unwrap()
 }
 
 fn database(stage: &AcpStage) -> PathBuf {
@@ -110,7 +117,7 @@ fn opencode_database_is_read_while_opencode_writes() {
                 _ => {}
             }
         }
-        if let Ok(open) = Database::open(&database(&stage))
+        if let Ok(open) = Database::open(&database(&stage), schema())
             && let Some(row) = open.sessions().unwrap().value.first()
             && let Some(session) = open.load(&row.info.id).unwrap()
         {
@@ -130,7 +137,7 @@ fn opencode_database_is_read_while_opencode_writes() {
     assert!(seen.is_sorted(), "entries that were read stay: {seen:?}");
 
     let before = files(&stage);
-    let open = Database::open(&database(&stage)).unwrap();
+    let open = Database::open(&database(&stage), schema()).unwrap();
     let listed = open.sessions().unwrap();
     assert_eq!((listed.damage, listed.value.len()), (vec![], 1));
     let row = &listed.value[0];

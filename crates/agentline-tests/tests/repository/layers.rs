@@ -1,7 +1,7 @@
 //! Checks the rules of the repository: what each layer may use, what each file may name, and how a file is formatted.
 //! Each rule is a function over one file and is tested with a bad and a good sample.
 
-use std::path::{Path, PathBuf};
+use crate::source::{Source, before_tests, repository};
 
 /// The crates that the core may depend on: those without I/O.
 const CORE_DEPENDENCIES: &[&str] =
@@ -41,37 +41,6 @@ const CRATES: &[(&str, &[&str])] = &[
 const RUNNER: &[&str] = &["tokio", "std::process", "std::net", "futures"];
 /// The one file of them that waits in a runtime, behind a feature.
 const WAITS: &str = "agentline-sessions/src/watch.rs";
-/// Words that belong to one agent and may only be used in its directory.
-const AGENT_WORDS: &[&str] = &[
-    "write_file",
-    "run_shell_command",
-    "read_many_files",
-    "google_web_search",
-    "search_file_content",
-    "list_directory",
-    "tool_not_registered",
-    "policy_violation",
-    "invalid_tool_params",
-    "FatalTurnLimited",
-    "functionResponse",
-    "model_added_lines",
-    "session_context",
-    "skip-trust",
-    "maxSessionTurns",
-    "NO_RELAUNCH",
-    "/.gemini",
-    "GEMINI_",
-    "GOOGLE_",
-    "@google/",
-    "Loop detected",
-    "API Error",
-];
-/// Files that may name one agent: the demo uses one, and help texts show examples.
-const ABOUT_ONE_AGENT: &[&str] = &[
-    "agentline-cli/src/commands/demo/stage.rs",
-    "agentline-cli/src/commands/replay.rs",
-    "agentline-cli/src/args.rs",
-];
 /// Files that handle every agent, so they must not name one.
 const AGENT_NEUTRAL: &[&str] = &[
     "agentline-core/src/verdict.rs",
@@ -110,69 +79,8 @@ const UNSAFE: &[&str] = &[
     "agentline-tests/benches/agentline/transport.rs",
     "agentline-tests/src/os.rs",
 ];
-/// Modules that only tests see, declared so in their parent file.
-const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];
 /// The maximum length of a file in lines.
 const LONGEST: usize = 600;
-
-/// One file of the repository, by its path below `crates/` or below the root.
-struct Source {
-    path: String,
-    text: String,
-}
-
-impl Source {
-    fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned() }
-    }
-
-    fn is_rust(&self) -> bool {
-        self.path.ends_with(".rs")
-    }
-
-    /// Returns whether this is a JavaScript module of an integration.
-    fn is_script(&self) -> bool {
-        self.path.starts_with("integrations/") && self.path.ends_with(".mjs")
-    }
-
-    /// Returns whether this is code that ships: no tests, examples or benchmarks.
-    fn ships(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        self.is_rust()
-            && self.path.contains("/src/")
-            && !self.path.starts_with("agentline-tests/")
-            && !self.path.starts_with("fuzz/")
-            && !self.path.contains("/tests/")
-            && !name.ends_with("tests.rs")
-            && !TESTS_ONLY.contains(&&*self.path)
-            && !self.text.contains("\n#![cfg(test)]")
-    }
-
-    /// Returns its lines of code with their numbers, without comments and without everything from its tests on.
-    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
-        let shipped = self.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        let comment = |line: &str| line.trim_start().starts_with("//");
-        shipped.lines().enumerate().map(|(i, line)| (i + 1, line)).filter(move |(_, line)| !comment(line))
-    }
-
-    fn find<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
-        self.code().filter_map(|(no, line)| {
-            let word = words.iter().find(|word| has_word(line, word))?;
-            Some(format!("{}:{no}: `{word}`", self.path))
-        })
-    }
-}
-
-/// Returns whether a line contains a whole word.
-fn has_word(line: &str, word: &str) -> bool {
-    let part = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        let before = line[..at].chars().next_back().filter(|_| word.starts_with(part));
-        let after =
-            line[at + word.len()..].chars().next().filter(|_| word.ends_with(|c: char| c.is_alphanumeric()));
-        !before.is_some_and(part) && !after.is_some_and(part)
-    })
-}
 
 fn core_uses_no_io(file: &Source) -> Vec<String> {
     if !file.path.starts_with("agentline-core/src/") || !file.ships() {
@@ -227,32 +135,11 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn agent_facts_stay_in_their_directory(file: &Source) -> Vec<String> {
-    let at_home = ["agentline-core/src/agents/", "agentline-mock/", "agentline-fakes/"];
-    if at_home.iter().any(|folder| file.path.starts_with(folder))
-        || ABOUT_ONE_AGENT.contains(&&*file.path)
-        || !file.ships()
-    {
-        return Vec::new();
-    }
-    file.find(AGENT_WORDS).collect()
-}
-
-fn agents_are_listed_in_one_place(file: &Source) -> Vec<String> {
-    let the_place = file.path == "agentline-core/src/agents.rs";
-    if the_place || file.path.starts_with("agentline-core/src/agents/") || !file.ships() {
-        return Vec::new();
-    }
-    file.find(&["agents::gemini", "mod gemini"])
-        .filter(|found| !found.starts_with("agentline-mock/"))
-        .collect()
-}
-
 fn shared_code_names_no_agent(file: &Source) -> Vec<String> {
     if !AGENT_NEUTRAL.contains(&&*file.path) {
         return Vec::new();
     }
-    let shipped = file.text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_lowercase();
+    let shipped = before_tests(&file.text).to_lowercase();
     ["gemini", "claude", "codex", "opencode", "google"]
         .into_iter()
         .filter(|name| shipped.contains(name))
@@ -398,18 +285,6 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ("agentline-sessions/src/watch.rs", "//! A.\nuse tokio::time;\n"),
     ),
     (
-        "facts about an agent stay in its directory",
-        agent_facts_stay_in_their_directory,
-        ("agentline/src/run.rs", "//! A.\nlet tool = \"write_file\";\n"),
-        ("agentline/src/run.rs", "//! A.\n/// Such as `write_file`.\nfn overwrite_files() {}\n"),
-    ),
-    (
-        "agents are listed in one place",
-        agents_are_listed_in_one_place,
-        ("agentline/src/run.rs", "//! A.\nuse agentline_core::agents::gemini;\n"),
-        ("agentline/src/run.rs", "//! A.\nlet agent = agents::find(name)?;\n"),
-    ),
-    (
         "shared code names no agent",
         shared_code_names_no_agent,
         ("agentline-core/src/verdict.rs", "//! A.\n// As Gemini does.\n"),
@@ -497,29 +372,4 @@ fn repository_follows_every_rule() {
         .flat_map(|(name, rule, ..)| files.iter().flat_map(rule).map(move |found| format!("{name}: {found}")))
         .collect();
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
-}
-
-/// Returns every text file, with paths relative to `crates/` if they are below it.
-fn repository() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(root.join(&folder)).expect("the repository exists") {
-            let entry = entry.expect("a file");
-            let name = entry.file_name();
-            let path = folder.join(&name);
-            let hidden = name.to_string_lossy().starts_with('.') && name != ".ci";
-            if hidden || ["target", "node_modules", "corpus", "artifacts"].iter().any(|skip| name == *skip) {
-                continue;
-            }
-            if entry.file_type().expect("a kind").is_dir() {
-                folders.push(path);
-            } else if let Ok(text) = std::fs::read_to_string(entry.path()) {
-                let path = path.to_string_lossy().replace('\\', "/");
-                files.push(Source::new(path.strip_prefix("crates/").unwrap_or(&path), &text));
-            }
-        }
-    }
-    files
 }

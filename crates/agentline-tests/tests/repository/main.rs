@@ -1,6 +1,8 @@
-//! Tests rules about the source itself: layers, the order of modules, and dependencies.
+//! Tests rules about the source itself: layers, the order of modules, facts about agents, and dependencies.
 
+mod agent_words;
 mod dependencies;
 mod features;
 mod layers;
 mod modules;
+mod source;

@@ -1,5 +1,6 @@
 //! Checks the order of modules in each crate, and that no two visible types share a name.
 
+use crate::source::before_tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -49,6 +50,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["event"],
             &["dialogue", "event_line", "message", "output", "tool_table"],
             &["acp", "change_tracker", "launch", "saved", "transcript"],
+            &["session_database"],
             &["claude", "redact", "session_source", "session_usage", "setup_probe", "view"],
             &["agent"],
             &["agents", "detect", "explain", "run"],
@@ -137,7 +139,7 @@ fn modules_import_from_lower_layers_only() {
 #[test]
 fn an_import_of_a_higher_layer_is_found() {
     let text = "use crate::{a::One, b::{self, Two as Other}};\nfn f() { crate::c::g() }\n#[cfg(test)]\nmod tests {\n    use crate::d;\n}";
-    let found: Vec<String> = paths(shipped(text)).into_iter().map(|path| path.join("::")).collect();
+    let found: Vec<String> = paths(before_tests(text)).into_iter().map(|path| path.join("::")).collect();
     assert_eq!(found, ["crate::a::One", "crate::b::self", "crate::b::Two", "crate::c::g"]);
 }
 
@@ -215,7 +217,7 @@ impl CrateSource {
             }
             let depth = parts.len() - usize::from(parts.last().is_some_and(|last| last == "mod"));
             let text = fs::read_to_string(file).expect("a source file");
-            for path in paths(shipped(&text)) {
+            for path in paths(before_tests(&text)) {
                 let up = path.iter().take_while(|part| *part == "super").count();
                 let first = match path.first().map(String::as_str) {
                     Some("crate") => path.get(1),
@@ -256,11 +258,6 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
-}
-
-/// Returns the part of a file before its tests.
-fn shipped(text: &str) -> &str {
-    text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default()
 }
 
 /// Returns every path that a text imports or names from the root of its crate.

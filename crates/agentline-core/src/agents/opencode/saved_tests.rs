@@ -1,6 +1,6 @@
 //! Tests of reading OpenCode's sessions: the export of a real run, and each kind of part.
 
-use crate::agents::opencode::sessions::{OpenCodeReader, form};
+use crate::agents::opencode::{session_reader::OpenCodeReader, sessions::form};
 use crate::{
     Agent as _, Entry, EntryPart, RawJson, Role, SavedSession, SessionFormat, SessionReader as _, ToolStatus,
     agents::opencode, memory_fs::MemoryFs,

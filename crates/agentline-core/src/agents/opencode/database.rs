@@ -1,13 +1,23 @@
-//! Converts the rows of OpenCode's tables to the form of its exports.
+//! OpenCode's database: its tables, and the conversion of their rows to the form of its exports.
 
-use super::{ById, Readable, SessionRow, opening::OpenDatabase, table::Values};
-use agentline_core::{Agent as _, RawJson, ReadError, SessionFormat, SessionInfo, Tokens, agents::opencode};
+use super::session_reader::OpenCodeReader;
+use crate::{
+    RawJson, ReadError, Readable, SessionDatabase, SessionInfo, SessionReader, SessionRow, TableRow,
+    TableSource, Tokens,
+};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+const SESSION_TABLE: &str = "session";
+const MESSAGE_TABLE: &str = "message";
+const PART_TABLE: &str = "part";
 
 /// The columns read from a session's row.
-const SESSION: &[&str] = &[
+const SESSION_COLUMNS: &[&str] = &[
     "id",
     "parent_id",
     "directory",
@@ -25,12 +35,41 @@ const SESSION: &[&str] = &[
     "tokens_cache_write",
 ];
 
+type ById<T> = BTreeMap<String, T>;
+
+/// The tables of OpenCode's database.
+pub(super) struct OpenCodeDatabase;
+
+impl SessionDatabase for OpenCodeDatabase {
+    fn tables(&self) -> &'static [&'static str] {
+        &[SESSION_TABLE, MESSAGE_TABLE, PART_TABLE]
+    }
+
+    fn sessions(&self, tables: &dyn TableSource) -> Readable<Vec<SessionRow>> {
+        sessions(tables)
+    }
+
+    fn records(&self, tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
+        records(tables, id)
+    }
+
+    fn matching(
+        &self,
+        tables: &dyn TableSource,
+        test: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Readable<BTreeSet<String>> {
+        matching(tables, test)
+    }
+
+    fn reader(&self) -> Box<dyn SessionReader> {
+        Box::new(OpenCodeReader::new())
+    }
+}
+
 /// Returns every session with its metadata, without its content.
-pub(super) fn sessions(opened: &OpenDatabase) -> Readable<Vec<SessionRow>> {
-    let (connection, tables) = (&opened.connection, &opened.tables);
+fn sessions(tables: &dyn TableSource) -> Readable<Vec<SessionRow>> {
     let mut all: ById<SessionRow> = ById::new();
-    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
-    damage.extend(tables.all(connection, "session", SESSION, |row| {
+    let mut damage = tables.all(SESSION_TABLE, SESSION_COLUMNS, &mut |row| {
         let id = row.text(0).into_owned();
         let read = SessionRow {
             info: info(&head(row)),
@@ -39,12 +78,12 @@ pub(super) fn sessions(opened: &OpenDatabase) -> Readable<Vec<SessionRow>> {
             ..SessionRow::default()
         };
         all.insert(id, read);
-    }));
+    });
     let columns = ["session_id", "time_updated", "octet_length(data)"];
-    for table in ["message", "part"] {
+    for table in [MESSAGE_TABLE, PART_TABLE] {
         // Consecutive rows mostly have the same id, so the id is copied only for the first.
         let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-        damage.extend(tables.all(connection, table, &columns, |row| {
+        damage.extend(tables.all(table, &columns, &mut |row| {
             let id = row.text(0);
             let sum = match sums.get_mut(&*id) {
                 Some(sum) => sum,
@@ -59,10 +98,10 @@ pub(super) fn sessions(opened: &OpenDatabase) -> Readable<Vec<SessionRow>> {
             let session = all.entry(id).or_insert_with_key(|id| orphan(id));
             session.size += size;
             session.changed = session.changed.max(changed);
-            *(if table == "part" { &mut session.parts } else { &mut session.messages }) += rows;
+            *(if table == PART_TABLE { &mut session.parts } else { &mut session.messages }) += rows;
         }
     }
-    Readable { value: all.into_values().collect(), damage }
+    Readable::new(all.into_values().collect(), damage)
 }
 
 /// Returns a session whose own row is missing.
@@ -70,20 +109,18 @@ fn orphan(id: &str) -> SessionRow {
     SessionRow { info: info(&json!({"id": id})), ..SessionRow::default() }
 }
 
-/// Returns the records of one session.
-pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJson>> {
-    let (connection, tables) = (&opened.connection, &opened.tables);
-    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
+/// Returns the records of one session: the session, then each message with its parts.
+fn records(tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
     let mut records = Vec::new();
-    damage.extend(tables.matching(connection, "session", SESSION, ("id", id), |row| {
+    let mut damage = tables.all_with(SESSION_TABLE, SESSION_COLUMNS, ("id", id), &mut |row| {
         if row.text(0) == id && records.is_empty() {
             records.push(RawJson::new(json!({"session": head(row)}).to_string()));
         }
-    }));
+    });
     let mut broken = 0_u64;
     let mut messages: ById<String> = ById::new();
     let columns = ["session_id", "id", "data"];
-    damage.extend(tables.matching(connection, "message", &columns, ("session_id", id), |row| {
+    damage.extend(tables.all_with(MESSAGE_TABLE, &columns, ("session_id", id), &mut |row| {
         let ids = [("id", row.text(1)), ("sessionID", row.text(0))];
         match completed(&row.text(2), &ids) {
             _ if row.text(0) != id => {}
@@ -93,7 +130,7 @@ pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJso
     }));
     let mut parts: ById<ById<String>> = ById::new();
     let columns = ["session_id", "id", "message_id", "data"];
-    damage.extend(tables.matching(connection, "part", &columns, ("session_id", id), |row| {
+    damage.extend(tables.all_with(PART_TABLE, &columns, ("session_id", id), &mut |row| {
         let ids = [("id", row.text(1)), ("sessionID", row.text(0)), ("messageID", row.text(2))];
         match completed(&row.text(3), &ids) {
             _ if row.text(0) != id => {}
@@ -127,30 +164,30 @@ pub(super) fn of_session(opened: &OpenDatabase, id: &str) -> Readable<Vec<RawJso
     if broken > 0 {
         damage.push(ReadError::new(None, format!("{broken} rows are not valid JSON")));
     }
-    Readable { value: records, damage }
+    Readable::new(records, damage)
 }
 
 /// Returns the sessions with a row that passes a test.
-pub(super) fn holding(
-    opened: &OpenDatabase,
-    test: &mut dyn FnMut(&[u8]) -> bool,
-) -> Readable<BTreeSet<String>> {
+fn matching(tables: &dyn TableSource, test: &mut dyn FnMut(&[u8]) -> bool) -> Readable<BTreeSet<String>> {
     let mut found: BTreeSet<String> = BTreeSet::new();
-    let mut damage: Vec<ReadError> = opened.damage.iter().cloned().collect();
-    for (table, column) in [("session", "title"), ("message", "data"), ("part", "data")] {
-        let key = if table == "session" { "id" } else { "session_id" };
-        let read = opened.tables.all(&opened.connection, table, &[key, column], |row| {
+    let mut damage = Vec::new();
+    for (table, key, column) in [
+        (SESSION_TABLE, "id", "title"),
+        (MESSAGE_TABLE, "session_id", "data"),
+        (PART_TABLE, "session_id", "data"),
+    ] {
+        let read = tables.all(table, &[key, column], &mut |row| {
             if !found.contains(&*row.text(0)) && test(row.bytes(1)) {
                 found.insert(row.text(0).into_owned());
             }
         });
         damage.extend(read);
     }
-    Readable { value: found, damage }
+    Readable::new(found, damage)
 }
 
 /// Returns the session's row in the form of an export.
-fn head(row: &Values<'_>) -> Value {
+fn head(row: &dyn TableRow) -> Value {
     let text = |at: usize| Some(row.text(at).into_owned()).filter(|text| !text.is_empty());
     let json = |at: usize| serde_json::from_str::<Value>(&row.text(at)).unwrap_or_default();
     let all = [
@@ -170,15 +207,13 @@ fn head(row: &Values<'_>) -> Value {
 
 /// Returns the metadata that the agent's reader derives from a session's row.
 fn info(head: &Value) -> SessionInfo {
-    let Some(mut fold) = opencode::OpenCode.sessions().reader(SessionFormat::Database) else {
-        return SessionInfo::default();
-    };
+    let mut fold = OpenCodeReader::new();
     fold.take(RawJson::new(json!({"session": head}).to_string()));
-    fold.finish().info
+    Box::new(fold).finish().info
 }
 
 /// Returns the token sums of a session, which older versions do not store.
-fn tokens(row: &Values<'_>) -> Option<Tokens> {
+fn tokens(row: &dyn TableRow) -> Option<Tokens> {
     let [input, output, thoughts, read, write] = [10, 11, 12, 13, 14].map(|at| row.count(at));
     let input = input?.saturating_add(read.unwrap_or(0)).saturating_add(write.unwrap_or(0));
     let total = [output, thoughts].into_iter().flatten().fold(input, u64::saturating_add);
@@ -194,7 +229,7 @@ fn tokens(row: &Values<'_>) -> Option<Tokens> {
 }
 
 /// Adds the ids stored in other columns to a JSON object. Returns `None` if `data` is not an object.
-fn completed(data: &str, ids: &[(&str, std::borrow::Cow<'_, str>)]) -> Option<String> {
+fn completed(data: &str, ids: &[(&str, Cow<'_, str>)]) -> Option<String> {
     let body = data.trim().strip_prefix('{')?.strip_suffix('}')?;
     serde_json::from_str::<IgnoredAny>(data).ok()?;
     let mut all = String::with_capacity(data.len() + 120);
