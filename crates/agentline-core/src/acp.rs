@@ -12,7 +12,8 @@ mod opening;
 pub(crate) mod profile;
 mod question;
 mod session;
-pub(crate) mod tools;
+pub(crate) mod tool_call;
+mod tools;
 mod update;
 
 use crate::{

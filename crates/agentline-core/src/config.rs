@@ -6,6 +6,7 @@
 
 mod check;
 mod docs;
+mod findings;
 mod keys;
 mod layer;
 mod parse;
@@ -41,7 +42,8 @@ use crate::{
     Isolation, Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents,
     naming::snake_case, nearest,
 };
-use check::{Findings, GivenValue, disagreement};
+use check::{GivenValue, disagreement};
+use findings::Findings;
 use keys::KeyPath;
 use layer::LayerKind;
 use serde_json::{Map, Value};
@@ -54,8 +56,8 @@ use std::{
 use untrusted::UntrustedReport;
 
 pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
-pub use check::one_line;
 pub use docs::key_table;
+pub use findings::one_line;
 pub use keys::{ConfigKey, UntrustedUse, find, keys};
 pub use layer::Layer;
 
@@ -245,13 +247,13 @@ impl Config {
                 continue;
             }
             let is_loose = layer.kind == LayerKind::Environment;
-            let given =
-                GivenValue { name: spelled.clone(), value, layer, lines: &opened.lines, key, is_loose };
+            let (name, lines) = (spelled.clone(), &opened.lines);
+            let given = GivenValue { name, value, layer, lines, key: key.facts(), is_loose };
             let mut said = Self::blank();
             if snake_case(spelled) == "yolo" {
                 match read::flag(&given, findings) {
                     Some(true) => said.request.permission_mode = PermissionMode::Bypass,
-                    Some(false) => not_yolo = Some(given.clone()),
+                    Some(false) => not_yolo = Some((key, given.clone())),
                     None => {}
                 }
                 if said.request.permission_mode != PermissionMode::Bypass {
@@ -284,17 +286,17 @@ impl Config {
             let message = format!("{more} more unknown keys are ignored (from {})", one_line(&layer.name));
             findings.notices.push(Notice::new("unknown_key", message));
         }
-        if let Some(given) = not_yolo {
+        if let Some((key, given)) = not_yolo {
             let bypass = PermissionMode::Bypass;
-            match heard.get(given.key.name) {
+            match heard.get(key.name) {
                 Some((other, value)) if value == bypass.name() => {
                     findings.problems.push(disagreement(&given, other));
                 }
                 None if self.request.permission_mode == bypass => {
                     self.request.permission_mode = PermissionMode::Default;
-                    settled.push(given.key.name.to_owned());
+                    settled.push(key.name.to_owned());
                     if let Some(report) = untrusted {
-                        report.changed(given.key);
+                        report.changed(key);
                     }
                 }
                 _ => {}

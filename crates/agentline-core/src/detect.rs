@@ -4,70 +4,19 @@
 //! information.
 
 mod candidates;
+mod search;
 mod shim;
 
-pub use crate::detect::candidates::Candidate;
+pub use candidates::Candidate;
+pub use search::{Os, Search};
 
 use crate::{AgentInfo, FileSystem, Problem, Program, Version};
 use serde::Serialize;
 use serde_json::Value;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// The extensions that Windows can execute directly.
 const STARTED_BY_WINDOWS: &[&str] = &["exe", "com", "cmd", "bat"];
-
-/// The operating system to search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Os {
-    /// Linux and other Unix systems.
-    Linux,
-    /// macOS.
-    MacOs,
-    /// Windows.
-    Windows,
-}
-
-impl Os {
-    /// The operating system that this program was built for.
-    pub const HERE: Self = if cfg!(windows) {
-        Self::Windows
-    } else if cfg!(target_os = "macos") {
-        Self::MacOs
-    } else {
-        Self::Linux
-    };
-}
-
-/// The facts about the machine that a search needs.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Search<'a> {
-    /// The operating system.
-    pub os: Os,
-    /// The caller's environment.
-    pub env: &'a BTreeMap<String, String>,
-    /// The user's home directory.
-    pub home: &'a Path,
-    /// The directory that relative paths start from.
-    pub cwd: &'a Path,
-    /// The directory of the configuration file, from which `node_modules/.bin` is searched upward.
-    pub project: &'a Path,
-    /// agentline's cache directory.
-    pub cache: Option<&'a Path>,
-    /// The explicitly configured program, which takes precedence over the agent's path variable.
-    pub configured: Option<&'a Path>,
-}
-
-impl<'a> Search<'a> {
-    /// Creates a search on the current operating system, with the working directory as the project.
-    #[must_use]
-    pub fn new(env: &'a BTreeMap<String, String>, home: &'a Path, cwd: &'a Path) -> Self {
-        Self { os: Os::HERE, env, home, cwd, project: cwd, cache: None, configured: None }
-    }
-}
 
 /// One candidate path of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

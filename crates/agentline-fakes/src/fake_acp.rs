@@ -26,9 +26,12 @@
 //! `--list` prints the faults, `--words` the words of a prompt, `--version` the version.
 
 mod agent;
+mod control;
 mod faults;
 mod mcp;
 mod peer;
+mod script;
+mod serve;
 mod session;
 mod shapes;
 mod shell;

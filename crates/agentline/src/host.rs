@@ -11,6 +11,7 @@ pub mod daemon;
 mod error;
 mod lookups;
 pub mod messages;
+mod open_conversations;
 mod outbox;
 mod params;
 mod peer;
@@ -19,5 +20,6 @@ mod runs;
 #[cfg(feature = "sessions")]
 mod saved_sessions;
 mod serve;
+mod work_guard;
 
 pub use serve::{HostOptions, serve};

@@ -16,7 +16,9 @@ pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod session_cleanup;
 pub(crate) mod session_follower;
+pub(crate) mod spawned_process;
 pub(crate) mod tape_file;
+pub(crate) mod tool_server;
 #[cfg(feature = "schema")]
 pub(crate) mod typed;
 pub mod validate;

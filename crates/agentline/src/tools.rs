@@ -47,6 +47,7 @@
 
 mod call;
 mod http;
+mod http_answer;
 mod in_flight;
 mod registry;
 mod relay;

@@ -1,6 +1,6 @@
 //! The deviations of one agent from ACP. The defaults are for an unknown agent; an agent's directory overrides them.
 
-use super::tools::AcpToolCall;
+use super::tool_call::AcpToolCall;
 use crate::{
     ExitReason, Failure, FailureKind, RunId, Sink, ToolKind, ToolUse, TurnSpec, Version,
     rpc::JsonRpcError,

@@ -184,7 +184,7 @@ fn is_missing(why: &str) -> bool {
 wire! { struct Shell<'a> { command: Option<&'a RawValue> = "command" } }
 
 /// Returns the command of a call, given as a string or a list of words.
-fn command(call: &super::tools::AcpToolCall) -> Option<String> {
+fn command(call: &super::tool_call::AcpToolCall) -> Option<String> {
     let input = call.raw_input.as_ref()?;
     let raw = serde_json::from_str::<Shell<'_>>(input.get()).ok()?.command?;
     match raw.get().as_bytes().first() {

@@ -5,7 +5,7 @@ use crate::{
     McpServer, Millis, ModelValidation, Notice, PermissionMode, Plan, Problem, PromptText, RequestedMode,
     RequestedModel, Rule, RunRequest, Sandbox, Secrets, SignIn, Surface, SystemMode, ToolKind, ToolTable,
     ToolUse, Trust,
-    acp::{profile::plain_tool, tools::AcpToolCall},
+    acp::{profile::plain_tool, tool_call::AcpToolCall},
     filter_env,
 };
 use serde_json::Value;

@@ -1,41 +1,23 @@
 //! Reports invalid settings: the key as the user wrote it, its value, its location and a hint.
 
 use super::{
-    keys::ConfigKey,
+    findings::shorten,
     layer::{Layer, LayerKind, VARIABLES},
 };
-use crate::{MARK, Notice, Problem, nearest};
+use crate::{MARK, Problem, nearest};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-/// The findings of reading the layers.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) problems: Vec<Problem>,
-    pub(super) notices: Vec<Notice>,
-    /// A notice that the workspace has changed since the user trusted it.
-    pub(super) trust_lost: Option<Notice>,
-}
-
-impl Findings {
-    /// Records a problem and returns `None`, as the setting then has no value.
-    pub(super) fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
-        self.problems.push(problem);
-        None
-    }
-
-    /// Warns about an unknown key and suggests the most similar known key.
-    pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
-        let source = one_line(source);
-        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        self.notices.push(Notice::new(
-            "unknown_key",
-            format!("`{}` is not a known key and is ignored (from {source}){meant}", shorten(&one_line(key))),
-        ));
-    }
+/// What messages about a value say of its key.
+#[derive(Clone, Copy)]
+pub(super) struct KeyFacts {
+    pub(super) name: &'static str,
+    pub(super) flag: Option<&'static str>,
+    pub(super) example: &'static str,
+    pub(super) is_secret: bool,
 }
 
 /// A value given for a key.
@@ -46,7 +28,7 @@ pub(super) struct GivenValue<'a> {
     pub(super) value: &'a Value,
     pub(super) layer: &'a Layer,
     pub(super) lines: &'a BTreeMap<String, usize>,
-    pub(super) key: &'static ConfigKey,
+    pub(super) key: KeyFacts,
     /// Whether the value is the text of a variable, from which numbers, booleans and lists are parsed.
     pub(super) is_loose: bool,
 }
@@ -165,23 +147,4 @@ fn repr(value: &Value) -> String {
 fn repr_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     format!("[{}]", quoted.join(", "))
-}
-
-/// Escapes a text of unknown origin for a message: it stays on one line and cannot control a terminal.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-    };
-    let escape = |c: char| if steers(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
-}
-
-fn shorten(text: &str) -> String {
-    const MOST: usize = 80;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    text.chars().take(MOST - 1).chain(['…']).collect()
 }

@@ -2,7 +2,8 @@
 
 use super::{
     AgentSettings, Config,
-    check::{Findings, GivenValue},
+    check::{GivenValue, KeyFacts},
+    findings::Findings,
     layer::VARIABLES,
     read, tables,
 };
@@ -148,6 +149,12 @@ impl ConfigKey {
             OptionKind::Flag => "flag",
         };
         Self { name, aliases, example, doc, kind: reader, place: Place::Option(kind), ..PLAIN }
+    }
+
+    /// Returns what messages about its values say of the key.
+    pub(super) fn facts(&self) -> KeyFacts {
+        let Self { name, flag, example, is_secret, .. } = *self;
+        KeyFacts { name, flag, example, is_secret }
     }
 
     /// Sets the given value, or records a problem and returns `None`.

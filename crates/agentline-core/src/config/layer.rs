@@ -1,6 +1,6 @@
 //! One source of settings: the text of a file, the environment, the flags, or a map of the caller.
 
-use super::check::Findings;
+use super::findings::Findings;
 use crate::{Notice, Problem};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};

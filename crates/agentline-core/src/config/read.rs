@@ -1,6 +1,6 @@
 //! Readers for single values, such as lists, times and modes. Each returns the value or records a problem.
 
-use super::check::{Findings, GivenValue};
+use super::{check::GivenValue, findings::Findings};
 use crate::config::parse::{comma_list, duration_in};
 use crate::request::LAST_MOMENT;
 use crate::{

@@ -1,9 +1,6 @@
 //! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
-use super::{
-    check::{Findings, GivenValue},
-    read,
-};
+use super::{check::GivenValue, findings::Findings, read};
 use crate::AgentSettings;
 use crate::config::parse::{comma_list, parse_env, parse_mcp};
 use crate::{LongPrice, McpServer, Price, PriceTable, agents, naming::snake_case, nearest};

@@ -1,7 +1,7 @@
 //! Applies the file of a workspace that the user does not fully trust: it may choose and restrict, but never
 //! widen.
 
-use super::{Config, ConfigKey, UntrustedUse, check::one_line, keys::Restriction, layer::Layer};
+use super::{Config, ConfigKey, UntrustedUse, findings::one_line, keys::Restriction, layer::Layer};
 use crate::Notice;
 
 /// The code of the warning about changes that the file of an untrusted workspace made or attempted.

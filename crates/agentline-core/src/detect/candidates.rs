@@ -1,6 +1,6 @@
 //! The paths where an agent's program may be, in search order.
 
-use crate::detect::{Os, Search};
+use super::search::{Os, Search};
 use crate::{AgentInfo, FileSystem, Version};
 use serde::Serialize;
 use std::{
@@ -190,16 +190,6 @@ pub(super) fn names_in(folder: &Path, program: &str, search: &Search<'_>) -> Vec
         .map(|e| folder.join(format!("{program}{e}")));
     // Shims that only PowerShell or a POSIX shell can start still lead to the script.
     with_extension.chain([folder.join(format!("{program}.ps1")), folder.join(program)]).collect()
-}
-
-impl Search<'_> {
-    /// Returns a non-empty variable. On Windows, names are case-insensitive.
-    fn variable(&self, name: &str) -> Option<&str> {
-        let same = |k: &str| k == name || (self.os == Os::Windows && k.eq_ignore_ascii_case(name));
-        let exact = self.env.get(name);
-        let value = exact.or_else(|| self.env.iter().find(|(k, _)| same(k)).map(|(_, v)| v))?;
-        Some(value.as_str()).filter(|v| !v.is_empty())
-    }
 }
 
 fn expand(template: &str, search: &Search<'_>, fs: &dyn FileSystem) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@ mod ansi;
 mod arguments;
 mod arithmetic;
 mod data;
+mod followed;
 mod guard;
 mod messages;
 mod plain;

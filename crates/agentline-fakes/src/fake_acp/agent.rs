@@ -1,13 +1,11 @@
-//! The agent: reads the client's messages, opens sessions, and starts a thread for each prompt.
+//! The agent: its sessions, and its answers to the requests of the client.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use std::{env, process, thread};
+use std::{process, thread};
 
 use serde_json::{Value, json};
 
@@ -16,7 +14,6 @@ use super::mcp::Servers;
 use super::peer::{AcpPeer, lock};
 use super::session::{FakeSession, FakeSessionState};
 use super::shapes::{self, MODES};
-use super::turn;
 
 /// Everything that the threads of the process share.
 #[derive(Debug)]
@@ -25,7 +22,7 @@ pub(super) struct FakeAcpAgent {
     sessions: Mutex<HashMap<String, Arc<FakeSession>>>,
     opened: AtomicU64,
     opening: AtomicUsize,
-    signed_in: AtomicBool,
+    pub(super) signed_in: AtomicBool,
     /// The parameters of `initialize`.
     pub(super) client: Mutex<Value>,
     pub(super) next_tool: AtomicU64,
@@ -47,87 +44,18 @@ impl FakeAcpAgent {
         })
     }
 
-    /// Serves until the input ends.
-    pub(super) fn serve(self: &Arc<Self>) -> io::Result<u8> {
-        let mut log = match env::var_os("FAKE_ACP_LOG") {
-            Some(file) => Some(OpenOptions::new().create(true).append(true).open(file)?),
-            None => None,
-        };
-        let mut input = io::stdin().lock();
-        let mut line = Vec::new();
-        while input.read_until(b'\n', &mut line)? > 0 {
-            if let Some(log) = &mut log {
-                log.write_all(&line)?;
-            }
-            // As in real agents, a line that is not a message is skipped.
-            if let Ok(message) = serde_json::from_slice(&line) {
-                self.take(message);
-            }
-            line.clear();
-        }
-        if self.has(FaultFlag::SurvivesEof) {
-            thread::sleep(Duration::from_secs(120));
-        }
-        if let Some(millis) = self.peer.faults.number(FaultFlag::SlowExit, 1500) {
-            thread::sleep(Duration::from_millis(millis));
-        }
-        Ok(0)
-    }
-
     pub(super) fn has(&self, flag: FaultFlag) -> bool {
         self.peer.faults.has(flag)
     }
 
-    fn take(self: &Arc<Self>, mut message: Value) {
-        let params = message["params"].take();
-        match (message["method"].as_str(), message.get("id")) {
-            (None, Some(_)) => self.peer.settle(message),
-            (Some("session/cancel"), None) => self.cancel(&params),
-            (Some(method), Some(id)) => self.request(method, id, params),
-            _ => {}
-        }
-    }
-
-    fn request(self: &Arc<Self>, method: &str, id: &Value, params: Value) {
-        match method {
-            "initialize" => self.aside(id, move |agent, id| agent.initialize(&id, params)),
-            "authenticate" => {
-                self.signed_in.store(true, Ordering::SeqCst);
-                self.peer.answer(id, &json!({}));
-            }
-            "session/new" => self.aside(id, move |agent, id| agent.session_new(&id, &params)),
-            "session/load" => self.aside(id, move |agent, id| agent.session_load(&id, &params)),
-            "session/set_mode" if self.has(FaultFlag::SetModeNever) => {}
-            "session/set_mode" => self.answer(id, self.set_mode(&params)),
-            "session/close" if self.has(FaultFlag::ProcessPerSession) => self.answer(id, self.close(&params)),
-            "session/set_model" => self.answer(id, self.set_model(&params)),
-            "session/set_config_option" => self.answer(id, self.set_config_option(&params)),
-            "session/prompt" => match self.session(&params) {
-                Ok(session) => {
-                    // Immediately, so that a cancel right after the prompt finds its turn.
-                    let control = session.begin_turn();
-                    self.aside(id, move |agent, id| turn::play(&agent, &session, &control, &id, &params));
-                }
-                Err(error) => self.peer.refuse(id, &error),
-            },
-            other => self.peer.refuse(id, &unknown_method(other)),
-        }
-    }
-
-    /// Runs a function on its own thread, so that the input is always read.
-    fn aside(self: &Arc<Self>, id: &Value, work: impl FnOnce(Arc<Self>, Value) + Send + 'static) {
-        let (agent, id) = (Arc::clone(self), id.clone());
-        thread::spawn(move || work(agent, id));
-    }
-
-    fn answer(&self, id: &Value, answer: Answer) {
+    pub(super) fn answer(&self, id: &Value, answer: Answer) {
         match answer {
             Ok(result) => self.peer.answer(id, &result),
             Err(error) => self.peer.refuse(id, &error),
         }
     }
 
-    fn initialize(&self, id: &Value, params: Value) {
+    pub(super) fn initialize(&self, id: &Value, params: Value) {
         *lock(&self.client) = params;
         let faults = &self.peer.faults;
         if faults.has(FaultFlag::InitializeNever) {
@@ -145,7 +73,7 @@ impl FakeAcpAgent {
         }
     }
 
-    fn session_new(&self, id: &Value, params: &Value) {
+    pub(super) fn session_new(&self, id: &Value, params: &Value) {
         if self.has(FaultFlag::SessionNewExit) {
             process::exit(4);
         }
@@ -188,7 +116,7 @@ impl FakeAcpAgent {
         }
     }
 
-    fn session_load(&self, id: &Value, params: &Value) {
+    pub(super) fn session_load(&self, id: &Value, params: &Value) {
         let name = params["sessionId"].as_str().unwrap_or_default().to_owned();
         let living = lock(&self.sessions).get(&name).map(|session| {
             let state = lock(&session.state);
@@ -267,20 +195,20 @@ impl FakeAcpAgent {
         Ok((session, result))
     }
 
-    fn session(&self, params: &Value) -> Result<Arc<FakeSession>, Value> {
+    pub(super) fn session(&self, params: &Value) -> Result<Arc<FakeSession>, Value> {
         let id = params["sessionId"].as_str().unwrap_or_default();
         let session = lock(&self.sessions).get(id).cloned();
         session.ok_or_else(|| shapes::error(-32602, &format!("Session not found: {id}")))
     }
 
-    fn close(&self, params: &Value) -> Answer {
+    pub(super) fn close(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         lock(&self.sessions).remove(&session.id);
         session.close();
         Ok(json!({}))
     }
 
-    fn set_mode(&self, params: &Value) -> Answer {
+    pub(super) fn set_mode(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let mode = params["modeId"].as_str().unwrap_or_default();
         if self.has(FaultFlag::SetModeError) || !MODES.contains(&mode) {
@@ -296,7 +224,7 @@ impl FakeAcpAgent {
         Ok(json!({}))
     }
 
-    fn set_model(&self, params: &Value) -> Answer {
+    pub(super) fn set_model(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let model = params["modelId"].as_str().unwrap_or_default();
         if self.has(FaultFlag::SetModelUnknown) {
@@ -310,7 +238,7 @@ impl FakeAcpAgent {
         Ok(json!({}))
     }
 
-    fn set_config_option(&self, params: &Value) -> Answer {
+    pub(super) fn set_config_option(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let (option, value) = (params["configId"].as_str(), params["value"].as_str().unwrap_or_default());
         let mut state = lock(&session.state);
@@ -325,7 +253,7 @@ impl FakeAcpAgent {
         Ok(json!({"configOptions": shapes::config_options(&state.mode, &state.model)}))
     }
 
-    fn cancel(&self, params: &Value) {
+    pub(super) fn cancel(&self, params: &Value) {
         if self.has(FaultFlag::CancelIgnored) {
             return;
         }
@@ -343,7 +271,8 @@ fn recorder(cwd: &Path) -> Option<process::Child> {
     command.arg("600").current_dir(cwd).stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn().ok()
 }
 
-fn unknown_method(method: &str) -> Value {
+/// Returns the error for a method that the agent does not have.
+pub(super) fn unknown_method(method: &str) -> Value {
     let message = format!("\"Method not found\": {method}");
     json!({"code": -32601, "message": message, "data": {"method": method}})
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::control::Control;
 use super::peer::lock;
-use super::session::Control;
 use http::HttpLink;
 
 /// The time limit for one response of a server.

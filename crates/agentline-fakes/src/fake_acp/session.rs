@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
 use serde_json::{Value, json};
 
+use super::control::Control;
 use super::mcp::Servers;
 use super::peer::lock;
 
@@ -59,34 +59,6 @@ impl Default for FakeSessionState {
             history: Vec::new(),
             always: HashSet::new(),
             turn: None,
-        }
-    }
-}
-
-/// Whether a turn was cancelled, with a way to wait for that.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    cancelled: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Control {
-    pub(super) fn cancel(&self) {
-        *lock(&self.cancelled) = true;
-        self.changed.notify_all();
-    }
-
-    pub(super) fn cancelled(&self) -> bool {
-        *lock(&self.cancelled)
-    }
-
-    /// Waits for a duration, or until the turn is cancelled.
-    pub(super) fn wait(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let mut cancelled = lock(&self.cancelled);
-        while !*cancelled {
-            let Some(left) = until.checked_duration_since(Instant::now()) else { return };
-            cancelled = self.changed.wait_timeout(cancelled, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

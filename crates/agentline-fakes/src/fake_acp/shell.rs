@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::control::Control;
 use super::peer::lock;
-use super::session::Control;
 
 /// The first argument of a process that becomes a shell.
 pub(super) const FLAG: &str = "--fake-acp-shell";

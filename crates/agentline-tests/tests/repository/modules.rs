@@ -237,12 +237,12 @@ impl CrateSource {
     }
 }
 
-fn crates() -> PathBuf {
+pub(crate) fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_owned()
 }
 
 /// Returns all Rust files below a directory; a last part `*` stands for the sources of all crates.
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     if folder.ends_with("*") {
         let all = fs::read_dir(crates()).expect("the folder of all crates");
         return all.flatten().flat_map(|entry| rust_files(&entry.path().join("src"))).collect();
@@ -260,8 +260,8 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns every path that a text imports or names from the root of its crate.
-fn paths(text: &str) -> Vec<Vec<String>> {
+/// Returns every path that a text imports, or names from the root of its crate or from a parent module.
+pub(crate) fn paths(text: &str) -> Vec<Vec<String>> {
     let code: String =
         text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut found = Vec::new();
@@ -279,7 +279,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
         rest = &rest[end..];
     }
     other.push_str(rest);
-    for (at, _) in other.match_indices("crate::") {
+    for (at, _) in other.match_indices("crate::").chain(other.match_indices("super::")) {
         let part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         if other[..at].chars().next_back().is_some_and(part) {
             continue;

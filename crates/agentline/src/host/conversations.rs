@@ -1,64 +1,15 @@
-//! The conversations of a host.
+//! Opens, continues and closes the conversations of a host.
 
 use crate::host::{
     messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
+    open_conversations::Conversation,
     run_stop::RunStop,
     runs::{Reporting, run_response},
-    serve::{Host, WorkGuard},
+    serve::Host,
 };
-use crate::{
-    fs::private_dir::PrivateDir,
-    run::{messages::Completer, session::Session},
-};
-use agentline_core::Problem;
+use crate::run::messages::Completer;
 use serde_json::value::RawValue;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
-/// The open conversations by name.
-#[derive(Default)]
-pub(super) struct Conversations {
-    open: Mutex<HashMap<String, Conversation>>,
-}
-
-#[derive(Clone)]
-struct Conversation {
-    session: Arc<Session>,
-    /// Attachments that were sent in `session/open`.
-    _sent: Option<Arc<PrivateDir>>,
-    /// An open conversation keeps the daemon alive.
-    _work: Option<Arc<WorkGuard>>,
-}
-
-impl Conversations {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Conversation>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn find(&self, name: &str) -> Result<Conversation, RpcError> {
-        self.lock().get(name).cloned().ok_or_else(|| {
-            let problem = Problem::new("session", format!("no open conversation `{name}`"));
-            RpcError::usage(&[problem.hint("open one with `session/open`")])
-        })
-    }
-
-    /// Closes all conversations.
-    pub(super) async fn close_all(&self) {
-        let all: Vec<Conversation> = self.lock().drain().map(|(_, conversation)| conversation).collect();
-        for conversation in all {
-            close(conversation).await;
-        }
-    }
-}
-
-async fn close(conversation: Conversation) {
-    // If a prompt is active, the session is dropped when that prompt ends.
-    if let Some(session) = Arc::into_inner(conversation.session) {
-        session.close().await;
-    }
-}
+use std::sync::Arc;
 
 impl Host {
     /// Opens a conversation. Cancelling ends its agent.
@@ -108,7 +59,7 @@ impl Host {
     pub(super) async fn close(&self, name: &str) -> Result<(), RpcError> {
         let conversation = self.conversations.find(name)?;
         self.conversations.lock().remove(name);
-        close(conversation).await;
+        conversation.close().await;
         Ok(())
     }
 }

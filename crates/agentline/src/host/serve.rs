@@ -10,7 +10,7 @@ use super::{
     peer::HostPeer,
     run_stop::RunStop,
 };
-use crate::host::{admission::AdmissionControl, conversations::Conversations};
+use crate::host::{admission::AdmissionControl, open_conversations::Conversations, work_guard::WorkGuard};
 use crate::{
     agentline::Agentline,
     fs::bounded_lines::{BoundedLine, BoundedLines},
@@ -97,9 +97,6 @@ pub(super) trait Daemon: Send + Sync {
     /// Ends all runs, all agents and then the process. Completes when the agents have exited.
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
-
-/// Counts a unit of work of a daemon while it exists.
-pub(super) type WorkGuard = Box<dyn Send + Sync>;
 
 /// The state of one host and its runs.
 pub(super) struct Host {

@@ -7,7 +7,7 @@ use crate::pool::{
 };
 use crate::{
     process,
-    run::live_process::{ProcessHandle, ProcessLoad},
+    run::{live_process::ProcessHandle, spawned_process::ProcessLoad},
 };
 use std::{
     collections::{BTreeMap, HashMap},

@@ -2,7 +2,7 @@
 
 use crate::{
     process::ProcessSnapshot,
-    run::{channel::RunSender, services::ToolServer, session_follower::Follower},
+    run::{channel::RunSender, session_follower::Follower, tool_server::ToolServer},
     trace::TurnSpan,
     workspace::WorkspaceBefore,
 };

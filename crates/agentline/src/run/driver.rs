@@ -11,7 +11,7 @@ use crate::{
         },
         channel::Wakeup,
         conversion::{into_core, line, stream},
-        live_process::{ProcessLoad, SpawnedProcess},
+        spawned_process::{ProcessLoad, SpawnedProcess},
         tape_file::TapeFile,
         watchdog::LoopWatch,
     },

@@ -3,73 +3,23 @@
 use crate::run::prepare::{PreparedProcess, PreparedRun};
 use crate::{
     agentline::Inner,
-    fs::private_dir::PrivateDir,
-    process::{Process, SpawnError, temp_dir::ProcessTemp},
+    process::SpawnError,
     resolve::integrity::Integrity,
     run::{
         Launched, Run,
-        abandoned_session::AbandonedSession,
         active_run::{CompletionTiming, ProcessGone, Submission, refuse},
         channel::{RunReceiver, Wakeup, channel},
         driver::driver,
         session_follower::AgentHome,
-        tape_file::TapeFile,
+        spawned_process::ProcessLoad,
     },
 };
-use agentline_core::{Connection, Redactor, UsageTotals};
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use agentline_core::Redactor;
+use std::{sync::Arc, time::Instant};
 use tokio::{
-    sync::{
-        mpsc::{UnboundedReceiver, UnboundedSender},
-        watch,
-    },
+    sync::{mpsc::UnboundedSender, watch},
     task::JoinHandle,
 };
-
-/// A live process before its event loop starts.
-pub(crate) struct SpawnedProcess {
-    pub(crate) process: Process,
-    pub(crate) connection: Connection,
-    /// Secrets that are redacted in the output of every run.
-    pub(crate) secrets: Vec<String>,
-    pub(crate) tape: Option<TapeFile>,
-    pub(crate) max_line: usize,
-    pub(crate) begun: Instant,
-    /// Directories that are removed after the process: its private directory, and its temporary workspace if it has
-    /// one.
-    pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),
-    /// The state of the files that enforce the policy.
-    pub(crate) integrity: Arc<Integrity>,
-    /// Files to copy from the private directory back to the user's home.
-    pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
-    /// Submitted runs. When all senders are dropped, the process is retired.
-    pub(crate) submission: UnboundedReceiver<Submission>,
-    pub(crate) wakeup: Wakeup,
-    pub(crate) state: watch::Sender<ProcessLoad>,
-    pub(crate) gone: ProcessGone,
-    /// Whether the process outlives its runs.
-    pub(crate) lives_on: bool,
-    /// A session that the agent opens by itself when it starts.
-    pub(crate) abandoned: Option<AbandonedSession>,
-    pub(crate) temp: ProcessTemp,
-}
-
-/// The state of a live process, for choosing one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ProcessLoad {
-    /// Whether the agent has answered.
-    pub(crate) ready: bool,
-    /// Whether the process accepts no more runs.
-    pub(crate) closed: bool,
-    /// The number of runs on the process.
-    pub(crate) active_runs: usize,
-    /// The number of runs whose session is still being opened.
-    pub(crate) opening: usize,
-    /// The number of runs so far.
-    pub(crate) served: u32,
-    /// The reported usage of all runs together.
-    pub(crate) spent: UsageTotals,
-}
 
 /// A handle of a live agent process. Dropping it retires the process, which exits when its runs have ended.
 #[derive(Debug)]

@@ -5,12 +5,8 @@ use crate::{
     error::Error,
     resolve::{StartFailure, not_ready_in_time, not_started, preparation_time},
     run::{
-        Run,
-        active_run::CompletionTiming,
-        live_process::ProcessHandle,
-        options::RunOptions,
-        resolved::PendingStart,
-        services::{ServedTools, ToolServer},
+        Run, active_run::CompletionTiming, live_process::ProcessHandle, options::RunOptions,
+        resolved::PendingStart, services::ServedTools, tool_server::ToolServer,
     },
     schema::Schema,
 };

@@ -3,18 +3,13 @@
 //! It opens with the first run and closes with the last, so hundreds of warm runs share one port.
 
 use super::{
+    http_answer::{HttpAnswer, plain},
     relay::Relay,
     server::{LONGEST_REQUEST, McpToolServer},
 };
 use crate::tools::side_sender::SideSender;
-use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Bytes, Incoming},
-    header,
-    server::conn::http1,
-    service::service_fn,
-};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Request, StatusCode, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::{
@@ -34,8 +29,6 @@ use tokio::{
     runtime::{Handle, Id},
     task::{AbortHandle, JoinSet},
 };
-
-pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 /// The maximum number of refused requests that are reported for a run.
 const REFUSALS_TOLD: u32 = 20;
@@ -188,12 +181,6 @@ fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Resul
         given.split_at_checked("Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
     let good = given.is_some_and(|(_, given)| given.ct_eq(token.as_bytes()).into());
     if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or invalid")) }
-}
-
-pub(super) fn plain(status: StatusCode, message: &str) -> HttpAnswer {
-    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(message.as_bytes())).boxed());
-    *answer.status_mut() = status;
-    answer
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,7 +10,7 @@ mod link;
 mod message;
 mod web;
 
-use super::http::{HttpAnswer, plain};
+use super::http_answer::{HttpAnswer, plain};
 use crate::process::{Isolation, Spawn, StdoutMode, Supervisor};
 use crate::tools::{in_flight::InFlight, side_sender::SideSender};
 use agentline_core::McpServer;

@@ -5,7 +5,7 @@ use crate::{
     Failure, FailureKind, ToolKind, ToolUse,
     acp::{
         profile::{AcpProfile, ToolEnd, message_of, plain_failure, plain_output},
-        tools::AcpToolCall,
+        tool_call::AcpToolCall,
     },
     agents::adapter,
     rpc::JsonRpcError,

@@ -5,7 +5,7 @@ use crate::{
     acp::{
         blocks::{ContentPiece, pieces},
         profile::{AcpProfile, Chunk, plain_output, plain_tool},
-        tools::AcpToolCall,
+        tool_call::AcpToolCall,
     },
     wire::{Str, wire},
 };

@@ -12,7 +12,7 @@ use crate::{
     acp::{
         Acp,
         profile::{AcpProfile, Chunk, Quirks, ToolEnd, UnreportedCall, message_of, plain_tool},
-        tools::AcpToolCall,
+        tool_call::AcpToolCall,
     },
     rpc::JsonRpcError,
 };

@@ -10,17 +10,18 @@
 //! begins with an empty list of messages, which does not apply to the others.
 
 mod message;
+mod record;
 mod result;
 mod skim;
 mod story;
 
+use crate::agents::gemini::sessions::record::{ChatRecord, RecordText};
 use crate::agents::gemini::sessions::skim::RecordKeys;
 use crate::agents::gemini::sessions::story::EntryBuilder;
 use crate::agents::gemini::{Gemini, store, user};
 use crate::{
     ContentStore, FileSystem, HELD_CONTENT, Millis, ProjectRef, RawJson, ReadError, SavedSession,
     SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader, SessionRoot, SessionSource,
-    saved::Stored,
     time,
     wire::{Str, mend_surrogates},
 };
@@ -123,59 +124,15 @@ pub(super) struct GeminiReader {
     store: Option<Arc<dyn ContentStore>>,
 }
 
-/// One remaining record.
-#[derive(Debug)]
-struct Record {
-    id: String,
-    text: RecordText,
-    /// The earlier version, if the record was rewritten with less data. When a session is resumed in the minute in
-    /// which it began, its earlier messages lose their tokens, model and timestamp.
-    older: Option<RecordText>,
-}
-
-/// The text of a record, in memory or in a store.
-#[derive(Debug)]
-enum RecordText {
-    Held(RawJson),
-    Stored(Stored),
-}
-
-impl RecordText {
-    fn offload(&mut self, store: &Arc<dyn ContentStore>) {
-        if let Self::Held(text) = self
-            && let Some(stored) = Stored::write(store, &text.as_str())
-        {
-            *self = Self::Stored(stored);
-        }
-    }
-
-    /// Returns the text, or `None` if the store has lost it.
-    fn read(&self) -> Option<RawJson> {
-        match self {
-            Self::Held(text) => Some(text.clone()),
-            Self::Stored(stored) => stored.read::<String>().map(RawJson::new),
-        }
-    }
-}
-
-impl Record {
-    fn written_anew(self, text: RawJson) -> Self {
-        let has_tokens = |text: &RawJson| text.as_str().contains("\"tokens\":{");
-        let stays = has_tokens(&text) || self.text.read().as_ref() == Some(&text);
-        let older = if stays { None } else { self.older.or(Some(self.text)) };
-        Self { id: self.id, text: RecordText::Held(text), older }
-    }
-}
-
 /// The remaining records in the order of their first occurrence, and the removed ones.
 #[derive(Debug, Default)]
 struct Kept {
-    records: Vec<Record>,
+    records: Vec<ChatRecord>,
     places: HashMap<String, usize>,
     /// Records that a summary replaced for the model. They are still part of the session.
-    compacted: Vec<Record>,
+    compacted: Vec<ChatRecord>,
     /// Records that were removed by a rewind or a new list, by id, with the order of their removal.
-    gone: HashMap<String, (usize, Record)>,
+    gone: HashMap<String, (usize, ChatRecord)>,
     drops: usize,
 }
 
@@ -187,7 +144,7 @@ impl Kept {
         }
         let record = match self.gone.remove(&id) {
             Some((_, gone)) => gone.written_anew(text),
-            None => Record { id: id.clone(), text: RecordText::Held(text), older: None },
+            None => ChatRecord { id: id.clone(), text: RecordText::Held(text), older: None },
         };
         self.places.insert(id, self.records.len());
         self.records.push(record);
@@ -230,14 +187,14 @@ impl Kept {
     }
 
     /// Returns every remaining record, oldest first.
-    fn all(&self) -> impl Iterator<Item = &Record> {
+    fn all(&self) -> impl Iterator<Item = &ChatRecord> {
         let compacted = self.compacted.iter().filter(|record| !self.places.contains_key(&record.id));
         compacted.chain(&self.records)
     }
 
     /// Returns the removed records, oldest removal first.
-    fn gone(&self) -> Vec<&Record> {
-        let mut gone: Vec<&(usize, Record)> = self.gone.values().collect();
+    fn gone(&self) -> Vec<&ChatRecord> {
+        let mut gone: Vec<&(usize, ChatRecord)> = self.gone.values().collect();
         gone.sort_unstable_by_key(|(drop, _)| *drop);
         gone.into_iter().map(|(_, record)| record).collect()
     }
@@ -393,7 +350,7 @@ fn make(
 /// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
 fn tell_all<'r>(
     story: &mut EntryBuilder,
-    records: impl Iterator<Item = &'r Record>,
+    records: impl Iterator<Item = &'r ChatRecord>,
     damage: &mut Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) {

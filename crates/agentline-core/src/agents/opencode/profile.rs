@@ -6,7 +6,7 @@ use crate::{
     Failure, FailureKind, ToolUse,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
-        tools::AcpToolCall,
+        tool_call::AcpToolCall,
     },
     agents::adapter,
     rpc::JsonRpcError,

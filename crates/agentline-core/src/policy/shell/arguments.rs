@@ -2,13 +2,11 @@
 
 use super::{
     data,
+    followed::{ASSIGNING, DECLARING, SHELLS},
     walk::{StdinSource, Walk},
     words::Word,
 };
 
-/// Programs that read a command from an argument, a script or standard input.
-const SHELLS: &[&str] =
-    &["ash", "bash", "dash", "ksh", "ksh93", "lksh", "mksh", "oksh", "rbash", "sh", "yash", "zsh"];
 /// Long options of shells without a value.
 const SHELL_FLAGS: &[&str] = &["login", "noprofile", "norc", "posix", "restricted", "verbose", "noediting"];
 /// Actions of `find` that start a program.
@@ -45,16 +43,6 @@ const XARGS_LONG: &[&str] = &["null", "no-run-if-empty", "verbose", "interactive
 /// Options with a value behind `=`. Without one, some take the next word, and some take none.
 const XARGS_LONG_VALUES: &[&str] =
     &["arg-file", "delimiter", "max-args", "max-lines", "max-procs", "max-chars"];
-/// Builtins that set variables named by their arguments.
-const ASSIGNING: &[&str] = &["read", "mapfile", "readarray", "getopts", "printf", "unset", "wait"];
-/// Builtins that declare variables.
-const DECLARING: &[&str] = &["declare", "typeset", "local", "readonly", "export"];
-
-/// Other programs and builtins whose arguments are analyzed.
-const FOLLOWED: &[&str] = &[
-    "find", "xargs", "trap", "alias", "unalias", "source", ".", "let", "test", "[", "set", "shopt", "cd",
-    "pushd", "popd",
-];
 /// Options of `set` that do not change how words are parsed. `-o` takes a name.
 const SET_FLAGS: &str = "abefhmnptuvxBCETPo";
 const SET_OPTIONS: &[&str] = &[
@@ -72,11 +60,6 @@ const SET_OPTIONS: &[&str] = &[
 ];
 const SHOPT_OPTIONS: &[&str] =
     &["dotglob", "failglob", "globstar", "inherit_errexit", "lastpipe", "nocaseglob", "nullglob"];
-
-/// Returns whether the arguments of a program or builtin are analyzed.
-pub(super) fn is_followed(name: &str) -> bool {
-    [FOLLOWED, SHELLS, ASSIGNING, DECLARING].iter().any(|names| names.contains(&name))
-}
 
 /// Returns whether a shell option is known not to change how words are parsed.
 fn is_plain_option(name: &Word) -> bool {

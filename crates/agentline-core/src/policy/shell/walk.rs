@@ -2,8 +2,8 @@
 
 use super::{
     Analysis, Invocation, ParsedScript,
-    arguments::is_followed,
     data::{self, is_special, takes_data},
+    followed::is_followed,
     guard, messages,
     plain::{as_written, plain_commands},
     program_name,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::session::Control;
+use super::super::control::Control;
 use super::PATIENCE;
 
 /// An MCP server at an address.

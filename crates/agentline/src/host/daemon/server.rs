@@ -3,7 +3,8 @@
 use crate::host::{
     daemon::VERSION,
     messages::{Caller, DaemonInfo, RpcError},
-    serve::{Backend, Daemon, HostOptions, WorkGuard, serve_connection},
+    serve::{Backend, Daemon, HostOptions, serve_connection},
+    work_guard::WorkGuard,
 };
 use crate::{
     agentline::Agentline,

@@ -1,12 +1,12 @@
 //! Caches the snapshots of small workspaces, so that an unchanged workspace is not walked again.
 
 use std::collections::VecDeque;
-use std::env::{home_dir, var_os};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::fs::{caching_fs::CachingFs, fingerprint::Fingerprint};
+use crate::workspace::snapshot::rules::{git_settings, user_excludes};
 use crate::workspace::snapshot::{SMALL, Snapshot, SnapshotOptions};
 
 /// The maximum number of cached workspaces.
@@ -98,31 +98,9 @@ impl Snapshot {
             look.note_presence(&folder.join(".jj"));
         }
         git_settings().iter().for_each(|file| look.note(file));
-        crate::workspace::snapshot::rules::user_excludes().iter().for_each(|file| look.note(file));
+        user_excludes().iter().for_each(|file| look.note(file));
         true
     }
-}
-
-/// Returns the git configuration files that may name the user's excludes file.
-pub(super) fn git_settings() -> Vec<PathBuf> {
-    let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
-    let all = [
-        named("GIT_CONFIG_GLOBAL"),
-        home_dir().map(|home| home.join(".gitconfig")),
-        git_directory_of_user().map(|dir| dir.join("config")),
-        Some(system),
-    ];
-    all.into_iter().flatten().collect()
-}
-
-/// Returns the directory of git in the user's configuration directory.
-pub(super) fn git_directory_of_user() -> Option<PathBuf> {
-    let config = named("XDG_CONFIG_HOME").or_else(|| Some(home_dir()?.join(".config")));
-    config.map(|dir| dir.join("git"))
-}
-
-fn named(variable: &str) -> Option<PathBuf> {
-    var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(all(test, unix))]

@@ -3,12 +3,12 @@
 //! Rules are part of the workspace and therefore untrusted: only regular files of at most 1 MB are read, and only their
 //! first 10,000 rules count. Invalid rules are skipped.
 
+use std::env::{home_dir, var_os};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::fs::regular_file::{open_regular, read_regular};
 use crate::workspace::snapshot::gitignore::{Gitignore, excludes_file};
-use crate::workspace::snapshot::memo::{git_directory_of_user, git_settings};
 
 /// The maximum size of a file of rules.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -125,6 +125,28 @@ pub(super) fn hides(root: &Path, inside: &Path) -> bool {
     false
 }
 
+/// Returns the git configuration files that may name the user's excludes file.
+pub(super) fn git_settings() -> Vec<PathBuf> {
+    let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
+    let all = [
+        named("GIT_CONFIG_GLOBAL"),
+        home_dir().map(|home| home.join(".gitconfig")),
+        git_directory_of_user().map(|dir| dir.join("config")),
+        Some(system),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Returns the directory of git in the user's configuration directory.
+fn git_directory_of_user() -> Option<PathBuf> {
+    let config = named("XDG_CONFIG_HOME").or_else(|| Some(home_dir()?.join(".config")));
+    config.map(|dir| dir.join("git"))
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// Returns the user's own excludes file, if all git configuration files can be read without blocking.
 pub(super) fn user_excludes() -> Option<PathBuf> {
     let files = git_settings();
@@ -136,7 +158,7 @@ pub(super) fn user_excludes() -> Option<PathBuf> {
         |file: &PathBuf| Some(String::from_utf8_lossy(&read_regular(file, LONGEST_FILE).ok()?).into_owned());
     let named = files.iter().filter_map(text).find_map(|text| excludes_file(&text).map(str::to_owned));
     let Some(named) = named else { return git_directory_of_user().map(|dir| dir.join("ignore")) };
-    match (named.strip_prefix("~/"), std::env::home_dir()) {
+    match (named.strip_prefix("~/"), home_dir()) {
         (Some(below), Some(home)) => Some(home.join(below)),
         _ => Some(named.into()),
     }

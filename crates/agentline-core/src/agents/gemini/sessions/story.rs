@@ -1,6 +1,10 @@
 //! Assembles the messages of a session in order, with every tool call in the answer that made it, next to its result.
 
-use crate::agents::gemini::sessions::{Record, RecordText, message::Message, result};
+use super::{
+    message::Message,
+    record::{ChatRecord, RecordText},
+    result,
+};
 use crate::agents::gemini::{parts::FunctionResponse, tools};
 use crate::{
     ContentStore, Entry, EntryPart, RawJson, ReadError, Role, SavedSession, SavedTool, SessionInfo,
@@ -32,7 +36,7 @@ struct Told {
 
 impl EntryBuilder {
     /// Adds one record. Returns its length.
-    pub(super) fn tell(&mut self, record: &Record, damage: &mut Vec<ReadError>) -> usize {
+    pub(super) fn tell(&mut self, record: &ChatRecord, damage: &mut Vec<ReadError>) -> usize {
         let Some(original) = record.text.read() else {
             damage.push(ReadError::new(
                 None,

@@ -1,0 +1,50 @@
+//! The findings of reading settings: problems, and notices about unknown keys.
+
+use crate::{Notice, Problem};
+
+/// The findings of reading the layers.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    pub(super) notices: Vec<Notice>,
+    /// A notice that the workspace has changed since the user trusted it.
+    pub(super) trust_lost: Option<Notice>,
+}
+
+impl Findings {
+    /// Records a problem and returns `None`, as the setting then has no value.
+    pub(super) fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
+        self.problems.push(problem);
+        None
+    }
+
+    /// Warns about an unknown key and suggests the most similar known key.
+    pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
+        let source = one_line(source);
+        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        self.notices.push(Notice::new(
+            "unknown_key",
+            format!("`{}` is not a known key and is ignored (from {source}){meant}", shorten(&one_line(key))),
+        ));
+    }
+}
+
+/// Escapes a text of unknown origin for a message: it stays on one line and cannot control a terminal.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+    };
+    let escape = |c: char| if steers(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
+}
+
+/// Shortens a text for a message.
+pub(super) fn shorten(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST - 1).chain(['…']).collect()
+}
