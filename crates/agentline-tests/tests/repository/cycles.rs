@@ -1,7 +1,7 @@
 //! Checks that the files of a crate do not import each other in a circle.
 //!
 //! A file imports another if it names something that the other declares, also through a re-export. The file of a module
-//! and the files in its folder are one unit: imports between them do not count. Tests are not read.
+//! and the files in its directory are one unit: imports between them do not count. Tests are not read.
 
 use crate::{
     modules::{crates, paths, rust_files},
@@ -133,7 +133,7 @@ fn circle(imports: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> Option<Vec<St
 #[test]
 fn files_do_not_import_each_other_in_a_circle() {
     let (mut wrong, mut read, mut counted) = (Vec::new(), 0, 0);
-    for entry in fs::read_dir(crates()).expect("the folder of all crates").flatten() {
+    for entry in fs::read_dir(crates()).expect("the directory of all crates").flatten() {
         let files = ModuleFiles::read(&entry.path().join("src"));
         let imports = files.imports();
         read += files.0.len();

@@ -158,7 +158,7 @@ fn each_invalid_value_has_its_message() {
         ),
         (
             json!({"agents": {"gemini": "x"}}),
-            "`agents.gemini`: agents.gemini must be a table, got: str (`\"x\"` from configuration)\n  hint: write `[agents.NAME]` and its keys below it",
+            "`agents.gemini`: agents.gemini must be a table, got: str (`\"x\"` from configuration)\n  hint: write `[agents.gemini]` and its keys below it",
         ),
         (
             json!({"agents": {"gemini": {"program": 1}}}),
