@@ -13,6 +13,7 @@ mod wrap;
 
 use crate::{fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
+pub(crate) use answer::AnswerError;
 use check::CompiledSchema;
 pub(crate) use limit::CheckTimeout;
 use schemars::{JsonSchema, generate::SchemaSettings};
