@@ -12,6 +12,7 @@
 
 mod acp;
 mod agent;
+mod agent_id;
 mod agent_settings;
 pub mod agents;
 mod cache;
@@ -81,6 +82,7 @@ pub use crate::session_usage::{
 };
 pub use acp::acp_dialogue;
 pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
+pub use agent_id::AgentId;
 pub use agent_settings::AgentSettings;
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
@@ -109,7 +111,7 @@ pub use naming::looks_secret;
 pub use notice::Notice;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{ConnectionOutput, ShutdownStep};
-pub use permission::Rule;
+pub use permission::{Rule, RuleError};
 pub use plan::Plan;
 pub use policy::{
     NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,

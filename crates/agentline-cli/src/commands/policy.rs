@@ -214,10 +214,10 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
 
 /// Parses a use, which has the form of a rule.
 fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
-    let rule = Rule::parse("USE", text)?;
+    let rule = Rule::parse(text).map_err(|error| error.problem("USE"))?;
     let mut ask = PermissionRequest::default();
-    let on = rule.pattern.unwrap_or_default();
-    ask.kind = match rule.tool.as_str() {
+    let on = rule.pattern().unwrap_or_default().to_owned();
+    ask.kind = match rule.tool() {
         "Write" => ToolKind::Write,
         "Edit" | "MultiEdit" | "NotebookEdit" => ToolKind::Edit,
         "Read" => ToolKind::Read,
@@ -231,11 +231,11 @@ fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
     match ask.kind {
         ToolKind::Shell => ask.command = Some(on),
         ToolKind::Web => ask.input = serde_json::value::to_raw_value(&json!({"url": on})).ok(),
-        ToolKind::Mcp => ask.server = rule.tool.split("__").nth(1).map(str::to_owned),
+        ToolKind::Mcp => ask.server = rule.tool().split("__").nth(1).map(str::to_owned),
         _ if on.is_empty() => {}
         _ => ask.paths = vec![on],
     }
-    ask.tool = rule.tool;
+    ask.tool = rule.tool().to_owned();
     Ok(ask)
 }
 

@@ -5,7 +5,7 @@ use crate::{
     detect::{Detection, HostEnv},
     fs::stamp::FileStamp,
 };
-use agentline_core::{Agent, Program};
+use agentline_core::{Agent, AgentId, Program};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ pub(crate) struct DetectCache {
 #[derive(Debug)]
 struct Find {
     when: Instant,
-    agent: String,
+    agent: AgentId,
     host_env: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
@@ -72,7 +72,7 @@ impl DetectCache {
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
-                agent: id.to_owned(),
+                agent: id.into(),
                 host_env: host_env.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),

@@ -105,7 +105,7 @@ impl Ready {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
     pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
         let Some(when) = self.not_before else { return Ok(Duration::ZERO) };
-        let wait = time_until(Duration::from_millis(when).as_secs_f64());
+        let wait = time_until(UNIX_EPOCH + Duration::from_millis(when));
         let timeouts = &self.prepared_run.spec.timeouts;
         let left = Duration::from_millis(timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run));
         if wait > left {
@@ -290,7 +290,7 @@ impl Inner {
         let mut header = TapeHeader::default();
         header.schema = TAPE_SCHEMA.to_owned();
         header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = agent.info().id.to_owned();
+        header.agent = agent.info().id.into();
         header.agent_version = process.version;
         header.surface = Some(process.dialogue.surface);
         header.dialogue = Some(process.dialogue.clone());

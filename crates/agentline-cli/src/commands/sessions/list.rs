@@ -89,7 +89,7 @@ pub(super) fn run(
             Some(&summary.used).filter(|used| !used.is_empty()).map(|used| grouped(used.tokens.sum()));
         table.row(vec![
             at.unwrap_or_default(),
-            info.agent.clone(),
+            info.agent.to_string(),
             id.to_owned(),
             sessions_context.project(info.project.as_deref()),
             summary.title.clone().unwrap_or_default(),

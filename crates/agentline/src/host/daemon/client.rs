@@ -327,7 +327,7 @@ fn caller(agentline: &Agentline) -> Result<Caller, serde_json::Error> {
     let mut caller = Caller::default();
     (caller.env, caller.home, caller.cwd) = (host_env.env, host_env.home, host_env.cwd);
     (caller.project, caller.cache) = (host_env.project, host_env.cache);
-    caller.programs.clone_from(&inner.programs);
+    caller.programs = inner.programs.iter().map(|(agent, path)| (agent.to_string(), path.clone())).collect();
     if let Value::Object(agents) = serde_json::to_value(inner.registry.settings())? {
         caller.agents = agents;
     }
