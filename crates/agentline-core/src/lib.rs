@@ -118,7 +118,7 @@ pub use policy::{
     UNDETERMINABLE_COMMAND,
 };
 pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable};
-pub use problem::{Problem, Problems, nearest};
+pub use problem::{Problem, Problems, error_chain, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::{RawJson, sample};
 pub use redact::SessionRedactor;

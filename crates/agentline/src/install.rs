@@ -92,7 +92,7 @@ pub enum InstallError {
         node: PathBuf,
     },
     /// The cache directory cannot be used.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
+    #[error("cannot {doing} `{}`", path.display())]
     Cache {
         /// The operation, as a verb.
         doing: &'static str,

@@ -19,7 +19,7 @@ use crate::{
 };
 use agentline_core::{
     Agent, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems, Program,
-    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict,
+    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict, error_chain,
 };
 use std::{
     collections::BTreeMap,
@@ -138,7 +138,7 @@ impl Inner {
         Outcome::not_begun(
             info,
             Verdict::Failed,
-            Failure::new(FailureKind::Spawn, error.to_string()).hint(hint),
+            Failure::new(FailureKind::Spawn, error_chain(error)).hint(hint),
         )
     }
 
@@ -293,8 +293,9 @@ pub(crate) fn not_started(info: &RunInfo, agent: &dyn Agent, error: &SpawnError)
         SpawnError::TooBig => {
             "pass shorter values with `--env`, or fewer variables with `--pass-env`".to_owned()
         }
+        SpawnError::NoNamespace { .. } => "set `isolation` to `auto` or `none`".to_owned(),
         _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
-    let failure = Failure::new(kind, error.to_string()).hint(hint);
+    let failure = Failure::new(kind, error_chain(error)).hint(hint);
     Outcome::not_begun(info, verdict, failure)
 }

@@ -7,7 +7,7 @@
 use crate::workspace::files::{AgentFiles, FileError};
 use agentline_core::{
     Diff, HostRequest, HostResponse, OUTSIDE_WORKSPACE, PermissionDecision, PermissionRequest, Policy,
-    PolicyDecision, Problem, Problems, RunRequest, ToolKind,
+    PolicyDecision, Problem, Problems, RunRequest, ToolKind, error_chain,
 };
 use std::{
     fmt,
@@ -313,14 +313,14 @@ fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionRequest {
 async fn on_disk<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    let lost = |_| Err(FileError::Io { path: String::new(), error: std::io::Error::other("interrupted") });
+    let lost = |_| Err(FileError::Io { path: String::new(), source: std::io::Error::other("interrupted") });
     tokio::task::spawn_blocking(act).await.unwrap_or_else(lost)
 }
 
 fn failed(error: &FileError) -> HandledRequest {
     let outside = matches!(error, FileError::Outside(_));
     HandledRequest {
-        answer: HostResponse::Error(error.to_string()),
+        answer: HostResponse::Error(error_chain(error)),
         ruling: outside.then(|| PermissionDecision::deny("agentline", OUTSIDE_WORKSPACE)),
     }
 }

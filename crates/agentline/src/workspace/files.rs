@@ -74,12 +74,12 @@ pub enum FileError {
     #[error("invalid_path: {0}")]
     Invalid(&'static str),
     /// The operating system reported an error.
-    #[error("io: `{path}`: {error}")]
+    #[error("io: `{path}`")]
     Io {
         /// The path of the file.
         path: String,
         /// The error of the operating system.
-        error: io::Error,
+        source: io::Error,
     },
 }
 
@@ -302,7 +302,7 @@ fn explained(path: &str, error: io::Error) -> FileError {
         io::ErrorKind::NotFound => FileError::NotFound(shown(path)),
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => FileError::NotAFile(shown(path)),
         _ if os::is_not_a_file(&error) => FileError::NotAFile(shown(path)),
-        _ => FileError::Io { path: shown(path), error },
+        _ => FileError::Io { path: shown(path), source: error },
     }
 }
 

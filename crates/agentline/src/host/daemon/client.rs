@@ -82,6 +82,8 @@ impl fmt::Display for NoDaemon {
     }
 }
 
+impl std::error::Error for NoDaemon {}
+
 impl Client {
     /// Connects to the user's daemon.
     ///

@@ -5,7 +5,7 @@ use super::{
     message::{self, NO_METHOD, RelayMessage, RelayReply},
 };
 use crate::process::{Process, ProcessEvent, ProcessExit, Spawn, StdStream};
-use agentline_core::{LineSplitter, SplitItem};
+use agentline_core::{LineSplitter, SplitItem, error_chain};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
@@ -137,7 +137,7 @@ pub(super) async fn carry(
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
         Err(why) => {
-            let why = format!("cannot start: {why}");
+            let why = format!("cannot start: {}", error_chain(&why));
             way.close(&why);
             return Some(why);
         }
