@@ -18,7 +18,7 @@ use tokio::sync::{
 };
 
 /// The number of lines of a change that are shown without `details`.
-const SHORT: usize = 20;
+const MAX_PREVIEW_LINES: usize = 20;
 
 /// The output on which questions are shown.
 pub(crate) trait PromptScreen {
@@ -190,7 +190,7 @@ fn question(ask: &PermissionRequest) -> Vec<String> {
         lines.extend(ask.paths.iter().map(|path| format!("    {}", plain(path))));
     }
     for diff in &ask.diffs {
-        lines.extend(changed(diff, SHORT));
+        lines.extend(changed(diff, MAX_PREVIEW_LINES));
     }
     lines
 }

@@ -115,7 +115,7 @@ impl Schema {
     /// schema is of type `array`.
     #[must_use]
     pub fn tool_input(&self) -> Value {
-        wrap::around(&self.inner.document)
+        wrap::wrapped(&self.inner.document)
     }
 
     /// Extracts the value from the input of the tool.

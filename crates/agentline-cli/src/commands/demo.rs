@@ -53,7 +53,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
-    ui.pretend_progress();
+    ui.force_progress();
     if args.replay {
         return play_tape(ui);
     }
@@ -109,7 +109,7 @@ fn find(
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
         _ => ui.print_status(format!("  {progress}")),
     });
-    ui.rest();
+    ui.clear_spinner();
     program
 }
 

@@ -29,9 +29,9 @@ The column `enforced by` shows what enforces the result: the agent, agentline (w
 /// The maximum number of problems shown for a surface.
 const MAX_PROBLEMS: usize = 20;
 /// The server name that stands for the host program's own tools.
-const OWN: &str = "agentline";
+const OWN_SERVER: &str = "agentline";
 /// The uses that are explained by default.
-const USES: &[&str] = &[
+const DEFAULT_USES: &[&str] = &[
     "Write(src/new.txt)",
     "Edit(src/old.txt)",
     "Write(../outside.txt)",
@@ -134,15 +134,15 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     let files = AgentFiles::new(&cwd, request.include_directories.iter().cloned());
     let files =
         files.map_err(|error| CommandError::failed(format!("cannot open `{}`: {error}", cwd.display())))?;
-    let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN);
+    let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN_SERVER);
     let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
     let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
-        [] => USES.iter().map(|text| named(&(*text).to_owned())).collect(),
+        [] => DEFAULT_USES.iter().map(|text| named(&(*text).to_owned())).collect(),
         uses => uses.iter().map(named).collect(),
     };
     let uses = uses?;
     let mut reports = Vec::new();
-    for (agent, surface) in args.wanted(&agents)? {
+    for (agent, surface) in args.selected(&agents)? {
         reports.push(report(&*agent, surface, &request, (&policy, &files), &uses));
     }
     if args.json || args.output == ReportFormat::Json {
@@ -241,7 +241,7 @@ fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
 
 impl ExplainArgs {
     /// Returns the agents and surfaces to explain.
-    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<AgentSurface>, Problem> {
+    fn selected(&self, agents: &AgentRegistry) -> Result<Vec<AgentSurface>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
             None => agents.all().to_vec(),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn built_in_example_uses_are_parsed() {
-        for text in USES {
+        for text in DEFAULT_USES {
             let ask = use_of(text).unwrap();
             assert_ne!(ask.kind, ToolKind::Other, "{text}");
         }

@@ -195,7 +195,7 @@ impl RequestHandler {
     async fn permission(&self, ask: PermissionRequest) -> HandledRequest {
         let changed: Vec<String> = Policy::changed_files(&ask).into_iter().map(str::to_owned).collect();
         let ruling = match self.decide(&ask).await {
-            PolicyDecision::Ask(refusal) => self.asked(ask, refusal).await,
+            PolicyDecision::Ask(refusal) => self.ask_user(ask, refusal).await,
             decided => decided.ruling().clone(),
         };
         if ruling.allow {
@@ -211,7 +211,7 @@ impl RequestHandler {
         let mut ruling = None;
         if decision.ruling().by == "rule" && !decision.ruling().allow {
             let found = match decision {
-                PolicyDecision::Ask(refusal) => self.asked(ask, refusal).await,
+                PolicyDecision::Ask(refusal) => self.ask_user(ask, refusal).await,
                 decided => decided.ruling().clone(),
             };
             if !found.allow {
@@ -240,7 +240,7 @@ impl RequestHandler {
                     diff.old = on_disk(move || files.read(&named, None, None)).await.ok();
                     (diff.path, diff.new) = (path.clone(), text.clone());
                     ask.diffs = vec![diff];
-                    self.asked(ask, refusal).await
+                    self.ask_user(ask, refusal).await
                 }
                 decided => decided.ruling().clone(),
             };
@@ -272,7 +272,7 @@ impl RequestHandler {
         decided.unwrap_or_else(|_| PolicyDecision::Deny(PermissionDecision::deny("agentline", "internal")))
     }
 
-    async fn asked(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
+    async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
                 let mut ruling = permission_handler.ask(ask).await;

@@ -43,12 +43,12 @@ impl Schema {
         left: Duration,
     ) -> Result<Value, AnswerError> {
         let (schema, text) = (self.clone(), text.to_owned());
-        Ok(check_within(left, move || fitting(&schema, &text, handed_in.as_ref())).await??)
+        Ok(check_within(left, move || find_value(&schema, &text, handed_in.as_ref())).await??)
     }
 }
 
 /// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
-fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
+fn find_value(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
     let by_tool = handed_in.map(|input| schema.take(input));
     if let Some(Ok(value)) = by_tool {
         return Ok(value);
