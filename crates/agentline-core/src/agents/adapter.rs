@@ -255,7 +255,7 @@ pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
 }
 
 /// Returns the prompt text, which begins with the system prompt if `with_system` is set.
-pub(super) fn words(
+pub(super) fn prompt_text(
     plan: &Plan,
     with_system: bool,
     cwd: &Path,

@@ -148,8 +148,8 @@ impl Agent for Claude {
         Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, false, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, false, cwd, fs)
     }
 
     fn features(&self) -> Features {

@@ -140,8 +140,8 @@ impl Agent for OpenCode {
         Some(adapter::refuses_settings(INFO.title, &source))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, true, cwd, fs)
     }
 
     fn features(&self) -> Features {

@@ -121,7 +121,7 @@ fn with_rules(request: &RunRequest, other: &'static str) -> &'static str {
 
 /// Returns the prompt in a form that reaches the model. Over ACP the CLI treats `/about` and `$about` as its own
 /// commands, even after whitespace, and answers them without calling the model.
-pub(super) fn words(text: String) -> PromptText {
+pub(super) fn prompt_text(text: String) -> PromptText {
     let first = text.trim_start().strip_prefix(['/', '$']).map(|rest| rest.split_whitespace().next());
     let Some(Some(word)) = first else { return PromptText::new(text) };
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
