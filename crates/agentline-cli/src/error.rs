@@ -2,6 +2,7 @@
 
 use crate::exit;
 use agentline::{Error, Problem, Problems, Signal};
+use agentline_core::error_chain;
 use agentline_sessions::SessionError;
 use std::io;
 
@@ -71,7 +72,7 @@ impl From<Error> for CommandError {
         match error {
             Error::Usage(problems) => Self::Usage(problems),
             Error::NoSession(problem) => Self::Nothing(problem),
-            other => Self::failed(other.to_string()),
+            other => Self::failed(error_chain(&other)),
         }
     }
 }

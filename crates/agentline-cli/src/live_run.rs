@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 /// The maximum time to wait at exit, for remaining tasks or after a second signal.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a run may still be prepared after the first signal.
-const PREPARATION: Duration = Duration::from_secs(3);
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a stopped run waits for its output to be read.
-const READING: Duration = Duration::from_secs(10);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to shut down after the first signal.
-const ORDERLY_END: Duration = Duration::from_secs(60);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of threads that a run needs besides the workers: for blocking calls, signals, the watchdog and a scan.
 const SPARE_THREADS: usize = 4;
 
@@ -91,7 +91,7 @@ pub(crate) async fn stopped() {
         let _ = say_stop.send(());
         tokio::select! {
             _ = incoming.next() => {}
-            () = tokio::time::sleep(ORDERLY_END) => {}
+            () = tokio::time::sleep(SHUTDOWN_TIMEOUT) => {}
         }
         exit_now(exit::by_signal(signal));
     });
@@ -131,7 +131,7 @@ impl LiveRun {
     /// Shows all events to the end of the run. Returns the exit code.
     pub(crate) async fn show(&mut self, ui: &mut Ui, renderer: &mut Renderer) -> Result<u8, CommandError> {
         let shown = self.show_all(ui, renderer).await;
-        ui.rest();
+        ui.clear_spinner();
         if matches!(shown, Err(CommandError::BrokenPipe)) {
             // The output is no longer read. The run is cancelled and awaited, so that it cleans up.
             self.run.canceller().cancel_with(Signal::Terminate);
@@ -232,7 +232,7 @@ impl Signals {
                 run.cancel_with(signal);
             }
             let overdue = async {
-                tokio::time::sleep(PREPARATION).await;
+                tokio::time::sleep(PREPARATION_TIMEOUT).await;
                 let _ = send_overdue.send(signal);
                 std::future::pending::<()>().await;
             };
@@ -272,7 +272,7 @@ async fn unread(shared: &SignalsShared) -> u8 {
     };
     match canceller.over().await {
         Some(verdict @ (Verdict::TimedOut | Verdict::Cancelled)) => {
-            tokio::time::sleep(READING).await;
+            tokio::time::sleep(OUTPUT_TIMEOUT).await;
             exit::of(verdict, shared.first())
         }
         _ => std::future::pending().await,

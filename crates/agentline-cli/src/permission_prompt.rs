@@ -4,7 +4,7 @@
 
 use crate::ui::Ui;
 use agentline::{
-    Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, RunRequest, ToolKind,
+    Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, Rule, RunRequest, ToolKind,
 };
 use agentline_core::Diff;
 use std::{
@@ -18,7 +18,7 @@ use tokio::sync::{
 };
 
 /// The number of lines of a change that are shown without `details`.
-const SHORT: usize = 20;
+const MAX_PREVIEW_LINES: usize = 20;
 
 /// The output on which questions are shown.
 pub(crate) trait PromptScreen {
@@ -50,7 +50,7 @@ pub(crate) struct PermissionPrompt {
     lines: UnboundedReceiver<String>,
     current: Option<Open>,
     /// The rules that the user allowed for the whole run.
-    always: Vec<String>,
+    always: Vec<Rule>,
 }
 
 /// Returns a handler that asks on this terminal, or `None` if the run cannot ask or there is no terminal.
@@ -146,7 +146,12 @@ impl PermissionPrompt {
 }
 
 /// Returns the rules that `always` adds, or none if they would allow too much.
-fn rules(ask: &PermissionRequest) -> Vec<String> {
+fn rules(ask: &PermissionRequest) -> Vec<Rule> {
+    let texts = rule_texts(ask);
+    texts.iter().filter_map(|text| Rule::parse(text).ok()).collect()
+}
+
+fn rule_texts(ask: &PermissionRequest) -> Vec<String> {
     if let Some(command) = &ask.command {
         let program = command.split_whitespace().next().unwrap_or_default();
         let simple = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
@@ -163,9 +168,6 @@ fn rules(ask: &PermissionRequest) -> Vec<String> {
         (None, _) if !ask.diffs.is_empty() => vec!["Write".into(), "Edit".into()],
         (None, _) => vec![ask.tool.clone()],
     }
-    .into_iter()
-    .filter(|rule| agentline::Rule::parse("allow", rule).is_ok())
-    .collect()
 }
 
 fn choices(ask: &PermissionRequest) -> String {
@@ -173,7 +175,8 @@ fn choices(ask: &PermissionRequest) -> String {
     let always = if rules.is_empty() {
         String::new()
     } else {
-        format!(", a(lways in this run: {})", plain(&rules.join(", ")))
+        let texts: Vec<&str> = rules.iter().map(Rule::as_str).collect();
+        format!(", a(lways in this run: {})", plain(&texts.join(", ")))
     };
     format!("allow? y(es), N(o){always}, d(etails): ")
 }
@@ -187,7 +190,7 @@ fn question(ask: &PermissionRequest) -> Vec<String> {
         lines.extend(ask.paths.iter().map(|path| format!("    {}", plain(path))));
     }
     for diff in &ask.diffs {
-        lines.extend(changed(diff, SHORT));
+        lines.extend(changed(diff, MAX_PREVIEW_LINES));
     }
     lines
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The maximum length of a prompt in bytes, which also limits the input from an endless pipe.
-const LONGEST: u64 = 64 << 20;
+const MAX_PROMPT_BYTES: u64 = 64 << 20;
 
 /// Returns the prompt of a run. Standard input is read only for `-` or if no prompt is given.
 pub(crate) fn read(typed: Option<&str>, request: &RunRequest) -> Result<String, Problem> {
@@ -34,8 +34,8 @@ fn from_stdin(time: Duration) -> Result<String, Problem> {
         Problem::new("PROMPT", format!("cannot read standard input: {error}"))
             .hint("pass the prompt as an argument")
     })?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(Problem::new("PROMPT", format!("the prompt is longer than {LONGEST} bytes"))
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
+        return Err(Problem::new("PROMPT", format!("the prompt is longer than {MAX_PROMPT_BYTES} bytes"))
             .hint("put the text into a file in the workspace and name that file in the prompt"));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -50,7 +50,7 @@ fn read_stdin(time: Duration) -> io::Result<Vec<u8>> {
     let (send, receive) = mpsc::channel();
     let read = move || {
         let mut bytes = Vec::new();
-        let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
+        let read = io::stdin().lock().take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes);
         // The receiver may have timed out.
         let _ = send.send(read.map(|_| bytes));
     };

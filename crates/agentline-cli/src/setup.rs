@@ -45,11 +45,11 @@ impl Setup {
     }
 
     /// Returns a handle and a run request with the settings applied.
-    pub(crate) fn equip(&self, config: &Config) -> (Agentline, RunRequest) {
+    pub(crate) fn with_config(&self, config: &Config) -> (Agentline, RunRequest) {
         let mut host_env = self.agentline.host_env().clone();
         if let Some(folder) = self.settings.workspace_file.as_deref().and_then(Path::parent) {
             host_env.project = folder.to_owned();
         }
-        Agentline::new(host_env).equip(config)
+        Agentline::new(host_env).with_config(config)
     }
 }

@@ -28,15 +28,15 @@ impl TimeParser {
     /// Returns the start of a typed time: a day, `today`, `yesterday`, a day with a time, or an age such as
     /// `7d`, `12h`, `2w`.
     pub(crate) fn since(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
-        self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
+        self.bound(text, Timestamp::now().to_zoned(self.zone.clone()), false).ok_or_else(|| wrong(flag, text))
     }
 
     /// Returns the exclusive end of a typed time. For a day, that is the start of the next day.
     pub(crate) fn until(&self, flag: &str, text: &str) -> Result<Millis, Problem> {
-        self.edge(text, Timestamp::now().to_zoned(self.zone.clone()), true).ok_or_else(|| wrong(flag, text))
+        self.bound(text, Timestamp::now().to_zoned(self.zone.clone()), true).ok_or_else(|| wrong(flag, text))
     }
 
-    fn edge(&self, text: &str, now: Zoned, is_end: bool) -> Option<Millis> {
+    fn bound(&self, text: &str, now: Zoned, is_end: bool) -> Option<Millis> {
         let text = text.trim();
         let day = match text {
             "now" => return millis(&now),
@@ -90,26 +90,26 @@ mod tests {
         let parser = TimeParser { zone: TimeZone::UTC };
         let zoned = |at: i64| Timestamp::from_millisecond(at).unwrap().to_zoned(TimeZone::UTC);
         let now = zoned(1_794_747_845_678);
-        let edge = |text: &str, is_end: bool| {
-            let at = parser.edge(text, now.clone(), is_end)?;
+        let bound = |text: &str, is_end: bool| {
+            let at = parser.bound(text, now.clone(), is_end)?;
             Some(zoned(i64::try_from(at).unwrap()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         };
-        assert_eq!(edge("2026-11-01", false).as_deref(), Some("2026-11-01T00:00:00"));
-        assert_eq!(edge("2026-11-01", true).as_deref(), Some("2026-11-02T00:00:00"));
-        assert_eq!(edge("today", false).as_deref(), Some("2026-11-15T00:00:00"));
-        assert_eq!(edge("yesterday", true).as_deref(), Some("2026-11-15T00:00:00"));
-        assert_eq!(edge("7d", false).as_deref(), Some("2026-11-08T13:04:05"));
-        assert_eq!(edge("2026-11-01T10:00:00Z", false).as_deref(), Some("2026-11-01T10:00:00"));
+        assert_eq!(bound("2026-11-01", false).as_deref(), Some("2026-11-01T00:00:00"));
+        assert_eq!(bound("2026-11-01", true).as_deref(), Some("2026-11-02T00:00:00"));
+        assert_eq!(bound("today", false).as_deref(), Some("2026-11-15T00:00:00"));
+        assert_eq!(bound("yesterday", true).as_deref(), Some("2026-11-15T00:00:00"));
+        assert_eq!(bound("7d", false).as_deref(), Some("2026-11-08T13:04:05"));
+        assert_eq!(bound("2026-11-01T10:00:00Z", false).as_deref(), Some("2026-11-01T10:00:00"));
         for moment in
             ["2026-11-01T10:30:00", "2026-11-01 10:30", "2026-11-01T12:30:00+02:00", " 2026-11-01 10:30 "]
         {
-            assert_eq!(edge(moment, false).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
-            assert_eq!(edge(moment, true).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
+            assert_eq!(bound(moment, false).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
+            assert_eq!(bound(moment, true).as_deref(), Some("2026-11-01T10:30:00"), "{moment}");
         }
         for bad in
             ["10:30", "2026-11-01 25:00", "", "soon", "-1d", "2026-13-01", "7y", "99999999999999999999d", "ä"]
         {
-            assert_eq!(edge(bad, false), None, "{bad}");
+            assert_eq!(bound(bad, false), None, "{bad}");
         }
     }
 }

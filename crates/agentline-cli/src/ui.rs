@@ -77,7 +77,7 @@ impl Ui {
     /// Returns standard output, for the answer. Clears the spinner first if it is on the same terminal.
     pub(crate) fn out(&mut self) -> &mut impl Write {
         if self.shares_terminal {
-            self.rest();
+            self.clear_spinner();
         }
         &mut self.out
     }
@@ -93,7 +93,7 @@ impl Ui {
     }
 
     /// Enables progress lines without a terminal. The spinner still needs one.
-    pub(crate) fn pretend_progress(&mut self) {
+    pub(crate) fn force_progress(&mut self) {
         self.shows_progress = !self.quiet;
     }
 
@@ -141,7 +141,7 @@ impl Ui {
 
     /// Writes a line to standard error after which an answer is typed. Clears the spinner, which would overwrite it.
     pub(crate) fn prompt(&mut self, line: &str) {
-        self.rest();
+        self.clear_spinner();
         // An error cannot be reported if standard error is not writable.
         let mut err = io::stderr().lock();
         let _ = write!(err, "{line}").and_then(|()| err.flush());
@@ -209,7 +209,7 @@ impl Ui {
     }
 
     /// Clears the spinner.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn clear_spinner(&mut self) {
         if let Some(spinner) = self.spinner.take() {
             spinner.finish_and_clear();
         }
@@ -233,7 +233,7 @@ impl Ui {
 
     /// Writes the reason why a command stopped. Returns the exit code.
     pub(crate) fn stop(&mut self, stop: &CommandError) -> u8 {
-        self.rest();
+        self.clear_spinner();
         match stop {
             CommandError::Usage(problems) => problems.0.iter().for_each(|problem| self.problem(problem)),
             CommandError::Nothing(problem) => self.problem(problem),

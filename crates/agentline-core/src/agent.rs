@@ -84,7 +84,7 @@ pub trait Agent: Sync + Send {
     ///
     /// # Errors
     /// Returns the same problems as the launch.
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem>;
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem>;
 
     /// Creates the translator for one live connection.
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue>;

@@ -250,7 +250,7 @@ mod tests {
             let id = agent.info().id;
             let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &fs).unwrap();
             let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));
-            let words = agent.words(&plan, &context.cwd, &fs).unwrap();
+            let words = agent.prompt_text(&plan, &context.cwd, &fs).unwrap();
             assert_eq!(words.text, with.stdin, "{id}");
             let mut without = launch(bare.clone());
             without.warnings.splice(0..0, words.warnings);

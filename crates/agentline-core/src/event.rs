@@ -1,7 +1,7 @@
 //! The events of a run. This file also documents `--output events`.
 
 use crate::sample;
-use crate::{ChangeSource, FileChangeKind, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
+use crate::{AgentId, ChangeSource, FileChangeKind, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -184,7 +184,7 @@ pub struct Started {
     /// The id of this run.
     pub run_id: String,
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The version of the agent.
     pub agent_version: Option<String>,
     /// The surface in use.

@@ -1,8 +1,8 @@
 //! The inputs of a connection. A tape is a list of these.
 
 use crate::{
-    DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId, Signal,
-    Surface, Tokens, ToolKind,
+    AgentId, DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId,
+    Signal, Surface, Tokens, ToolKind,
 };
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -276,7 +276,7 @@ pub struct RunInfo {
     /// The id of the run.
     pub run_id: String,
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The version of the agent.
     pub agent_version: Option<String>,
     /// The surface in use.

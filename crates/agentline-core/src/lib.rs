@@ -12,6 +12,7 @@
 
 mod acp;
 mod agent;
+mod agent_id;
 mod agent_option;
 mod agent_settings;
 pub mod agents;
@@ -83,6 +84,7 @@ pub use crate::session_usage::{
 };
 pub use acp::acp_dialogue;
 pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
+pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
 pub use agent_settings::AgentSettings;
 pub use cache::{CachePolicy, CacheStatus};
@@ -112,14 +114,14 @@ pub use naming::looks_secret;
 pub use notice::Notice;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
 pub use output::{ConnectionOutput, ShutdownStep};
-pub use permission::Rule;
+pub use permission::{Rule, RuleError};
 pub use plan::Plan;
 pub use policy::{
     NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
     UNDETERMINABLE_COMMAND,
 };
 pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable};
-pub use problem::{Problem, Problems, nearest};
+pub use problem::{Problem, Problems, error_chain, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::{RawJson, sample};
 pub use redact::SessionRedactor;

@@ -1,8 +1,8 @@
 //! The outcome of a run, as printed by `--output json`.
 
 use crate::{
-    CacheStatus, CostSource, Failure, FailureKind, FileRow, Millis, Notice, Phase, RunInfo, Surface, Tokens,
-    Usage, UsageTotals, Verdict,
+    AgentId, CacheStatus, CostSource, Failure, FailureKind, FileRow, Millis, Notice, Phase, RunInfo, Surface,
+    Tokens, Usage, UsageTotals, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ pub struct Outcome {
     /// The id of the run.
     pub run_id: String,
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The version of the agent, if it could be read.
     pub agent_version: Option<String>,
     /// The surface used.

@@ -95,9 +95,9 @@ impl Policy {
         let spelling = path::absolute("", &cwd.to_string_lossy());
         if !self.places.workspace.contains(&spelling) {
             self.places.workspace.push(spelling);
-            // Absolute paths in rules may refer to the new path. Each rule was parsed before, so none can fail here.
+            // Absolute paths in rules may refer to the new path. Each rule was compiled before, so none can fail here.
             for rule in &mut self.rules {
-                if let Ok(again) = CompiledRule::read(rule.says, "", &rule.text, &self.places) {
+                if let Ok(again) = CompiledRule::new(rule.says, "", &rule.rule, &self.places) {
                     *rule = again;
                 }
             }
@@ -162,7 +162,7 @@ impl Policy {
         let said = |says: RuleEffect| found.iter().flatten().find(|(met, _)| met.rank.says == says);
         let refusal = |(met, rule): &(RuleMatch, &CompiledRule)| {
             let reason = if met.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
-            PermissionDecision::deny("rule", reason).rule(&rule.text)
+            PermissionDecision::deny("rule", reason).rule(rule.rule.as_str().trim())
         };
         if let Some(met) = said(RuleEffect::Deny) {
             return PolicyDecision::Deny(refusal(met));
@@ -182,7 +182,7 @@ impl Policy {
             return PolicyDecision::Ask(refusal(met));
         }
         if let Some((_, rule)) = said(RuleEffect::Allow).filter(|_| found.iter().all(Option::is_some)) {
-            return PolicyDecision::Allow(PermissionDecision::allow("rule").rule(&rule.text));
+            return PolicyDecision::Allow(PermissionDecision::allow("rule").rule(rule.rule.as_str().trim()));
         }
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
     }
@@ -250,8 +250,9 @@ impl Policy {
         ];
         let (mut rules, mut problems) = (Vec::new(), Vec::<Problem>::new());
         for (says, key, list) in lists {
-            for text in list {
-                match CompiledRule::read(says, key, text, &places) {
+            problems.extend(request.invalid_rules(key));
+            for rule in list {
+                match CompiledRule::new(says, key, rule, &places) {
                     Ok(rule) => rules.push(rule),
                     Err(problem) => problems.push(problem),
                 }
@@ -268,7 +269,7 @@ impl Policy {
 /// Returns how specific a rule is, in the order that [`Policy::decide`] uses. `key` is the list that the rule is in.
 pub(crate) fn rank(
     key: &str,
-    text: &str,
+    rule: &Rule,
     workspace: &[&str],
     is_command: bool,
 ) -> Result<Specificity, Problem> {
@@ -279,7 +280,7 @@ pub(crate) fn rank(
     };
     let workspace = workspace.iter().map(|root| path::absolute("", root)).collect();
     let places = WorkspaceRoots { workspace, included: Vec::new() };
-    Ok(CompiledRule::read(says, key, text, &places)?.rank(is_command))
+    Ok(CompiledRule::new(says, key, rule, &places)?.rank(is_command))
 }
 
 /// The `allow` and `ask` rules that can outrank a `deny` rule for a whole tool or server.
@@ -297,22 +298,21 @@ impl Exceptions {
     /// Collects the `allow` and `ask` rules of a request.
     pub(crate) fn of(request: &RunRequest) -> Self {
         let mut found = Self::default();
-        let rules = request.allow.iter().chain(&request.ask).filter_map(|text| Rule::parse("", text).ok());
-        for rule in rules {
-            if rule.pattern.is_some() {
-                found.patterned.insert(rule.tool.clone());
+        for rule in request.allow.iter().chain(&request.ask) {
+            if rule.pattern().is_some() {
+                found.patterned.insert(rule.tool().to_owned());
             }
-            found.named.insert(rule.tool);
+            found.named.insert(rule.tool().to_owned());
         }
         found
     }
 
     /// Returns whether one of these rules outranks `rule`.
     pub(crate) fn outrank(&self, rule: &Rule) -> bool {
-        let below = format!("{}__", rule.tool);
+        let below = format!("{}__", rule.tool());
         let of_server =
             || self.named.range(below.clone()..).next().is_some_and(|name| name.starts_with(&below));
-        rule.pattern.is_none() && (self.patterned.contains(&rule.tool) || of_server())
+        rule.pattern().is_none() && (self.patterned.contains(rule.tool()) || of_server())
     }
 }
 

@@ -1,11 +1,17 @@
 //! A typed run request. `validate` checks later whether an agent supports it.
 
 use crate::{
-    CachePolicy, McpServer, Notice, Surface, agent_option::deserialize_options, secret::debug_without_secrets,
+    AgentId, CachePolicy, McpServer, Notice, Problem, Rule, RuleError, Surface,
+    agent_option::deserialize_options, secret::debug_without_secrets, time,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 /// A typed run request: everything a caller can configure for one run.
 ///
@@ -24,7 +30,7 @@ pub struct RunRequest {
     /// The prompt for the agent.
     pub prompt: String,
     /// The id of the agent or one of its aliases.
-    pub agent: String,
+    pub agent: AgentId,
     /// The surface. `None` selects the best one that supports the request.
     pub surface: Option<Surface>,
     /// The model id, as the agent spells it.
@@ -44,11 +50,14 @@ pub struct RunRequest {
     /// What the agent may do without asking.
     pub permission_mode: PermissionMode,
     /// Rules that allow tool uses. They take precedence over the mode.
-    pub allow: Vec<String>,
+    pub allow: Vec<Rule>,
     /// Rules that deny tool uses. They take precedence over the mode.
-    pub deny: Vec<String>,
+    pub deny: Vec<Rule>,
     /// Rules for tool uses that need the host's permission. They take precedence over the mode.
-    pub ask: Vec<String>,
+    pub ask: Vec<Rule>,
+    /// The texts that were added as rules but are not valid. Validation reports them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) invalid_rules: Vec<InvalidRule>,
     /// Directories outside the workspace that tools may use.
     pub include_directories: Vec<PathBuf>,
     /// The agent's own sandbox.
@@ -93,8 +102,9 @@ pub struct RunRequest {
     pub agent_options: BTreeMap<String, Value>,
     /// Whether a model that the agent does not list is a warning or an error.
     pub model_validation: ModelValidation,
-    /// The time at which the run must be over, in seconds since 1970 with fractions.
-    pub deadline: Option<f64>,
+    /// The time at which the run must be over. JSON has seconds since 1970, with fractions.
+    #[serde(with = "time::epoch_seconds")]
+    pub deadline: Option<SystemTime>,
     /// A command that decides whether the task is complete. The agent is re-prompted until it succeeds.
     pub until: Option<String>,
     /// The maximum number of times that the agent is re-prompted.
@@ -161,6 +171,7 @@ impl Default for RunRequest {
             allow: Vec::new(),
             deny: Vec::new(),
             ask: Vec::new(),
+            invalid_rules: Vec::new(),
             include_directories: Vec::new(),
             sandbox: Sandbox::Off,
             mcp_servers: BTreeMap::new(),
@@ -213,7 +224,7 @@ macro_rules! setters {
 }
 setters! {
     /// Sets the agent, by id or alias.
-    agent: impl Into<String> => |v| v.into();
+    agent: impl Into<AgentId> => |v| v.into();
     /// Sets the surface. By default, the best one is chosen.
     surface: Surface => |v| Some(v);
     /// Sets the model.
@@ -238,6 +249,8 @@ setters! {
     session_id: impl Into<String> => |v| Some(v.into());
     /// Sets the time limit of the whole run.
     timeout: Duration => |v| v;
+    /// Sets the time at which the run must be over.
+    deadline: SystemTime => |v| Some(v);
     /// Sets the maximum silence while nothing is pending.
     idle_timeout: Duration => |v| v;
     /// Sets the maximum silence while a tool runs.
@@ -281,24 +294,33 @@ setters! {
 }
 
 impl RunRequest {
-    /// Adds a rule that allows a tool use.
+    /// Adds a rule that allows a tool use. The run refuses a text that is not a rule.
     #[must_use]
-    pub fn allow(mut self, rule: impl Into<String>) -> Self {
-        self.allow.push(rule.into());
+    pub fn allow(mut self, rule: impl TryInto<Rule, Error: Into<RuleError>>) -> Self {
+        match rule.try_into() {
+            Ok(rule) => self.allow.push(rule),
+            Err(error) => self.invalid_rules.push(InvalidRule::new("allow", error)),
+        }
         self
     }
 
-    /// Adds a rule that denies a tool use.
+    /// Adds a rule that denies a tool use. The run refuses a text that is not a rule.
     #[must_use]
-    pub fn deny(mut self, rule: impl Into<String>) -> Self {
-        self.deny.push(rule.into());
+    pub fn deny(mut self, rule: impl TryInto<Rule, Error: Into<RuleError>>) -> Self {
+        match rule.try_into() {
+            Ok(rule) => self.deny.push(rule),
+            Err(error) => self.invalid_rules.push(InvalidRule::new("deny", error)),
+        }
         self
     }
 
-    /// Adds a rule for a tool use that needs the host's permission.
+    /// Adds a rule for a tool use that needs the host's permission. The run refuses a text that is not a rule.
     #[must_use]
-    pub fn ask(mut self, rule: impl Into<String>) -> Self {
-        self.ask.push(rule.into());
+    pub fn ask(mut self, rule: impl TryInto<Rule, Error: Into<RuleError>>) -> Self {
+        match rule.try_into() {
+            Ok(rule) => self.ask.push(rule),
+            Err(error) => self.invalid_rules.push(InvalidRule::new("ask", error)),
+        }
         self
     }
 
@@ -335,6 +357,13 @@ impl RunRequest {
     pub fn mcp_server(mut self, name: impl Into<String>, server: McpServer) -> Self {
         self.mcp_servers.insert(name.into(), server);
         self
+    }
+}
+
+impl RunRequest {
+    /// Returns a problem for each text in a list of rules that is not a valid rule.
+    pub(crate) fn invalid_rules(&self, list: &str) -> impl Iterator<Item = Problem> {
+        self.invalid_rules.iter().filter(move |rule| rule.list == list).map(|rule| rule.error.problem(list))
     }
 }
 
@@ -495,12 +524,38 @@ pub struct Limits {
     pub max_cost: Option<f64>,
 }
 
-/// The last second of the year 9999, the latest accepted point in time.
-pub(crate) const LAST_MOMENT: f64 = 253_402_300_799.0;
+/// A text that was added to a list of rules but is not a valid rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct InvalidRule {
+    /// The list: `allow`, `deny` or `ask`.
+    list: String,
+    error: RuleError,
+}
+
+impl InvalidRule {
+    fn new(list: &str, error: impl Into<RuleError>) -> Self {
+        Self { list: list.to_owned(), error: error.into() }
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_is_not_a_rule_is_refused_even_after_serialization() {
+        let request = RunRequest::new("x").deny("Bash(git").allow("Read");
+        assert_eq!((request.deny.len(), request.allow.len()), (0, 1));
+        let sent = serde_json::to_value(&request).unwrap();
+        for request in [request, serde_json::from_value(sent).unwrap()] {
+            let problems = request.check().unwrap_err().0;
+            assert_eq!(problems.len(), 1);
+            assert_eq!(problems[0].key, "deny");
+            assert!(problems[0].message.contains("`Bash(git` is not a valid rule"), "{}", problems[0]);
+        }
+        let valid = serde_json::to_value(RunRequest::new("x").deny("Bash(git *)")).unwrap();
+        assert_eq!((&valid["deny"][0], valid.get("invalid_rules")), (&"Bash(git *)".into(), None));
+    }
 
     #[test]
     fn debug_output_contains_no_secrets() {

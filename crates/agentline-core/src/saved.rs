@@ -8,7 +8,7 @@ pub use content::{ContentStore, HELD_CONTENT};
 pub(crate) use content::{LOST_CONTENT, Stored, read_content, write_content};
 
 use crate::SavedDiff;
-use crate::{Millis, RawJson, Role, Tokens, ToolStatus, ToolUse};
+use crate::{AgentId, Millis, RawJson, Role, Tokens, ToolStatus, ToolUse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{path::PathBuf, sync::Arc};
@@ -34,7 +34,7 @@ pub struct SavedSession {
 #[non_exhaustive]
 pub struct SessionInfo {
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The agent's id of the session.
     pub id: String,
     /// The directory of the project.

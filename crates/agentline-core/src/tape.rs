@@ -3,9 +3,9 @@
 //! Replaying it through the same state machine gives the same events and outcome.
 
 use crate::{
-    Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId, HostResponse, Input,
-    InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Signal, Stream, Surface, Timeouts,
-    TurnSpec, Version, acp_dialogue, agents,
+    AgentId, Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId,
+    HostResponse, Input, InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Signal, Stream,
+    Surface, Timeouts, TurnSpec, Version, acp_dialogue, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub struct TapeHeader {
     /// The version of agentline that recorded the tape.
     pub agentline: String,
     /// The agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The version of the agent.
     pub agent_version: Option<Version>,
     /// The surface.

@@ -6,11 +6,53 @@ use jiff::{
     civil::{DateTime, datetime},
     fmt::temporal::DateTimeParser,
 };
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 /// Where the seconds begin in RFC 3339. The parser also accepts forms of ISO 8601 without them.
 const SECONDS: usize = "2026-11-15T13:00".len();
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
+/// The last second of the year 9999, the latest accepted point in time.
+pub(crate) const LAST_SECOND: f64 = 253_402_300_799.0;
+
+/// Returns the time at this many seconds since 1970, if it is accepted.
+pub(crate) fn from_seconds(seconds: f64) -> Option<SystemTime> {
+    let since = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds <= LAST_SECOND)?;
+    UNIX_EPOCH.checked_add(since)
+}
+
+/// Returns the seconds since 1970, negative for an earlier time.
+pub(crate) fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or_else(|before| -before.duration().as_secs_f64(), |since| since.as_secs_f64())
+}
+
+/// Returns whether a time is between the years 1970 and 9999.
+pub(crate) fn is_accepted(time: SystemTime) -> bool {
+    (0.0..=LAST_SECOND).contains(&seconds(time))
+}
+
+/// The JSON form of an optional time: seconds since 1970, with fractions.
+pub(crate) mod epoch_seconds {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(
+        time: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(seconds).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        let read = |seconds| {
+            from_seconds(seconds).ok_or_else(|| de::Error::custom("not a time between 1970 and 9999"))
+        };
+        Option::<f64>::deserialize(deserializer)?.map(read).transpose()
+    }
+}
 
 /// Parses RFC 3339, such as `2026-11-15T13:00:00Z` or `2026-11-15 14:00:00.5+01:00`, as seconds since 1970.
 pub(crate) fn rfc3339(text: &str) -> Option<f64> {
@@ -50,6 +92,17 @@ pub(crate) fn date(day: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_round_trip_as_seconds() {
+        for second in [0.0, 0.5, 1_893_456_000.25, LAST_SECOND] {
+            assert_eq!(from_seconds(second).map(seconds), Some(second));
+        }
+        for wrong in [-1.0, LAST_SECOND + 1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(from_seconds(wrong), None, "{wrong}");
+        }
+        assert!(!is_accepted(UNIX_EPOCH - Duration::from_secs(1)));
+    }
 
     #[test]
     fn times_are_parsed_with_their_zones() {

@@ -1,7 +1,7 @@
 //! Builds complete Claude-compatible messages from the events of a run, block by block.
 
 use crate::{
-    Event, Millis, Original, Record, Role, StreamLines,
+    AgentId, Event, Millis, Original, Record, Role, StreamLines,
     message::{self, Block, Content, Message, View, image_block},
     wire::{Str, wire},
 };
@@ -90,7 +90,7 @@ impl Blocks {
 pub struct Transcript {
     blocks: Blocks,
     run_id: String,
-    agent: String,
+    agent: AgentId,
     model: Option<String>,
     began: Option<Millis>,
     messages: Vec<Message<'static>>,
@@ -144,7 +144,7 @@ impl Transcript {
         let (role, block) = (block.role(), block.into_owned());
         let calls = matches!(block, Block::ToolUse { .. });
         if self.messages.last().is_none_or(|last| last.role != role) {
-            let mut message = Message::new(View::Claude, role, self.agent.clone());
+            let mut message = Message::new(View::Claude, role, self.agent.to_string());
             if role == Role::Assistant {
                 let turn = self.messages.len() / 2 + 1;
                 message.id = Some(Cow::Owned(format!("msg_{}_{turn}", self.run_id)));

@@ -1,6 +1,6 @@
 //! Validates a request before a run starts, so that later code can rely on it.
 
-use crate::{Agent, Plan, Problem, Problems, RunRequest, agent_option::check_options, agents};
+use crate::{Agent, Plan, Problem, Problems, RunRequest, agent_option::check_options, agents, time};
 use std::time::Duration;
 
 /// Checks everything that does not depend on the agent.
@@ -41,12 +41,13 @@ fn check(request: &RunRequest) -> Result<(), Problems> {
             );
         }
     }
-    if request.deadline.is_some_and(|when| !(0.0..=crate::request::LAST_MOMENT).contains(&when)) {
+    if request.deadline.is_some_and(|when| !time::is_accepted(when)) {
         problems.push(
             Problem::new("deadline", "must be a point in time between the years 1970 and 9999")
-                .hint("write seconds since 1970, or remove it for no deadline"),
+                .hint("choose a future time, or remove it for no deadline"),
         );
     }
+    problems.extend(["deny", "ask", "allow"].iter().flat_map(|list| request.invalid_rules(list)));
     if request.resume.is_some() && request.session_id.is_some() {
         problems.push(
             Problem::new("session_id", "cannot be used together with `resume`")
@@ -87,7 +88,7 @@ impl Plan {
     pub fn of(mut request: RunRequest, agent: &dyn Agent) -> Result<Self, Problems> {
         let mut problems = check(&request).err().unwrap_or_default().0;
         let info = agent.info();
-        request.agent = info.id.to_owned();
+        request.agent = info.id.into();
         if let Some(most) = info.max_prompt_bytes
             && request.prompt.len() > most
         {

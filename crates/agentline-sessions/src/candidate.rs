@@ -40,7 +40,7 @@ impl SessionCandidate {
 
     /// Fills in metadata from the name and location of the file that its content does not have.
     pub(crate) fn complete(&self, info: &mut SessionInfo) {
-        info.agent = self.agent.info().id.to_owned();
+        info.agent = self.agent.info().id.into();
         if info.id.is_empty() {
             info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
         }

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The request is invalid: every problem, with its key and a hint.
-    #[error("{0}")]
+    #[error(transparent)]
     Usage(#[from] Problems),
     /// There is no such saved session. The problem has the searched id and a hint.
-    #[error("{0}")]
+    #[error(transparent)]
     NoSession(Problem),
     /// A file or database cannot be read.
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("cannot {what} {}", .path.display())]
     Io {
         /// The operation, as a verb.
         what: &'static str,

@@ -1,6 +1,6 @@
 //! Selects sessions.
 
-use agentline_core::{Millis, SessionInfo};
+use agentline_core::{AgentId, Millis, SessionInfo};
 use std::path::PathBuf;
 
 /// Selects sessions. The default selects all sessions with content, except those of sub-agents.
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub struct SessionFilter {
     /// Only sessions of these agents, by id or alias.
-    pub agents: Vec<String>,
+    pub agents: Vec<AgentId>,
     /// Only sessions of this project, given by any current or former path of it.
     pub project: Option<PathBuf>,
     /// Only sessions active at or after this time.
@@ -30,7 +30,7 @@ impl SessionFilter {
 
     /// Adds an agent to select, by id or alias.
     #[must_use]
-    pub fn agent(mut self, name: impl Into<String>) -> Self {
+    pub fn agent(mut self, name: impl Into<AgentId>) -> Self {
         self.agents.push(name.into());
         self
     }

@@ -123,7 +123,7 @@ impl SessionStore {
         }
         let place = SessionLocation::File(path.to_owned());
         let mut info = beginning(&**agent, form, &head);
-        agent.info().id.clone_into(&mut info.agent);
+        info.agent = agent.info().id.into();
         if info.id.is_empty() {
             info.id = place.name();
         }

@@ -14,7 +14,7 @@ use crate::{
     stamp::SessionStamp,
     store::SessionStore,
 };
-use agentline_core::{Agent, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
+use agentline_core::{Agent, AgentId, Problems, ProjectRef, SavedSession, SessionInfo, agents::find_among};
 use agentline_fs::disk_fs::DiskFs;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -111,7 +111,7 @@ impl SessionStore {
         if filter.agents.is_empty() {
             return Ok(self.agents.clone());
         }
-        let named = |name: &String| {
+        let named = |name: &AgentId| {
             find_among(&self.agents, name).map_err(|problem| SessionError::Usage(Problems::from(problem)))
         };
         filter.agents.iter().map(named).collect()

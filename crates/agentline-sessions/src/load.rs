@@ -8,7 +8,7 @@ use crate::{
     store::SessionStore,
 };
 use agentline_core::{
-    Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader,
+    Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader, error_chain,
 };
 use agentline_fs::regular_file::open_regular;
 use std::{collections::HashMap, io::Read, path::Path};
@@ -65,7 +65,7 @@ pub(crate) fn read_all(
         (true, Some(error)) => Err(error),
         (_, failed) => {
             let mut session = fold_together(sessions);
-            session.damage.extend(failed.map(|error| ReadError::new(None, error.to_string())));
+            session.damage.extend(failed.map(|error| ReadError::new(None, error_chain(&error))));
             Ok(session)
         }
     }
@@ -88,7 +88,7 @@ fn read_on(agent: &dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, Ses
         return Err(error);
     }
     let mut session = reader.finish();
-    session.damage.extend(failed.into_iter().map(|error| ReadError::new(None, error.to_string())));
+    session.damage.extend(failed.into_iter().map(|error| ReadError::new(None, error_chain(&error))));
     Ok(session)
 }
 

@@ -19,7 +19,7 @@ use crate::{
     store::SessionStore,
 };
 use agentline_core::{
-    Agent, Millis, Problem, Problems, ProjectRef, Redactor, Role, SavedSession, SessionInfo,
+    Agent, AgentId, Millis, Problem, Problems, ProjectRef, Redactor, Role, SavedSession, SessionInfo,
 };
 use agentline_fs::regular_file::open_regular;
 use needle::Needle;
@@ -207,7 +207,7 @@ impl SessionStore {
 /// Sorts results, newest first, and removes copies of entries that another file of the same session contains.
 fn in_order(mut all: Vec<SearchResult>) -> Vec<SearchResult> {
     all.sort_by(|a, b| newest(&a.info).cmp(&newest(&b.info)).reverse().then_with(|| a.place.cmp(&b.place)));
-    let mut sessions: HashSet<(String, String, String)> = HashSet::new();
+    let mut sessions: HashSet<(AgentId, String, String)> = HashSet::new();
     for result in &mut all {
         let (agent, id) = (&result.info.agent, &result.info.id);
         let of_others: Vec<bool> = result
@@ -291,7 +291,7 @@ impl Search<'_> {
         let ids = holding.map(|read| read.value).unwrap_or_default();
         let in_one = |id: String| {
             let mut session = database.load(&id).ok()??;
-            agent.info().id.clone_into(&mut session.info.agent);
+            session.info.agent = agent.info().id.into();
             let place = SessionLocation::Row { database: path.to_owned(), session: id };
             self.in_session(session, place, None)
         };

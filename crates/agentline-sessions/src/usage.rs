@@ -59,7 +59,7 @@ impl SessionStore {
                 }
                 let name = match by {
                     UsageBy::Day => at.map(|at| day_of(at, self.east_of_utc)).unwrap_or_default(),
-                    UsageBy::Agent => facts.info.agent.clone(),
+                    UsageBy::Agent => facts.info.agent.to_string(),
                     UsageBy::Model => facts.model(used).to_owned(),
                     UsageBy::Project => facts.info.project.clone().unwrap_or_default(),
                 };

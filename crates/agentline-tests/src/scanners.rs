@@ -252,10 +252,13 @@ fn judge_command(text: &str) {
 }
 
 fn decide(ask: &PermissionRequest) {
-    let mut request = RunRequest::default();
-    request.allow = ["Read(src/**/*.rs)", "Bash(cargo *)"].map(Into::into).into();
-    request.deny =
-        ["Read(**/.env*)", "Read(**/a*b*/**)", "Bash(rm *)", "Bash(* --force*)"].map(Into::into).into();
+    let request = RunRequest::default()
+        .allow("Read(src/**/*.rs)")
+        .allow("Bash(cargo *)")
+        .deny("Read(**/.env*)")
+        .deny("Read(**/a*b*/**)")
+        .deny("Bash(rm *)")
+        .deny("Bash(* --force*)");
     let Ok(policy) = Policy::new(&request, Path::new("/work")) else { return };
     black_box(policy.decide(ask, &|path| policy.resolve(path)));
 }

@@ -11,7 +11,7 @@ use crate::{
     process::{Isolation, Supervisor},
     workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
-use agentline_core::{Agent, PriceTable, Redactor, agents::AgentRegistry};
+use agentline_core::{Agent, AgentId, PriceTable, Redactor, agents::AgentRegistry};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Starts runs of agents on this machine. Cheap to clone.
@@ -23,7 +23,7 @@ pub struct Agentline {
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
     pub(crate) host_env: HostEnv,
-    pub(crate) programs: BTreeMap<String, PathBuf>,
+    pub(crate) programs: BTreeMap<AgentId, PathBuf>,
     pub(crate) registry: AgentRegistry,
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
@@ -61,7 +61,7 @@ impl Agentline {
 
     /// Uses this program for an agent instead of searching for one.
     #[must_use]
-    pub fn program(mut self, agent: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+    pub fn program(mut self, agent: impl Into<AgentId>, path: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.inner).programs.insert(agent.into(), path.into());
         self
     }

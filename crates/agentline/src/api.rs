@@ -41,7 +41,7 @@ impl Agentline {
     async fn start_cold(&self, start: PendingStart) -> Result<Run, Error> {
         let begun = Instant::now();
         let (time, late) = start.limit();
-        let prepared = self.blocking_within(time, move |inner| inner.make_ready(*start.resolve(inner)?));
+        let prepared = self.blocking_within(time, move |inner| inner.prepare(*start.resolve(inner)?));
         let mut ready = match prepared.await {
             None => return Ok(Run::over(late)),
             Some(Ok(ready)) => *ready,
@@ -79,7 +79,7 @@ impl Agentline {
                 return sender.finish(stopped_before(&info, signal));
             }
             match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
-                Ok(live) => live.take(ready.prepared_run.board(sender, CompletionTiming::WhenGone)),
+                Ok(live) => live.take(ready.prepared_run.into_submission(sender, CompletionTiming::WhenGone)),
                 Err(error) => sender.finish(not_started(&info, &*agent, &error)),
             }
         });

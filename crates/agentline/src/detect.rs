@@ -6,7 +6,7 @@ pub use agentline_core::detect::{Candidate, CheckedPath};
 
 use crate::fs::{disk_fs::DiskFs, user_dirs::cache_dir};
 use agentline_core::{
-    Agent, Problem, Program, Version,
+    Agent, AgentId, Problem, Program, Version,
     detect::{Search, find, find_tool},
 };
 use serde::Serialize;
@@ -58,7 +58,7 @@ impl HostEnv {
 #[non_exhaustive]
 pub struct Detection {
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// How the agent is started, if it was found.
     pub program: Option<Program>,
     /// The version of the agent, if it could be read.
@@ -138,7 +138,7 @@ pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
         }
     }
     Detection {
-        agent: info.id.to_owned(),
+        agent: info.id.into(),
         program: found.program,
         version,
         supported,

@@ -3,21 +3,21 @@
 use agentline_core::{Problem, Problems};
 use std::path::PathBuf;
 
-/// An error that prevents a run, a session or a lookup.
+/// An error that prevents a run, a session or a lookup. Its `source` has the error of the operating system, if any.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The request is invalid: every problem, with its key and a hint.
-    #[error("{0}")]
+    #[error(transparent)]
     Usage(#[from] Problems),
     /// There is no such saved session. The problem has the searched id and a hint.
-    #[error("{0}")]
+    #[error(transparent)]
     NoSession(Problem),
     /// The session could not be opened; the outcome has the reason.
     #[error("cannot open the session: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
     NotOpened(Box<agentline_core::Outcome>),
     /// A file-system or system operation failed.
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("cannot {what} {}", .path.display())]
     Io {
         /// The operation, as a verb.
         what: &'static str,

@@ -92,7 +92,7 @@ pub enum InstallError {
         node: PathBuf,
     },
     /// The cache directory cannot be used.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
+    #[error("cannot {doing} `{}`", path.display())]
     Cache {
         /// The operation, as a verb.
         doing: &'static str,
@@ -207,7 +207,7 @@ impl<'a> Job<'a> {
         self.agents.join(&self.name)
     }
 
-    fn what(&self) -> String {
+    fn package_spec(&self) -> String {
         format!("{}@{}", self.info.package, self.version)
     }
 
@@ -270,10 +270,11 @@ impl<'a> Job<'a> {
         let staging = staging.map_err(|e| self.cache_error("create a directory in", &self.agents, e))?;
 
         let start = Instant::now();
-        on(InstallProgress::Installing { what: self.what(), folder: self.folder() });
-        let (what, with_script) = (self.what(), self.info.install_script);
+        on(InstallProgress::Installing { what: self.package_spec(), folder: self.folder() });
+        let (what, with_script) = (self.package_spec(), self.info.install_script);
         npm::install(&npm, &node.path, &what, staging.path(), self.host_env, with_script, on)?;
-        let incomplete = |found| InstallError::Incomplete { what: self.what(), folder: self.folder(), found };
+        let incomplete =
+            |found| InstallError::Incomplete { what: self.package_spec(), folder: self.folder(), found };
         self.complete(staging.path()).map_err(incomplete)?;
 
         let folder = self.folder();
@@ -287,7 +288,7 @@ impl<'a> Job<'a> {
         }
         // The directory was renamed, so there is nothing to remove.
         let _moved = staging.keep();
-        on(InstallProgress::Installed { what: self.what(), took: start.elapsed() });
+        on(InstallProgress::Installed { what: self.package_spec(), took: start.elapsed() });
         self.installed().map_err(incomplete)
     }
 

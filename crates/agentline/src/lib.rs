@@ -119,7 +119,7 @@ pub use crate::tools::{Tool, ToolHost};
 pub use crate::workspace::trust;
 pub use agentline_core::agents::AgentRegistry;
 pub use agentline_core::{
-    Agent, Event, FailureKind, FileRow, Limits, McpServer, Message, Outcome, PermissionMode,
+    Agent, AgentId, Event, FailureKind, FileRow, Limits, McpServer, Message, Outcome, PermissionMode,
     PermissionRequest, Policy, PriceTable, Problem, Problems, Record, Rule, RunError, RunRequest, Signal,
     Surface, Tokens, ToolKind, ToolStatus, ToolUse, Trust, Usage, Verdict,
 };
@@ -128,8 +128,8 @@ pub use agentline_core::{
 pub mod agents {
     pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
-        Agent, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program, SignIn, SurfaceFeatures,
-        Version,
+        Agent, AgentId, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program, SignIn,
+        SurfaceFeatures, Version,
     };
 }
 
@@ -172,7 +172,7 @@ pub mod outcome {
 pub mod policy {
     pub use agentline_core::{
         Explanation, PermissionMode, PermissionRequest, Policy, PolicyDecision, ResolvedPath, Rule,
-        ToolUseContext,
+        RuleError, ToolUseContext,
     };
 }
 

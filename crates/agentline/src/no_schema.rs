@@ -41,8 +41,29 @@ impl Schema {
         _text: &str,
         _handed_in: Option<Value>,
         _left: Duration,
-    ) -> Result<Result<Value, Vec<String>>, CheckTimeout> {
+    ) -> Result<Value, AnswerError> {
         match self.0 {}
+    }
+}
+
+/// The reason why an answer has no value. No value of this type exists in this build.
+#[derive(Clone, Debug)]
+pub(crate) enum AnswerError {
+    /// The answer does not match the schema: the validation errors.
+    Invalid(Vec<String>),
+    /// The check did not finish in time.
+    Timeout(CheckTimeout),
+}
+
+impl From<Vec<String>> for AnswerError {
+    fn from(errors: Vec<String>) -> Self {
+        Self::Invalid(errors)
+    }
+}
+
+impl From<CheckTimeout> for AnswerError {
+    fn from(timeout: CheckTimeout) -> Self {
+        Self::Timeout(timeout)
     }
 }
 

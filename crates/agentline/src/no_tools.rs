@@ -29,7 +29,10 @@ impl ToolHost {
         true
     }
 
-    pub(crate) fn mistaken<'a>(&self, _servers: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
+    pub(crate) fn ambiguous_servers<'a>(
+        &self,
+        _servers: impl IntoIterator<Item = &'a String>,
+    ) -> Vec<Problem> {
         Vec::new()
     }
 

@@ -22,7 +22,7 @@ use crate::{
         resolved::PendingStart,
     },
 };
-use agentline_core::RunRequest;
+use agentline_core::{AgentId, RunRequest};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -105,7 +105,7 @@ pub struct PoolStatus {
 #[non_exhaustive]
 pub struct ProcessStatus {
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The version of the agent.
     pub version: Option<String>,
     /// The process id.

@@ -19,13 +19,13 @@ use crate::{
 };
 use agentline_core::{
     Agent, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems, Program,
-    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict,
+    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict, error_chain,
 };
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 /// A placeholder for the private directory in the keys of the pool and the cache.
@@ -138,7 +138,7 @@ impl Inner {
         Outcome::not_begun(
             info,
             Verdict::Failed,
-            Failure::new(FailureKind::Spawn, error.to_string()).hint(hint),
+            Failure::new(FailureKind::Spawn, error_chain(error)).hint(hint),
         )
     }
 
@@ -224,7 +224,7 @@ impl Inner {
     fn info(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {
         let mut info = RunInfo::default();
         info.run_id = uuid::Uuid::new_v4().to_string();
-        info.agent = agent.info().id.to_owned();
+        info.agent = agent.info().id.into();
         info.surface = Some(plan.surface);
         info.model.clone_from(&plan.request.model);
         info.cwd = cwd.to_string_lossy().into_owned();
@@ -235,14 +235,9 @@ impl Inner {
     }
 }
 
-/// Returns the current time in seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
-/// Returns the time left until `when`, which is in seconds since 1970.
-pub(crate) fn time_until(when: f64) -> Duration {
-    Duration::try_from_secs_f64(when - now()).unwrap_or_default()
+/// Returns the time left until `when`.
+pub(crate) fn time_until(when: SystemTime) -> Duration {
+    when.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
 /// Returns how long a run may take from now on.
@@ -272,7 +267,7 @@ pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
 
 /// Returns a failure if the deadline has already passed.
 fn past_deadline(request: &RunRequest) -> Option<Failure> {
-    request.deadline.filter(|when| *when <= now()).map(|_| {
+    request.deadline.filter(|when| *when <= SystemTime::now()).map(|_| {
         Failure::new(FailureKind::TimeoutRun, "the deadline passed before the run started")
             .hint("set `deadline` to a future time")
     })
@@ -298,8 +293,9 @@ pub(crate) fn not_started(info: &RunInfo, agent: &dyn Agent, error: &SpawnError)
         SpawnError::TooBig => {
             "pass shorter values with `--env`, or fewer variables with `--pass-env`".to_owned()
         }
+        SpawnError::NoNamespace { .. } => "set `isolation` to `auto` or `none`".to_owned(),
         _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
-    let failure = Failure::new(kind, error.to_string()).hint(hint);
+    let failure = Failure::new(kind, error_chain(error)).hint(hint);
     Outcome::not_begun(info, verdict, failure)
 }

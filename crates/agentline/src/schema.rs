@@ -13,6 +13,7 @@ mod wrap;
 
 use crate::{fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
+pub(crate) use answer::AnswerError;
 use check::CompiledSchema;
 pub(crate) use limit::CheckTimeout;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -114,7 +115,7 @@ impl Schema {
     /// schema is of type `array`.
     #[must_use]
     pub fn tool_input(&self) -> Value {
-        wrap::around(&self.inner.document)
+        wrap::wrapped(&self.inner.document)
     }
 
     /// Extracts the value from the input of the tool.

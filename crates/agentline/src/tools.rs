@@ -147,7 +147,10 @@ impl ToolHost {
     ///
     /// Agents join both names to `mcp_server_tool` and replace other characters with `_`, so a tool of a server
     /// `mine_x` or `mine x` looks like a tool of `mine`.
-    pub(crate) fn mistaken<'a>(&self, servers: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
+    pub(crate) fn ambiguous_servers<'a>(
+        &self,
+        servers: impl IntoIterator<Item = &'a String>,
+    ) -> Vec<Problem> {
         let plain =
             |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
         let own: String = self.name.chars().map(plain).collect();

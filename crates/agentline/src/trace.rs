@@ -7,7 +7,7 @@ use tracing::{Span, debug, field, info, info_span, warn};
 /// Reports that a request is valid and its agent was found.
 pub(crate) fn resolved(info: &RunInfo) {
     let version = info.agent_version.as_deref();
-    debug!(run_id = info.run_id, agent = info.agent, surface = name(info.surface), version, "resolved");
+    debug!(run_id = info.run_id, agent = &*info.agent, surface = name(info.surface), version, "resolved");
 }
 
 /// Reports a new process, and warns if nothing would end it after the death of this program.
@@ -24,7 +24,7 @@ pub(crate) struct TurnSpan(Span);
 
 impl TurnSpan {
     pub(crate) fn new(info: &RunInfo) -> Self {
-        Self(info_span!("turn", run_id = info.run_id, agent = info.agent, surface = name(info.surface)))
+        Self(info_span!("turn", run_id = info.run_id, agent = &*info.agent, surface = name(info.surface)))
     }
 
     /// Reports an event of the run if it is a boundary.

@@ -30,7 +30,7 @@ pub(crate) struct WorkspaceBefore {
 impl WorkspaceBefore {
     /// Takes a snapshot of the workspace, whose links are resolved, within `time`. `stores` are the directories in
     /// which the agent keeps its sessions. Blocks.
-    pub(crate) fn look(
+    pub(crate) fn take(
         snapshots: &SnapshotMemo,
         cwd: &Path,
         runtime_dir: &Path,
@@ -64,7 +64,7 @@ impl WorkspaceBefore {
 
     /// Returns whether the workspace is small and nothing has changed in it.
     pub(crate) fn is_small_and_unchanged(&self) -> bool {
-        self.snapshot.is_small_and_still_true()
+        self.snapshot.is_small_and_current()
     }
 
     /// Returns the result for a workspace in which nothing has changed.

@@ -57,7 +57,8 @@ const COLUMNS: &[Column] = &[
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
     // Agents of the settings are listed too. Invalid settings only hide those.
     let setup = Setup::read(None, None)?;
-    let registry = setup.config().map(|config| setup.equip(&config).0.registry().clone()).unwrap_or_default();
+    let registry =
+        setup.config().map(|config| setup.with_config(&config).0.registry().clone()).unwrap_or_default();
     let rows: Vec<Row<'_>> = registry
         .all()
         .iter()

@@ -37,7 +37,7 @@ struct Form {
 pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
-    let (agentline, request) = setup.equip(&config);
+    let (agentline, request) = setup.with_config(&config);
     let cache = Cache::of(&agentline, &request.cache);
     let (stats, form, prefix) = match &args.what {
         What::Stats(form) => (cache.stats(), form, ""),

@@ -40,7 +40,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, CommandError> {
 fn show(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     let config = setup.config()?;
-    let redactor = setup.equip(&config).0.redactor();
+    let redactor = setup.with_config(&config).0.redactor();
     for notice in &config.notices {
         ui.warn(&notice.message);
     }

@@ -12,7 +12,7 @@ use crate::{
     ui::Ui,
 };
 use agentline::{Agent, Agentline, PermissionMode, install};
-use agentline_core::{Program, Tape, agents};
+use agentline_core::{Program, Tape, agents, error_chain};
 use agentline_mock::{
     demo::{AGENT, Demo, PROMPT},
     gemini::Script,
@@ -53,7 +53,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
-    ui.pretend_progress();
+    ui.force_progress();
     if args.replay {
         return play_tape(ui);
     }
@@ -65,11 +65,12 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
             None => play_live(ui, &*agent, &agentline, &program, args),
         },
         Err(error) if args.serve.is_some() => Err(CommandError::failed(format!(
-            "cannot serve the demo without an agent: {error}\n{}",
+            "cannot serve the demo without an agent: {}\n{}",
+            error_chain(&error),
             error.hint()
         ))),
         Err(error) => {
-            ui.error(&error.to_string(), Some(&error.hint()));
+            ui.error(&error_chain(&error), Some(&error.hint()));
             play_tape(ui)
         }
     }
@@ -108,7 +109,7 @@ fn find(
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
         _ => ui.print_status(format!("  {progress}")),
     });
-    ui.rest();
+    ui.clear_spinner();
     program
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
         for notice in &config.notices {
             ui.warn(&notice.message);
         }
-        let (equipped, request) = setup.equip(config);
+        let (equipped, request) = setup.with_config(config);
         (agentline, trust) = (equipped, request.trust);
     }
     let cwd = &agentline.host_env().cwd;

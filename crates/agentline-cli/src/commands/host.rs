@@ -24,7 +24,7 @@ pub(crate) struct HostArgs {
 pub(crate) fn run(args: &HostArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
-    let (agentline, _) = setup.equip(&config);
+    let (agentline, _) = setup.with_config(&config);
     let mut options = host::HostOptions::default();
     options.pool.max_processes = usize::from(args.processes);
     options.drain = args.drain;

@@ -29,9 +29,9 @@ The column `enforced by` shows what enforces the result: the agent, agentline (w
 /// The maximum number of problems shown for a surface.
 const MAX_PROBLEMS: usize = 20;
 /// The server name that stands for the host program's own tools.
-const OWN: &str = "agentline";
+const OWN_SERVER: &str = "agentline";
 /// The uses that are explained by default.
-const USES: &[&str] = &[
+const DEFAULT_USES: &[&str] = &[
     "Write(src/new.txt)",
     "Edit(src/old.txt)",
     "Write(../outside.txt)",
@@ -134,15 +134,15 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     let files = AgentFiles::new(&cwd, request.include_directories.iter().cloned());
     let files =
         files.map_err(|error| CommandError::failed(format!("cannot open `{}`: {error}", cwd.display())))?;
-    let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN);
+    let policy = Policy::new(&request, &cwd)?.also_at(files.workspace()).own_server(OWN_SERVER);
     let named = |text: &String| use_of(text).map(|ask| (text.clone(), ask));
     let uses: Result<Vec<_>, Problem> = match args.uses.as_slice() {
-        [] => USES.iter().map(|text| named(&(*text).to_owned())).collect(),
+        [] => DEFAULT_USES.iter().map(|text| named(&(*text).to_owned())).collect(),
         uses => uses.iter().map(named).collect(),
     };
     let uses = uses?;
     let mut reports = Vec::new();
-    for (agent, surface) in args.wanted(&agents)? {
+    for (agent, surface) in args.selected(&agents)? {
         reports.push(report(&*agent, surface, &request, (&policy, &files), &uses));
     }
     if args.json || args.output == ReportFormat::Json {
@@ -214,10 +214,10 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
 
 /// Parses a use, which has the form of a rule.
 fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
-    let rule = Rule::parse("USE", text)?;
+    let rule = Rule::parse(text).map_err(|error| error.problem("USE"))?;
     let mut ask = PermissionRequest::default();
-    let on = rule.pattern.unwrap_or_default();
-    ask.kind = match rule.tool.as_str() {
+    let on = rule.pattern().unwrap_or_default().to_owned();
+    ask.kind = match rule.tool() {
         "Write" => ToolKind::Write,
         "Edit" | "MultiEdit" | "NotebookEdit" => ToolKind::Edit,
         "Read" => ToolKind::Read,
@@ -231,17 +231,17 @@ fn use_of(text: &str) -> Result<PermissionRequest, Problem> {
     match ask.kind {
         ToolKind::Shell => ask.command = Some(on),
         ToolKind::Web => ask.input = serde_json::value::to_raw_value(&json!({"url": on})).ok(),
-        ToolKind::Mcp => ask.server = rule.tool.split("__").nth(1).map(str::to_owned),
+        ToolKind::Mcp => ask.server = rule.tool().split("__").nth(1).map(str::to_owned),
         _ if on.is_empty() => {}
         _ => ask.paths = vec![on],
     }
-    ask.tool = rule.tool;
+    ask.tool = rule.tool().to_owned();
     Ok(ask)
 }
 
 impl ExplainArgs {
     /// Returns the agents and surfaces to explain.
-    fn wanted(&self, agents: &AgentRegistry) -> Result<Vec<AgentSurface>, Problem> {
+    fn selected(&self, agents: &AgentRegistry) -> Result<Vec<AgentSurface>, Problem> {
         let chosen = match &self.agent {
             Some(name) => vec![agents.find(name)?],
             None => agents.all().to_vec(),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn built_in_example_uses_are_parsed() {
-        for text in USES {
+        for text in DEFAULT_USES {
             let ask = use_of(text).unwrap();
             assert_ne!(ask.kind, ToolKind::Other, "{text}");
         }

@@ -63,7 +63,7 @@ pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, CommandError> {
 pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
-    let (agentline, _) = setup.equip(&config);
+    let (agentline, _) = setup.with_config(&config);
     match args.what {
         What::Start(start) if start.foreground => {
             unix::serve(ui, &agentline, &start, config.supervisor.map(Supervisor::Path))

@@ -42,7 +42,7 @@ struct Row<'a> {
     overridden: bool,
 }
 
-const YOURS: &str = "your settings";
+const USER_SETTINGS: &str = "your settings";
 
 pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, CommandError> {
     let table = Setup::read(args.cwd.as_deref(), prices_flag(args.prices.as_deref()))?.config()?.prices;
@@ -72,7 +72,7 @@ fn row<'a>(table: &'a PriceTable, model: &'a str, price: &'a Price) -> Row<'a> {
         price,
         maker: from.map(|from| from.maker.as_str()),
         as_of: from.map(|from| from.as_of.as_str()),
-        source: from.map_or(YOURS, |from| from.source.as_str()),
+        source: from.map_or(USER_SETTINGS, |from| from.source.as_str()),
         overridden: from.is_none(),
     }
 }
@@ -87,7 +87,7 @@ fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
     for row in rows {
         let Price { input, output, cached, cache_write, cache_write_long, long } = *row.price;
         let cells = [Some(input), cached, cache_write, cache_write_long, Some(output)].map(dollars);
-        let of = row.as_of.unwrap_or(YOURS);
+        let of = row.as_of.unwrap_or(USER_SETTINGS);
         writeln!(ui.out(), "{}  {of}", line(row.model, width, cells))?;
         if let Some(long) = long {
             let cells =

@@ -197,7 +197,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let (agentline, mut request) = setup.equip(&config);
+    let (agentline, mut request) = setup.with_config(&config);
     request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
     let options = RenderOptions {
         output: args.output,

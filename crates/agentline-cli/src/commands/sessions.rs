@@ -109,7 +109,7 @@ pub(super) struct SessionsContext {
 pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, prices_flag(args.prices.as_deref()))?;
     let config = setup.config()?;
-    let (agentline, _) = setup.equip(&config);
+    let (agentline, _) = setup.with_config(&config);
     let times = TimeParser::local();
     let sessions_context = SessionsContext {
         store: agentline.sessions().east_of_utc(times.east_of_utc()),

@@ -66,7 +66,7 @@ impl RunRenderer for HumanRenderer {
                 ui.detail(line);
                 ui.busy("waiting for the model");
             }
-            Event::Thinking { text } if self.thoughts => return self.think(ui, text),
+            Event::Thinking { text } if self.thoughts => return self.print_thought(ui, text),
             Event::Thinking { .. } if !self.in_line => ui.busy("thinking"),
             Event::Outcome { outcome } => return self.end(ui, outcome),
             _ => {}
@@ -81,7 +81,7 @@ impl HumanRenderer {
     }
 
     /// Shows reasoning line by line, from pieces of any length.
-    fn think(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
+    fn print_thought(&mut self, ui: &mut Ui, text: &str) -> io::Result<()> {
         self.thought.push_str(text);
         let Some(end) = self.thought.rfind('\n') else { return Ok(()) };
         let rest = self.thought.split_off(end + 1);
@@ -129,7 +129,7 @@ impl HumanRenderer {
             writeln!(ui.out(), "{}", value.get())?;
         }
         ui.flush()?;
-        ui.rest();
+        ui.clear_spinner();
         phrases::failure(ui, outcome);
         if ui.shows_progress() {
             summary(ui, outcome);

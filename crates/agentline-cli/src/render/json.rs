@@ -37,7 +37,7 @@ impl RunRenderer for JsonRenderer {
         phrases::activity(ui, &record.event);
         let Event::Outcome { outcome } = &record.event else { return Ok(()) };
         let (outcome, messages) = self.messages.end(outcome);
-        ui.rest();
+        ui.clear_spinner();
         let out = ui.out();
         serde_json::to_writer(&mut *out, &WithMessages { outcome: &outcome, messages })?;
         out.write_all(b"\n")

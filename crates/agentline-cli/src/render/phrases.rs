@@ -6,7 +6,7 @@ use agentline_core::terminal_text::{plain, shorten};
 use serde_json::Value;
 
 /// The maximum length of a tool's target in a line.
-const LONGEST: usize = 72;
+const MAX_TARGET_LENGTH: usize = 72;
 
 /// Shows the current activity on a terminal.
 pub(super) fn activity(ui: &mut Ui, event: &Event) {
@@ -56,13 +56,13 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
         let tools: Vec<String> = outcome.denied.iter().map(shown_tool).collect();
         ui.error(
             &format!("denied tools: {} (done_with_denials)", tools.join(", ")),
-            Some(way_out(&outcome.denied)),
+            Some(denial_hint(&outcome.denied)),
         );
     }
 }
 
 /// Returns a hint for refused tools, which depends on the reasons.
-fn way_out(denied: &[agentline_core::Denial]) -> &'static str {
+fn denial_hint(denied: &[agentline_core::Denial]) -> &'static str {
     let all = |reason: &str| denied.iter().all(|denial| denial.reason == reason);
     if all("outside_workspace") {
         "allow the directory with `--include-dir DIR`, or choose another workspace with `--cwd`"
@@ -86,9 +86,9 @@ fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = plain(line);
     if text.lines().nth(1).is_none() {
-        return shorten(&line, LONGEST);
+        return shorten(&line, MAX_TARGET_LENGTH);
     }
-    line.chars().take(LONGEST - 1).chain(['…']).collect()
+    line.chars().take(MAX_TARGET_LENGTH - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

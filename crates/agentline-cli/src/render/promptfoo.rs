@@ -14,7 +14,7 @@ impl RunRenderer for PromptfooRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
         phrases::activity(ui, &record.event);
         if let Event::Outcome { outcome } = &record.event {
-            ui.rest();
+            ui.clear_spinner();
             writeln!(ui.out(), "{}", promptfoo_view(outcome))?;
         }
         Ok(())

@@ -18,7 +18,7 @@ impl RunRenderer for ProviderRenderer {
         phrases::activity(ui, &record.event);
         match &record.event {
             Event::Outcome { outcome } => {
-                ui.rest();
+                ui.clear_spinner();
                 let result = std::mem::take(&mut self.gathered).finish((**outcome).clone(), &[]);
                 for warning in &result.warnings {
                     ui.warn(&plain(&warning.message));

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 type Gives = fn(&Column) -> bool;
 
 /// The columns that shrink, in this order, and their minimum widths.
-const SHRINKING: [(Gives, usize); 3] =
+const SHRINK_ORDER: [(Gives, usize); 3] =
     [(|column| column.is_elastic, 24), (|column| column.most.is_some(), 8), (|column| column.is_elastic, 4)];
 /// The number of spaces between columns.
 const GAP: usize = 2;
@@ -35,12 +35,12 @@ impl Column {
     }
 
     /// Allows the column to shrink if there is too little space.
-    pub(crate) fn elastic(self) -> Self {
+    pub(crate) fn shrinkable(self) -> Self {
         Self { is_elastic: true, ..self }
     }
 
     /// Sets the maximum width on a terminal. Cells that are too long keep their end.
-    pub(crate) fn end_kept(self, most: usize) -> Self {
+    pub(crate) fn keep_end(self, most: usize) -> Self {
         Self { most: Some(most), ..self }
     }
 }
@@ -88,7 +88,7 @@ impl Table {
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             *width = column.most.map_or(*width, |most| most.min(*width));
         }
-        for (gives, narrowest) in SHRINKING {
+        for (gives, narrowest) in SHRINK_ORDER {
             let all = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
             let too_much = all.saturating_sub(room);
             if let Some(i) = self.columns.iter().position(gives) {
@@ -175,8 +175,8 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::new(vec![
-            Column::left("project").end_kept(8),
-            Column::left("title").elastic(),
+            Column::left("project").keep_end(8),
+            Column::left("title").shrinkable(),
             Column::right("n"),
         ]);
         table.row(vec![

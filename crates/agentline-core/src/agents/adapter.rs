@@ -101,10 +101,9 @@ pub(super) fn unenforceable(
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
-        for text in rules {
-            let Ok(rule) = Rule::parse(key, text) else { continue };
-            if let Some((why, way_out)) = why(key, &rule) {
-                let message = format!("`{text}` cannot be enforced on the surface `{surface}`: {why}");
+        for rule in rules {
+            if let Some((why, way_out)) = why(key, rule) {
+                let message = format!("`{rule}` cannot be enforced on the surface `{surface}`: {why}");
                 problems.push(Problem::new(key, message).hint(way_out));
             }
         }
@@ -119,13 +118,13 @@ pub(super) fn unenforced_in_session(
     prompt: &RunRequest,
     holds: impl Fn(&Rule) -> bool,
 ) -> Vec<Problem> {
-    let known: BTreeSet<&String> = opened.deny.iter().chain(&opened.ask).collect();
+    let known: BTreeSet<&Rule> = opened.deny.iter().chain(&opened.ask).collect();
     let lists = [("deny", &prompt.deny), ("ask", &prompt.ask)];
-    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
-    let unknown = rules.filter(|(_, text)| !known.contains(text));
-    let unheld = unknown.filter(|(key, text)| Rule::parse(key, text).is_ok_and(|rule| !holds(&rule)));
-    let problem = |(key, text): (&str, &String)| {
-        let message = format!("`{text}` cannot be enforced in a session that was opened without this rule");
+    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |rule| (key, rule)));
+    let unknown = rules.filter(|(_, rule)| !known.contains(rule));
+    let unheld = unknown.filter(|(_, rule)| !holds(rule));
+    let problem = |(key, rule): (&str, &Rule)| {
+        let message = format!("`{rule}` cannot be enforced in a session that was opened without this rule");
         Problem::new(key, message).hint("pass the rule when you open the session")
     };
     unheld.map(problem).collect()
@@ -253,7 +252,7 @@ pub(super) fn refuses_settings(title: &str, path: &Path) -> Failure {
 }
 
 /// Returns the prompt text, which begins with the system prompt if `with_system` is set.
-pub(super) fn words(
+pub(super) fn prompt_text(
     plan: &Plan,
     with_system: bool,
     cwd: &Path,

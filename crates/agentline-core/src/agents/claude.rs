@@ -131,7 +131,7 @@ impl Agent for Claude {
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
         let held = HeldTools::of(opened);
         adapter::unenforced_in_session(opened, prompt, |rule| {
-            let tool = common_name(&rule.tool);
+            let tool = common_name(rule.tool());
             let always = ALWAYS_ASKED.contains(&tool) || tool.starts_with("mcp__");
             always || held.asked.contains(tool) || held.taken_away.contains(tool)
         })
@@ -148,8 +148,8 @@ impl Agent for Claude {
         Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, false, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, false, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -185,14 +185,13 @@ impl HeldTools {
     fn of(request: &RunRequest) -> Self {
         let exceptions = Exceptions::of(request);
         let lists = [("deny", &request.deny), ("ask", &request.ask)];
-        let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
+        let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |rule| (key, rule)));
         let mut held = Self { taken_away: BTreeSet::new(), asked: BTreeSet::new() };
-        for (key, rule) in rules.filter_map(|(key, text)| Rule::parse(key, text).ok().map(|rule| (key, rule)))
-        {
-            let taken_away = key == "deny" && rule.pattern.is_none() && !exceptions.outrank(&rule);
+        for (key, rule) in rules {
+            let taken_away = key == "deny" && rule.pattern().is_none() && !exceptions.outrank(rule);
             let tools = if taken_away { &mut held.taken_away } else { &mut held.asked };
-            if !rule.tool.contains('*') {
-                tools.insert(common_name(&rule.tool).to_owned());
+            if !rule.tool().contains('*') {
+                tools.insert(common_name(rule.tool()).to_owned());
             }
         }
         held
@@ -206,12 +205,12 @@ fn common_name(tool: &str) -> &str {
 
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
-    if rule.tool.contains('*') && !rule.tool.starts_with("mcp__") {
+    if rule.tool().contains('*') && !rule.tool().starts_with("mcp__") {
         let why = "it covers tools that Claude Code uses without asking, such as `Read`";
         return Some((why.into(), "name each tool: `--deny Bash --deny Read`".into()));
     }
-    (rule.pattern.is_some() && SEARCHES.contains(&rule.tool.as_str())).then(|| {
+    (rule.pattern().is_some() && SEARCHES.contains(&rule.tool())).then(|| {
         let why = "Claude Code does not report which files a search reads";
-        (why.into(), format!("write a rule for the whole tool: `{}`", rule.tool))
+        (why.into(), format!("write a rule for the whole tool: `{}`", rule.tool()))
     })
 }

@@ -99,8 +99,8 @@ impl Agent for Codex {
         Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, true, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -138,10 +138,10 @@ fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
         let why = "in the mode `bypass`, Codex never asks";
         return Some((why.into(), "use `--permission-mode auto`, or remove the rule".into()));
     }
-    if matches!(rule.tool.as_str(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
+    if matches!(rule.tool(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
         return None;
     }
-    if rule.tool.starts_with("mcp__") {
+    if rule.tool().starts_with("mcp__") {
         let why = "Codex does not ask about MCP tools that declare themselves read-only";
         return Some((why.into(), "remove the server from the run, or remove the rule".into()));
     }

@@ -85,8 +85,8 @@ impl Agent for CustomAgent {
         adapter::launch(plan, context, fs, own)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, true, cwd, fs)
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {

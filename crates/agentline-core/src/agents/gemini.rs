@@ -122,8 +122,8 @@ impl Agent for Gemini {
         launch::launch(plan, context, fs)
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        launch::words(plan, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        launch::prompt_text(plan, cwd, fs)
     }
 
     fn features(&self) -> Features {

@@ -23,7 +23,7 @@ impl LineReader {
     /// Creates an empty session of this agent.
     pub(super) fn new(agent: &str) -> Self {
         let mut lines = Self::default();
-        agent.clone_into(&mut lines.session.info.agent);
+        lines.session.info.agent = agent.into();
         lines
     }
 

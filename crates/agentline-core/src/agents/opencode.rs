@@ -126,7 +126,7 @@ impl Agent for OpenCode {
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
         let told = permissions(opened).unwrap_or_default();
         adapter::unenforced_in_session(opened, prompt, |rule| {
-            let name = permission_of(&rule.tool).unwrap_or("*");
+            let name = permission_of(rule.tool()).unwrap_or("*");
             told.get(name).or_else(|| told.get("*")) != Some(&json!("allow"))
         })
     }
@@ -142,8 +142,8 @@ impl Agent for OpenCode {
         Some(adapter::refuses_settings(INFO.title, &source))
     }
 
-    fn words(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::words(plan, true, cwd, fs)
+    fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+        adapter::prompt_text(plan, true, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -184,12 +184,11 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     let mut problems = Vec::new();
     let exceptions = Exceptions::of(request);
     for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
-        for text in rules {
-            let Ok(rule) = Rule::parse(key, text) else { continue };
-            let Some(name) = permission_of(&rule.tool) else { continue };
-            match &rule.pattern {
+        for rule in rules {
+            let Some(name) = permission_of(rule.tool()) else { continue };
+            match rule.pattern() {
                 // OpenCode asks about the tool instead, and the host applies both rules.
-                None if !FREE.contains(&name) && exceptions.outrank(&rule) => {}
+                None if !FREE.contains(&name) && exceptions.outrank(rule) => {}
                 None => _ = all.insert(name.to_owned(), key.into()),
                 // Patterns are applied by the host when OpenCode asks. For other tools, it reports too little to apply
                 // them.
@@ -197,10 +196,10 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
                     Problem::new(
                         key,
                         format!(
-                            "`{text}` cannot be enforced: OpenCode does not report a file before it reads it"
+                            "`{rule}` cannot be enforced: OpenCode does not report a file before it reads it"
                         ),
                     )
-                    .hint(format!("write `{}` without a pattern", rule.tool)),
+                    .hint(format!("write `{}` without a pattern", rule.tool())),
                 ),
                 Some(_) => {}
             }
@@ -216,13 +215,13 @@ const UNASKED_BUILTINS: &[&str] = &[
 
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
-    let Some(permission) = permission_of(&rule.tool) else {
+    let Some(permission) = permission_of(rule.tool()) else {
         let why = "OpenCode has no such tool, or uses it without asking";
         let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
-        return (!rule.tool.starts_with("mcp__"))
+        return (!rule.tool().starts_with("mcp__"))
             .then(|| (why.into(), format!("use one of: {}", names.join(", "))));
     };
-    let program = rule.pattern.as_deref().filter(|_| permission == "bash")?.split([' ', ':']).next()?;
+    let program = rule.pattern().filter(|_| permission == "bash")?.split([' ', ':']).next()?;
     (program.contains(['*', '?']) || UNASKED_BUILTINS.contains(&program)).then(|| {
         let why = "OpenCode does not ask about commands that start no program: redirections, assignments, `cd`, `export`";
         (why.into(), "name a program, or write `Bash` without a pattern".into())

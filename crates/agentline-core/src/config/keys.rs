@@ -9,8 +9,8 @@ use super::{
 };
 use crate::config::parse::show_duration;
 use crate::{
-    AgentOption, Isolation, McpServer, ModelValidation, OptionKind, PermissionMode, PriceTable, Sandbox,
-    Surface, SystemMode, Trust, agents, naming::snake_case,
+    AgentId, AgentOption, Isolation, McpServer, ModelValidation, OptionKind, PermissionMode, PriceTable, Rule,
+    Sandbox, Surface, SystemMode, Trust, agents, naming::snake_case, time,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::LazyLock,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// One setting.
@@ -242,6 +242,7 @@ pub(super) trait KeyPath: Clone + Serialize {
 }
 
 impl KeyPath for String {}
+impl KeyPath for AgentId {}
 impl KeyPath for bool {}
 impl KeyPath for usize {}
 impl KeyPath for Option<String> {}
@@ -249,6 +250,7 @@ impl KeyPath for Option<PathBuf> {}
 impl KeyPath for Option<bool> {}
 impl KeyPath for Option<Vec<String>> {}
 impl KeyPath for Vec<PathBuf> {}
+impl KeyPath for Vec<String> {}
 impl KeyPath for SystemMode {}
 impl KeyPath for ModelValidation {}
 impl KeyPath for Trust {}
@@ -272,6 +274,15 @@ impl KeyPath for Option<u64> {
     }
 }
 
+impl KeyPath for Option<SystemTime> {
+    fn show(&self) -> Value {
+        self.map(time::seconds).into()
+    }
+    fn restrict(&mut self, by: &Self) -> Restriction {
+        Restriction::lower_limit(self, by)
+    }
+}
+
 impl KeyPath for Option<f64> {
     fn restrict(&mut self, by: &Self) -> Restriction {
         Restriction::lower_limit(self, by)
@@ -279,9 +290,9 @@ impl KeyPath for Option<f64> {
 }
 
 /// For lists of rules, restricting means adding rules.
-impl KeyPath for Vec<String> {
+impl KeyPath for Vec<Rule> {
     fn restrict(&mut self, by: &Self) -> Restriction {
-        let mut known: HashSet<&str> = self.iter().map(String::as_str).collect();
+        let mut known: HashSet<&str> = self.iter().map(Rule::as_str).collect();
         let new: Self = by.iter().filter(|rule| known.insert(rule.as_str())).cloned().collect();
         if new.is_empty() {
             return Restriction::Unchanged;
@@ -451,11 +462,11 @@ keys! { SETTINGS:
         "Directories outside the workspace that tools may use.";
     permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode { untrusted: UntrustedUse::Stricter }
         "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for permission requests over ACP `auto` (allow each once), `deny`, `prompt` (ask on a terminal, otherwise deny). `yolo = true` means `bypass`.";
-    allow ("allowed_tools") Some("allow"), read::words r#"["Write(src/**)"]"# => request.allow {}
+    allow ("allowed_tools") Some("allow"), read::rules r#"["Write(src/**)"]"# => request.allow {}
         "Rules that allow tool uses, in addition to the mode: by tool, path or command.";
-    deny ("disable_tools") Some("deny"), read::words r#"["Bash(rm *)"]"# => request.deny { untrusted: UntrustedUse::Add }
+    deny ("disable_tools") Some("deny"), read::rules r#"["Bash(rm *)"]"# => request.deny { untrusted: UntrustedUse::Add }
         "Rules that deny tool uses, in addition to the mode.";
-    ask ("ask_tools") Some("ask"), read::words r#"["Bash(git push*)"]"# => request.ask { untrusted: UntrustedUse::Add }
+    ask ("ask_tools") Some("ask"), read::rules r#"["Bash(git push*)"]"# => request.ask { untrusted: UntrustedUse::Add }
         "Rules for tool uses that need your approval, in addition to the mode; denied if you cannot be asked.";
     trust () Some("trust"), read::trust r#""full""# => request.trust {}
         "How far the workspace is trusted: with `run`, its own settings, hooks and MCP servers are not loaded and its `agentline.toml` may only choose and restrict; with `full`, all of them apply; with `no`, an agent that requires trust does not run there. If unset, `agentline trust` decides; see docs/security.md.";

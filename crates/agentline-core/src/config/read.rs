@@ -2,13 +2,16 @@
 
 use super::{check::GivenValue, findings::Findings};
 use crate::config::parse::{comma_list, duration_in};
-use crate::request::LAST_MOMENT;
 use crate::{
-    Isolation, ModelValidation, PermissionMode, Sandbox, Surface, SystemMode, Trust, naming::snake_case,
-    time::rfc3339,
+    Isolation, ModelValidation, PermissionMode, Rule, RuleError, Sandbox, Surface, SystemMode, Trust,
+    naming::snake_case,
+    time::{self, LAST_SECOND, rfc3339},
 };
 use serde_json::Value;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 /// The longest accepted time. Timeouts are added to times, and much larger values would overflow.
 const LONGEST_TIME: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -20,6 +23,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("path", "path"),
     ("paths", "list of paths"),
     ("words", "list of strings"),
+    ("rules", "list of strings"),
     ("variable_names", "list of strings"),
     ("flag", "`true` or `false`"),
     ("clock", "seconds, or a duration such as `\"10m\"`"),
@@ -102,6 +106,17 @@ pub(super) fn words(given: &GivenValue<'_>, findings: &mut Findings) -> Option<V
         _ => findings
             .refuse(given.must_be("a list").hint(format!("write `{} = {}`", given.name, given.key.example))),
     }
+}
+
+/// Reads a list of permission rules.
+pub(super) fn rules(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<Rule>> {
+    let texts = words(given, findings)?;
+    let mut read = |text: &String| {
+        let refuse = |error: RuleError| findings.refuse(given.problem(error.to_string()).hint(error.hint()));
+        Rule::parse(text).map_or_else(refuse, Some)
+    };
+    let rules: Vec<Option<Rule>> = texts.iter().map(&mut read).collect();
+    rules.into_iter().collect()
 }
 
 /// Reads names of variables, which contain no `=`.
@@ -190,20 +205,20 @@ fn time(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Durati
 }
 
 /// Reads a point in time: RFC 3339, or seconds since 1970.
-pub(super) fn moment(given: &GivenValue<'_>, findings: &mut Findings) -> Option<f64> {
+pub(super) fn moment(given: &GivenValue<'_>, findings: &mut Findings) -> Option<SystemTime> {
     let read = match given.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => rfc3339(text.trim()).or_else(|| text.trim().parse().ok()),
         _ => None,
     };
     match read.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
-        Some(seconds) if seconds > LAST_MOMENT => findings.refuse(
+        Some(seconds) if seconds > LAST_SECOND => findings.refuse(
             given
                 .problem(format!("{} must not be later than the year 9999", given.name))
                 .value(given.shown())
                 .hint("write it as `2030-01-01T00:00:00Z`, or remove it for no deadline"),
         ),
-        Some(seconds) => Some(seconds),
+        Some(seconds) => time::from_seconds(seconds),
         None => findings.refuse(
             given
                 .problem(format!("{} must be a point in time", given.name))

@@ -6,13 +6,7 @@ use super::{
     shell,
 };
 use crate::policy::path::{PathPattern, ResolvedPath, WorkspaceRoots};
-use crate::{PermissionRequest, Problem, Rule, ToolKind};
-
-/// The limits of a rule: its length in bytes and its number of `*`. They bound the time for matching.
-const MAX_LENGTH: usize = 4096;
-const MAX_STARS: usize = 64;
-/// The maximum number of characters of a rule that a message shows.
-const MAX_SHOWN: usize = 200;
+use crate::{PermissionRequest, Problem, Rule, ToolKind, permission::shown};
 
 /// Alternative names of tools, as other documentation uses them.
 const OTHER_NAMES: &[(&str, &str)] = &[("MultiEdit", "Edit"), ("Shell", "Bash"), ("Agent", "Task")];
@@ -75,13 +69,14 @@ pub(super) enum Target<'a> {
     Unknown,
 }
 
-/// A parsed rule.
+/// A rule that is ready to be matched.
 #[derive(Clone, Debug)]
 pub(super) struct CompiledRule {
     pub(super) says: RuleEffect,
     /// The rule as written.
-    pub(super) text: String,
-    rule: Rule,
+    pub(super) rule: Rule,
+    /// The canonical name of the tool.
+    tool: String,
     name: WordGlob,
     path: Option<PathPattern>,
     command: Vec<WordGlob>,
@@ -93,29 +88,20 @@ pub(super) struct CompiledRule {
 }
 
 impl CompiledRule {
-    /// Parses a rule. `key` is the list that contains it.
-    pub(super) fn read(
+    /// Compiles a rule. `key` is the list that contains it.
+    pub(super) fn new(
         says: RuleEffect,
         key: &str,
-        text: &str,
+        rule: &Rule,
         places: &WorkspaceRoots,
     ) -> Result<Self, Problem> {
         let cannot = |why: &str, way_out: &str| {
-            let shown: String = text.chars().take(MAX_SHOWN).collect();
-            let more = if shown.len() < text.len() { "…" } else { "" };
-            Problem::new(key, format!("`{shown}{more}` cannot be enforced: {why}")).hint(way_out)
+            Problem::new(key, format!("{} cannot be enforced: {why}", shown(rule.as_str()))).hint(way_out)
         };
-        if text.len() > MAX_LENGTH || text.matches('*').count() > MAX_STARS {
-            let why = format!("a rule can have at most {MAX_LENGTH} bytes and {MAX_STARS} `*`");
-            return Err(cannot(&why, "write a shorter pattern, or several rules"));
-        }
-        let mut rule = Rule::parse(key, text)?;
-        if let Some((_, name)) = OTHER_NAMES.iter().find(|(other, _)| *other == rule.tool) {
-            rule.tool = (*name).to_owned();
-        }
-        let pattern = rule.pattern.as_deref();
-        if rule.tool.starts_with("mcp__") {
-            let rest = &rule.tool["mcp__".len()..];
+        let other = OTHER_NAMES.iter().find(|(other, _)| *other == rule.tool());
+        let tool = other.map_or(rule.tool(), |(_, name)| *name);
+        let pattern = rule.pattern();
+        if let Some(rest) = tool.strip_prefix("mcp__") {
             if rest.is_empty() || rest.split("__").any(str::is_empty) {
                 let way_out = "write `mcp__server` for all tools of a server, or `mcp__server__tool` for one";
                 return Err(cannot("it does not name an MCP server or one of its tools", way_out));
@@ -125,11 +111,11 @@ impl CompiledRule {
                 return Err(cannot(why, "write the rule without a pattern"));
             }
         }
-        if rule.tool == "WebFetch" && pattern.is_some_and(|p| p.contains(['/', '@', ' '])) {
+        if tool == "WebFetch" && pattern.is_some_and(|p| p.contains(['/', '@', ' '])) {
             return Err(cannot("the pattern is not a host name", "write `WebFetch(domain:example.org)`"));
         }
         let path = match pattern.map(|p| PathPattern::read(p, places)) {
-            Some(None) if rule.tool != "Bash" => {
+            Some(None) if tool != "Bash" => {
                 let way_out = "write a path relative to the workspace, or an absolute path";
                 return Err(cannot("the path contains `..` after a `*`", way_out));
             }
@@ -146,9 +132,9 @@ impl CompiledRule {
         let program = program.filter(|name| name.contains(|c| c != '*')).map(WordGlob::read);
         Ok(Self {
             says,
-            text: text.trim().to_owned(),
-            name: WordGlob::read(&rule.tool),
-            rule,
+            name: WordGlob::read(tool),
+            tool: tool.to_owned(),
+            rule: rule.clone(),
             path,
             command,
             command_head,
@@ -163,12 +149,12 @@ impl CompiledRule {
             Some(path) if !is_command => path.length,
             _ => self.command_head.chars().filter(|c| *c != '*').count(),
         };
-        let literal = self.rule.pattern.as_deref().is_some_and(is_literal);
-        let name = self.rule.tool.chars().filter(|c| *c != '*').count();
+        let literal = self.rule.pattern().is_some_and(is_literal);
+        let name = self.tool.chars().filter(|c| *c != '*').count();
         // A rule for a server applies to all its tools.
-        let whole_server = self.rule.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
+        let whole_server = self.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
         let (named, name) = if whole_server { (false, name + 2) } else { (self.is_by_name(), name) };
-        Specificity { pattern: self.rule.pattern.is_some(), length, literal, named, name, says: self.says }
+        Specificity { pattern: self.rule.pattern().is_some(), length, literal, named, name, says: self.says }
     }
 
     /// Returns how the rule matches one target of a tool use, if at all.
@@ -184,7 +170,7 @@ impl CompiledRule {
         target: &Target<'_>,
     ) -> Option<RuleMatch> {
         let whole = Specificity { pattern: false, length: 0, literal: false, named, name, says: self.says };
-        let Some(pattern) = self.rule.pattern.as_deref() else {
+        let Some(pattern) = self.rule.pattern() else {
             return Some(RuleMatch { rank: whole, undeterminable: false });
         };
         let permits = self.says == RuleEffect::Allow;
@@ -226,7 +212,7 @@ impl CompiledRule {
 
     /// Returns whether the rule applies only to certain paths of a tool.
     pub(super) fn has_path_pattern(&self) -> bool {
-        self.path.is_some() && self.rule.tool != "Bash"
+        self.path.is_some() && self.tool != "Bash"
     }
 
     /// Returns whether its pattern is a path outside the workspace. Only such a rule can allow writing there.
@@ -236,12 +222,12 @@ impl CompiledRule {
 
     /// Returns whether it names a single tool or server, without `*`.
     pub(super) fn is_by_name(&self) -> bool {
-        !self.rule.tool.contains('*')
+        !self.tool.contains('*')
     }
 
     /// Returns whether the rule applies to this tool: whether by its full name, and the number of literal characters.
     pub(super) fn meets_tool(&self, ask: &PermissionRequest) -> Option<(bool, usize)> {
-        let length = self.rule.tool.chars().filter(|c| *c != '*').count();
+        let length = self.tool.chars().filter(|c| *c != '*').count();
         let known = NAMES_OF_KINDS
             .iter()
             .any(|(_, names, more)| names.contains(&ask.tool.as_str()) || more.contains(&ask.tool.as_str()));
@@ -263,14 +249,14 @@ impl CompiledRule {
     /// Returns whether a text matches the command pattern.
     fn fits_command(&self, ask: &PermissionRequest, text: &str, fold: bool) -> bool {
         // With an agent's own tool name, a pattern without `*` matches every command that starts with it.
-        let own = self.rule.tool == ask.native_tool && ask.native_tool != ask.tool;
+        let own = self.tool == ask.native_tool && ask.native_tool != ask.tool;
         let begins = own && !self.command_head.contains('*');
         self.command.iter().any(|glob| glob.fits(text, fold))
             || (begins && WordGlob::read(&self.command_head).and_more().fits(text, fold))
     }
 
     fn permits_command(&self, ask: &PermissionRequest, whole: &ParsedCommand, part: &str) -> bool {
-        let same = self.rule.pattern.as_deref().is_some_and(|p| !p.contains('*') && p == part);
+        let same = self.rule.pattern().is_some_and(|p| !p.contains('*') && p == part);
         same || (whole.plain && self.fits_command(ask, part, false))
     }
 

@@ -120,7 +120,7 @@ impl TextRenderer {
         writeln!(out, "{}", self.paint(Paint::Bold, &title(tree.session)))?;
         let agent = match &info.agent_version {
             Some(version) => format!("{} {version}", info.agent),
-            None => info.agent.clone(),
+            None => info.agent.to_string(),
         };
         let mut about = vec![agent, info.id.clone()];
         about.extend(info.project.clone());

@@ -108,7 +108,7 @@ fn search(made: &MadeStore) {
             let query = Query::new([RARE]).case(case);
             let (seconds, results) = timed(|| store.search(&query).expect("a search"));
             let mut ids: Vec<(String, String)> =
-                results.into_iter().map(|result| (result.info.agent, result.info.id)).collect();
+                results.into_iter().map(|result| (result.info.agent.into(), result.info.id)).collect();
             let mut expected = made.rare.clone();
             ids.sort();
             expected.sort();

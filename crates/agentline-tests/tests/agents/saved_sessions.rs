@@ -181,7 +181,7 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
     let cold = store.list(&SessionFilter::new()).unwrap();
     let mut by_agent: BTreeMap<String, u64> = BTreeMap::new();
     for session in &cold {
-        *by_agent.entry(session.info.agent.clone()).or_default() += 1;
+        *by_agent.entry(session.info.agent.to_string()).or_default() += 1;
         assert_eq!(session.damage, 0, "{session:?}");
         assert!(session.title.is_some() && session.prompts > 0 && session.tool_calls > 0, "{session:?}");
         assert!(session.used.cost_usd.is_some_and(|usd| usd > 0.0), "{session:?}");
@@ -201,7 +201,8 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
     }
 
     let found = store.search(&Query::new([RARE])).unwrap();
-    let mut found: Vec<(String, String)> = found.into_iter().map(|r| (r.info.agent, r.info.id)).collect();
+    let mut found: Vec<(String, String)> =
+        found.into_iter().map(|r| (r.info.agent.into(), r.info.id)).collect();
     let mut rare = made.rare.clone();
     found.sort();
     rare.sort();

@@ -41,12 +41,12 @@ impl Agent for OwnAgent {
         launch.cwd.clone_from(&context.cwd);
         launch.env.clone_from(&context.env);
         launch.env.extend(plan.request.env.clone());
-        launch.stdin = self.words(plan, &context.cwd, fs).map_err(|problem| vec![problem])?.text;
+        launch.stdin = self.prompt_text(plan, &context.cwd, fs).map_err(|problem| vec![problem])?.text;
         launch.dialogue = DialogueConfig::new(plan.surface, context.program.version);
         Ok(launch)
     }
 
-    fn words(&self, plan: &Plan, _cwd: &Path, _fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+    fn prompt_text(&self, plan: &Plan, _cwd: &Path, _fs: &dyn FileSystem) -> Result<PromptText, Problem> {
         Ok(PromptText::new(plan.request.prompt.clone()))
     }
 

@@ -16,7 +16,7 @@ const OUTSIDE_WORLD: &[&str] = &[
     "std::thread",
     "std::io",
     "Instant",
-    "SystemTime",
+    "SystemTime::now",
     "Timestamp::now",
     "Zoned::now",
     "TimeZone::system",

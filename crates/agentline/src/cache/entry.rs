@@ -4,6 +4,7 @@
 //! last (as `--output events` prints them), and the concatenated contents of the changed files.
 
 use crate::fs::digest::{digest, hex};
+use agentline_core::AgentId;
 use serde::{Deserialize, Serialize};
 
 const MAGIC: &str = "agentline.cache/1 ";
@@ -17,7 +18,7 @@ pub(super) struct CacheEntryMeta {
     pub(super) stored_at: u64,
     /// Start of the run in milliseconds since the Unix epoch.
     pub(super) began_at_ms: u64,
-    pub(super) agent: String,
+    pub(super) agent: AgentId,
     pub(super) agent_version: Option<String>,
     pub(super) agentline: String,
     /// Length of the event lines in bytes.

@@ -84,7 +84,7 @@ pub(super) enum KeyResult {
 }
 
 /// Returns why a run cannot be cached, as far as the request shows it.
-fn why_not(request: &RunRequest, options: &RunOptions) -> Option<&'static str> {
+fn uncacheable_reason(request: &RunRequest, options: &RunOptions) -> Option<&'static str> {
     let never = [
         (request.resume.is_some(), "it resumes a saved session"),
         (request.session_id.is_some(), "it sets a session id"),
@@ -110,7 +110,7 @@ fn reads_pipe(request: &RunRequest) -> bool {
 pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
     let Resolved { process, run, options, .. } = resolved;
     let request = &run.plan.request;
-    if let Some(reason) = why_not(request, options) {
+    if let Some(reason) = uncacheable_reason(request, options) {
         return KeyResult::Not { reason: reason.into(), warn: false };
     }
     if !run.session.servers.is_empty() && !request.cache.impure {

@@ -19,7 +19,7 @@ use agentline_core::{CacheStatus, Event, Notice, Outcome, Record, Signal, ToolKi
 use std::{path::PathBuf, sync::Arc};
 
 /// The maximum size of the events, and of the files, of a stored run in bytes.
-const LARGEST: usize = 64 << 20;
+const MAX_RECORDED_BYTES: usize = 64 << 20;
 
 /// Records one run, or several attempts at it.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl RecordedRun {
         if let Some(reason) = recorded.impure.filter(|_| !self.impure) {
             return Err(reason);
         }
-        if recorded.events.len() > LARGEST {
+        if recorded.events.len() > MAX_RECORDED_BYTES {
             return Err("its record is too large".into());
         }
         let changed = Changes::since(inner, cache_key, outcome)?;
@@ -191,7 +191,7 @@ impl RecordedEvents {
             }
             _ => {}
         }
-        if self.events.len() <= LARGEST {
+        if self.events.len() <= MAX_RECORDED_BYTES {
             push_line(&mut self.events, record);
         }
     }
@@ -237,7 +237,7 @@ impl Changes {
                 return Err(format!("another process changed `{name}`"));
             }
             size += content.len();
-            if size > LARGEST {
+            if size > MAX_RECORDED_BYTES {
                 return Err("its files are too large".into());
             }
             name.clone_into(&mut file.path);

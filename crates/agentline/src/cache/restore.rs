@@ -99,7 +99,7 @@ fn mode(_about: &fs::Metadata) -> Option<u32> {
 
 fn write_all(cwd: &Path, entry: &CacheEntry, undo: &mut Undo) -> io::Result<()> {
     for (file, content) in entry.files() {
-        let path = place(cwd, &file.path).ok_or(io::ErrorKind::InvalidInput)?;
+        let path = target_path(cwd, &file.path).ok_or(io::ErrorKind::InvalidInput)?;
         undo.remember(&path)?;
         match file.what {
             ChangedContent::Nothing => fs::remove_file(&path)?,
@@ -113,7 +113,7 @@ fn write_all(cwd: &Path, entry: &CacheEntry, undo: &mut Undo) -> io::Result<()> 
 }
 
 /// Returns the path of a file in the workspace; `None` if it leaves the workspace or passes through a link.
-fn place(cwd: &Path, path: &str) -> Option<PathBuf> {
+fn target_path(cwd: &Path, path: &str) -> Option<PathBuf> {
     let inside = Path::new(path);
     // Git's own files are never part of an entry, because hooks and configuration can start programs.
     let is_git = |part: &std::ffi::OsStr| part.eq_ignore_ascii_case(".git");
@@ -183,13 +183,13 @@ mod tests {
         for bad in
             ["", "/etc/passwd", "../a", "a/../../b", "./a/..", ".git/hooks/post-commit", "a/.Git/config"]
         {
-            assert_eq!(place(cwd, bad), None, "{bad}");
+            assert_eq!(target_path(cwd, bad), None, "{bad}");
         }
-        assert_eq!(place(cwd, "new/folder/a"), Some(cwd.join("new/folder/a")));
+        assert_eq!(target_path(cwd, "new/folder/a"), Some(cwd.join("new/folder/a")));
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink("/", cwd.join("out")).unwrap();
-            assert_eq!(place(cwd, "out/a"), None);
+            assert_eq!(target_path(cwd, "out/a"), None);
         }
     }
 }

@@ -14,16 +14,16 @@ use std::{
 };
 
 /// The default maximum size of a cache in megabytes.
-const MOST_MB: u64 = 1024;
+const MAX_MB: u64 = 1024;
 /// The modification time of a used entry is updated if it is older than this.
 const MARK: Duration = Duration::from_secs(60);
 /// A temporary file of this age is abandoned: its writer is dead.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// The maximum size of an entry that is read, in bytes.
 const LARGEST_ENTRY: u64 = 4 << 30;
-const ENDING: &str = "run";
+const EXTENSION: &str = "run";
 /// How often a write is retried after its directory disappeared.
-const TRIES: u32 = 20;
+const WRITE_ATTEMPTS: u32 = 20;
 
 /// One cache directory.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ struct Found {
 
 impl CacheStore {
     pub(super) fn new(folder: PathBuf, most_mb: Option<u64>) -> Self {
-        Self { folder, most: most_mb.unwrap_or(MOST_MB).saturating_mul(1 << 20) }
+        Self { folder, most: most_mb.unwrap_or(MAX_MB).saturating_mul(1 << 20) }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -63,7 +63,7 @@ impl CacheStore {
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        self.folder.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{ENDING}"))
+        self.folder.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{EXTENSION}"))
     }
 
     /// Returns the entry of a key. Removes it if it is damaged.
@@ -94,7 +94,7 @@ impl CacheStore {
     pub(super) fn put(&self, key: &str, bytes: &[u8], room: &RemainingSpace) -> io::Result<()> {
         // Another process that clears the cache may remove the directory during the write.
         let mut written = self.write(key, bytes);
-        for _ in 0..TRIES {
+        for _ in 0..WRITE_ATTEMPTS {
             // `AlreadyExists` is reported if the directory existed when it was to be created and was gone when it was
             // checked.
             let vanished = |why: &io::Error| {
@@ -198,7 +198,7 @@ impl CacheStore {
             .filter_map(|file| {
                 let name = file.file_name();
                 let name = name.to_string_lossy();
-                let is_entry = name.strip_suffix(ENDING).is_some_and(|name| name.len() == 65);
+                let is_entry = name.strip_suffix(EXTENSION).is_some_and(|name| name.len() == 65);
                 if !is_entry && !name.starts_with(".new-") {
                     return None;
                 }

@@ -56,7 +56,7 @@ impl Provider {
         let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
-        let (agentline, request) = agentline.equip(&config);
+        let (agentline, request) = agentline.with_config(&config);
         Ok(Self { agentline, agent, request, warnings })
     }
 

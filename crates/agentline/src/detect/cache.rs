@@ -5,7 +5,7 @@ use crate::{
     detect::{Detection, HostEnv},
     fs::stamp::FileStamp,
 };
-use agentline_core::{Agent, Program};
+use agentline_core::{Agent, AgentId, Program};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -14,9 +14,9 @@ use std::{
 };
 
 /// How long an entry is valid while its program is unchanged. After that, a program in a preferred place is found.
-const BELIEVED: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_secs(60);
 /// The maximum number of entries. Each combination of agent, environment and directories is one entry.
-const MOST: usize = 16;
+const MAX_ENTRIES: usize = 16;
 
 /// A cache of recent detections.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct DetectCache {
 #[derive(Debug)]
 struct Find {
     when: Instant,
-    agent: String,
+    agent: AgentId,
     host_env: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
@@ -53,7 +53,7 @@ impl DetectCache {
         let id = agent.info().id;
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|find| find.when.elapsed() < BELIEVED);
+            known.retain(|find| find.when.elapsed() < MAX_AGE);
             let same = |find: &&Find| {
                 find.agent == id && find.configured.as_ref() == configured && find.host_env == *host_env
             };
@@ -72,14 +72,14 @@ impl DetectCache {
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
-                agent: id.to_owned(),
+                agent: id.into(),
                 host_env: host_env.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),
                 detection: Arc::clone(&detection),
             };
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.truncate(MOST - 1);
+            known.truncate(MAX_ENTRIES - 1);
             known.push_front(find);
         }
         detection

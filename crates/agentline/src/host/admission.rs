@@ -22,9 +22,9 @@ pub(super) struct AdmissionControl {
 #[derive(Debug)]
 struct State {
     /// The limit that the host has set.
-    most: usize,
+    max_runs: usize,
     /// The number of concurrent runs that the service currently accepts. Grows by one after as many successes.
-    bearable: f64,
+    accepted: f64,
     active: usize,
     /// No run starts before this time.
     not_before: Instant,
@@ -41,7 +41,7 @@ pub(super) struct AdmissionPermit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptResult {
     /// The service answered.
-    Well,
+    Answered,
     /// The service refused because of load or quota.
     Refused,
     /// The run failed for another reason.
@@ -49,12 +49,12 @@ pub(super) enum AttemptResult {
 }
 
 impl AdmissionControl {
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        let most = most.max(1);
+    pub(super) fn new(max_runs: usize) -> Arc<Self> {
+        let max_runs = max_runs.max(1);
         Arc::new(Self {
             state: Mutex::new(State {
-                most,
-                bearable: bearable(most),
+                max_runs,
+                accepted: as_limit(max_runs),
                 active: 0,
                 not_before: Instant::now(),
                 waiting: VecDeque::new(),
@@ -63,24 +63,24 @@ impl AdmissionControl {
     }
 
     /// Changes the maximum number of concurrent runs.
-    pub(super) fn set_most(self: &Arc<Self>, most: usize) {
+    pub(super) fn set_limit(self: &Arc<Self>, max_runs: usize) {
         let mut state = self.lock();
-        let was_full = state.bearable >= bearable(state.most);
-        state.most = most.max(1);
-        if was_full || state.bearable > bearable(state.most) {
-            state.bearable = bearable(state.most);
+        let was_full = state.accepted >= as_limit(state.max_runs);
+        state.max_runs = max_runs.max(1);
+        if was_full || state.accepted > as_limit(state.max_runs) {
+            state.accepted = as_limit(state.max_runs);
         }
         drop(state);
         self.admit();
     }
 
     /// Waits for a slot, in order of arrival. Dropping the future leaves the queue.
-    pub(super) async fn place(self: &Arc<Self>) -> AdmissionPermit {
+    pub(super) async fn acquire(self: &Arc<Self>) -> AdmissionPermit {
         let (give, take) = oneshot::channel();
         self.lock().waiting.push_back(give);
         self.admit();
         match take.await {
-            Ok(place) => place,
+            Ok(permit) => permit,
             // The queue never drops a sender. If it did, it would be better to admit one run too many than to
             // block one.
             Err(_) => {
@@ -92,7 +92,7 @@ impl AdmissionControl {
 
     /// Records how the service responded to an attempt, and returns how long to wait before the next attempt of the
     /// same run.
-    pub(super) fn learn(
+    pub(super) fn record_result(
         self: &Arc<Self>,
         taken: AttemptResult,
         attempt: u32,
@@ -101,15 +101,15 @@ impl AdmissionControl {
         let mut state = self.lock();
         match taken {
             AttemptResult::Unknown => return Duration::ZERO,
-            AttemptResult::Well => {
-                state.bearable = (state.bearable + 1.0 / state.bearable).min(bearable(state.most));
+            AttemptResult::Answered => {
+                state.accepted = (state.accepted + 1.0 / state.accepted).min(as_limit(state.max_runs));
                 drop(state);
                 self.admit();
                 return Duration::ZERO;
             }
             AttemptResult::Refused => {}
         }
-        state.bearable = (state.bearable / 2.0).max(1.0);
+        state.accepted = (state.accepted / 2.0).max(1.0);
         let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
         let wait = asked.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
         let wait = wait.mul_f64(1.0 + jitter() / 4.0);
@@ -126,7 +126,7 @@ impl AdmissionControl {
     }
 
     /// Returns the number of active runs, of waiting runs, and the current limit.
-    pub(super) fn standing(&self) -> (usize, usize, usize) {
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.active, state.waiting.len(), state.allowed())
     }
@@ -166,10 +166,10 @@ impl State {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the value is clamped to 1..=most"
+            reason = "the value is clamped to 1..=max_runs"
         )]
-        let bearable = self.bearable as usize;
-        bearable.clamp(1, self.most)
+        let accepted = self.accepted as usize;
+        accepted.clamp(1, self.max_runs)
     }
 }
 
@@ -181,8 +181,8 @@ impl Drop for AdmissionPermit {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the number of agents is far below 2^52")]
-fn bearable(most: usize) -> f64 {
-    most as f64
+fn as_limit(max_runs: usize) -> f64 {
+    max_runs as f64
 }
 
 /// Returns a number between 0 and 1, which spreads the retries of runs that were refused together.
@@ -198,50 +198,50 @@ mod tests {
     #[tokio::test]
     async fn slots_are_granted_in_order_up_to_the_limit() {
         let admission = AdmissionControl::new(2);
-        let (one, two) = (admission.place().await, admission.place().await);
-        let mut third = Box::pin(admission.place());
-        let fourth = Box::pin(admission.place());
+        let (one, two) = (admission.acquire().await, admission.acquire().await);
+        let mut third = Box::pin(admission.acquire());
+        let fourth = Box::pin(admission.acquire());
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut third).await.is_err());
-        assert_eq!(admission.standing().0, 2);
+        assert_eq!(admission.counts().0, 2);
         drop(fourth);
         drop(one);
         let third = third.await;
-        assert_eq!(admission.standing(), (2, 0, 2), "a run that left the queue gets no slot");
+        assert_eq!(admission.counts(), (2, 0, 2), "a run that left the queue gets no slot");
         drop((two, third));
-        assert_eq!(admission.standing().0, 0);
+        assert_eq!(admission.counts().0, 0);
     }
 
     #[tokio::test]
     async fn rate_limits_reduce_and_success_restores_concurrency() {
         let admission = AdmissionControl::new(8);
-        let wait = admission.learn(AttemptResult::Refused, 1, None);
+        let wait = admission.record_result(AttemptResult::Refused, 1, None);
         assert!(wait >= FIRST_WAIT && wait <= FIRST_WAIT * 2, "{wait:?}");
-        assert_eq!(admission.standing().2, 4);
-        let later = admission.learn(AttemptResult::Refused, 3, Some(Duration::from_secs(20)));
+        assert_eq!(admission.counts().2, 4);
+        let later = admission.record_result(AttemptResult::Refused, 3, Some(Duration::from_secs(20)));
         assert!(later >= Duration::from_secs(20), "{later:?}");
-        assert_eq!(admission.standing().2, 2);
+        assert_eq!(admission.counts().2, 2);
         for _ in 0..100 {
-            admission.learn(AttemptResult::Well, 1, None);
+            admission.record_result(AttemptResult::Answered, 1, None);
         }
-        assert_eq!(admission.standing().2, 8);
-        let far = admission.learn(AttemptResult::Refused, 30, None);
+        assert_eq!(admission.counts().2, 8);
+        let far = admission.record_result(AttemptResult::Refused, 30, None);
         assert!(far <= LONGEST_WAIT * 2, "{far:?}");
-        assert_eq!(admission.learn(AttemptResult::Unknown, 1, None), Duration::ZERO);
+        assert_eq!(admission.record_result(AttemptResult::Unknown, 1, None), Duration::ZERO);
     }
 
     #[tokio::test]
     async fn no_run_starts_during_a_short_retry_delay() {
         let admission = AdmissionControl::new(2);
-        admission.learn(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
+        admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
         let begun = Instant::now();
-        let place = admission.place().await;
+        let place = admission.acquire().await;
         assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
         // A wait of one day does not block other runs.
-        let wait = admission.learn(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
+        let wait = admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
-        let next = tokio::time::timeout(Duration::from_millis(20), admission.place()).await;
+        let next = tokio::time::timeout(Duration::from_millis(20), admission.acquire()).await;
         assert!(next.is_err(), "only one run at a time is admitted now");
         drop(place);
-        assert!(tokio::time::timeout(Duration::from_secs(20), admission.place()).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_secs(20), admission.acquire()).await.is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! The errors that a host receives.
 
-use agentline_core::Problem;
+use agentline_core::{Problem, error_chain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl From<crate::Error> for RpcError {
                 message: problem.to_string(),
                 data: Some(serde_json::json!({"kind": "no_session", "problems": [problem]})),
             },
-            other => Self::new(Self::INTERNAL, other.to_string()),
+            other => Self::new(Self::INTERNAL, error_chain(&other)),
         }
     }
 }

@@ -29,7 +29,7 @@ impl Host {
     fn cache(&self, asked: CacheAbout) -> Result<Cache, RpcError> {
         let keys: Map<String, Value> =
             asked.dir.map(|dir| ("cache_path".to_owned(), dir.into())).into_iter().collect();
-        let (agentline, request, _) = self.settle(keys)?;
+        let (agentline, request, _) = self.resolve_keys(keys)?;
         Ok(Cache::of(&agentline, &request.cache))
     }
 

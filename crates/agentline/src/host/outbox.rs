@@ -15,7 +15,7 @@ use tokio::{
 /// The number of bytes written at once. Events behind them in the queue can still be merged.
 const BATCH: usize = 64 << 10;
 /// How many items may be queued before a run whose events are not merged waits for the host.
-const ROOM: usize = 64;
+const QUEUE_LIMIT: usize = 64;
 
 /// The queue of lines.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Outbox {
     }
 
     /// Waits until the queue has room. Cancel safe.
-    pub(super) async fn room(&self) {
+    pub(super) async fn wait_for_room(&self) {
         loop {
             let mut space = std::pin::pin!(self.space.notified());
             space.as_mut().enable();
@@ -145,7 +145,7 @@ impl Outbox {
 
 impl Queue {
     fn has_room(&self) -> bool {
-        self.unlimited || self.waiting.len() < ROOM
+        self.unlimited || self.waiting.len() < QUEUE_LIMIT
     }
 
     /// Appends a piece of text to the last one of its run, if that is still queued.
@@ -246,12 +246,12 @@ mod tests {
         let outbox = Outbox::default();
         let run: Arc<str> = "a".into();
         for seq in 1..=64 {
-            outbox.room().await;
+            outbox.wait_for_room().await;
             outbox.event(&run, text(seq, "x"), false);
         }
-        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), outbox.room()).await;
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), outbox.wait_for_room()).await;
         assert!(waits.is_err(), "the queue is full");
         assert_eq!(lines(&outbox).await.len(), 64);
-        outbox.room().await;
+        outbox.wait_for_room().await;
     }
 }

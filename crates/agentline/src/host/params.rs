@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 
 /// Returns the id of a request whose line cannot be parsed completely, for example because of invalid UTF-8.
-pub(super) fn asker(line: &[u8]) -> Box<RawValue> {
+pub(super) fn request_id(line: &[u8]) -> Box<RawValue> {
     #[derive(serde::Deserialize)]
     struct Asked {
         id: Box<RawValue>,
@@ -28,11 +28,11 @@ pub(super) fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, Rp
     if params.is_null() {
         return Ok(T::default());
     }
-    T::deserialize(&params).map_err(|why| RpcError::usage(&misfits::<T>(&params, &why)))
+    T::deserialize(&params).map_err(|why| RpcError::usage(&invalid_keys::<T>(&params, &why)))
 }
 
 /// Returns a problem for each key that does not match.
-fn misfits<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
+fn invalid_keys<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
     let alone = |(key, value): (&String, &Value)| {
         let why = T::deserialize(&json!({ key: value })).err()?.to_string();
         // The missing field belongs to another key, which is omitted here.

@@ -20,11 +20,11 @@ type Reply = oneshot::Sender<Result<Value, RpcError>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostPeer {
     pub(super) outbox: Arc<Outbox>,
-    asked: Arc<Asked>,
+    pending: Arc<PendingRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct PendingRequests {
     last: AtomicU64,
     open: Mutex<HashMap<u64, Reply>>,
 }
@@ -58,10 +58,10 @@ impl HostPeer {
         params: &impl Serialize,
         time: Duration,
     ) -> Result<A, NoAnswer> {
-        let id = self.asked.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.pending.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();
-        self.asked.lock().insert(id, reply);
-        let _forget = Forget { asked: &self.asked, id };
+        self.pending.lock().insert(id, reply);
+        let _forget = Forget { pending: &self.pending, id };
         self.outbox.say(rpc::request(id, method, params));
         match tokio::time::timeout(time, answer).await {
             Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|why| {
@@ -75,17 +75,17 @@ impl HostPeer {
 
     /// Handles a response of the host. Returns whether a request was waiting for it.
     pub(super) fn answered(&self, id: &RawValue, answer: Result<Value, RpcError>) -> bool {
-        let reply = id.get().parse().ok().and_then(|id| self.asked.lock().remove(&id));
+        let reply = id.get().parse().ok().and_then(|id| self.pending.lock().remove(&id));
         reply.is_some_and(|reply| reply.send(answer).is_ok())
     }
 
     /// Fails all pending requests, because the host has disconnected.
-    pub(super) fn gone(&self) {
-        self.asked.lock().clear();
+    pub(super) fn fail_pending(&self) {
+        self.pending.lock().clear();
     }
 }
 
-impl Asked {
+impl PendingRequests {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Reply>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,12 +93,12 @@ impl Asked {
 
 /// Removes a pending request when it is dropped.
 struct Forget<'a> {
-    asked: &'a Asked,
+    pending: &'a PendingRequests,
     id: u64,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.asked.lock().remove(&self.id);
+        self.pending.lock().remove(&self.id);
     }
 }

@@ -75,7 +75,7 @@ struct RunResponse<'a> {
 
 impl Host {
     /// Resolves the keys of a run from the host's files and environment, its defaults, and the run itself.
-    pub(super) fn settle(
+    pub(super) fn resolve_keys(
         &self,
         keys: Map<String, Value>,
     ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
@@ -84,13 +84,13 @@ impl Host {
         let variables = host_env.env.iter().map(|(name, value)| (name.into(), value.into()));
         let mut above = Vec::new();
         for (name, mut table) in [("initialize", self.defaults()), ("run", keys)] {
-            spread_cache(&mut table)?;
+            flatten_cache(&mut table)?;
             above.push(Layer::map(name, table).base(host_env.cwd.clone()).home(host_env.home.clone()));
         }
         let settings = Settings::find(&host_env.cwd, None, Some(&host_env.home), variables, above);
         let mut config = settings.build().map_err(|problems| RpcError::usage(&problems.0))?;
         let notices = std::mem::take(&mut config.notices);
-        let (agentline, request) = agentline.clone().equip(&config);
+        let (agentline, request) = agentline.clone().with_config(&config);
         Ok((agentline, request, notices))
     }
 
@@ -115,7 +115,8 @@ impl Host {
         let (agentline, request, notices) = match params.request.take() {
             Some(request) => self.complete_request(request)?,
             None => {
-                let (agentline, mut request, notices) = self.settle(std::mem::take(&mut params.keys))?;
+                let (agentline, mut request, notices) =
+                    self.resolve_keys(std::mem::take(&mut params.keys))?;
                 request.temporary_workspace = params.temporary_workspace;
                 (agentline, request, notices)
             }
@@ -166,7 +167,7 @@ impl Host {
         let mut attempt = 1;
         let (outcome, messages) = loop {
             let place = tokio::select! {
-                place = self.admission.place() => place,
+                place = self.admission.acquire() => place,
                 signal = stop.cancelled() => {
                     break (stopped_before(&info(run, &host_run.request), signal), None);
                 }
@@ -177,7 +178,7 @@ impl Host {
             let begun = new.start().await?;
             let (outcome, messages) = self.follow(run, &reporting, begun, completer, stop).await;
             let taken = taken(&outcome);
-            let wait = self.admission.learn(taken, attempt, asked_to_wait(&outcome));
+            let wait = self.admission.record_result(taken, attempt, retry_after(&outcome));
             drop(place);
             let changed = !outcome.files.is_empty() && !host_run.request.temporary_workspace;
             let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
@@ -209,7 +210,7 @@ impl Host {
     /// Waits for the next event of a run and, unless its events are merged, for the host.
     async fn next_record(&self, going: &mut Run, reporting: &Reporting) -> Option<Record> {
         if !reporting.merge {
-            self.peer.outbox.room().await;
+            self.peer.outbox.wait_for_room().await;
         }
         going.next().await
     }
@@ -304,18 +305,18 @@ fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
 fn taken(outcome: &Outcome) -> AttemptResult {
     match outcome.verdict {
         Verdict::RateLimited => AttemptResult::Refused,
-        Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => AttemptResult::Well,
+        Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => AttemptResult::Answered,
         _ => AttemptResult::Unknown,
     }
 }
 
 /// Returns how long the service asked to wait, if it did.
-fn asked_to_wait(outcome: &Outcome) -> Option<Duration> {
+fn retry_after(outcome: &Outcome) -> Option<Duration> {
     outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
 }
 
 /// Replaces a `cache` object by the keys that it stands for.
-fn spread_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
+fn flatten_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
     let settings: CacheSettings = serde_json::from_value(table).map_err(|why| {
         let problem = Problem::new("cache", format!("invalid value: {why}"));

@@ -6,7 +6,7 @@ use super::{
         Caller, Cancel, Cancelled, DaemonInfo, Initialize, Initialized, PROTOCOL, Party, PoolSettings,
         Prewarm, RpcError, SessionClose,
     },
-    params::{asker, read, set, write},
+    params::{read, request_id, set, write},
     peer::HostPeer,
     run_stop::RunStop,
 };
@@ -40,7 +40,7 @@ const RETRIES: u32 = 3;
 /// The default limit for the total wait between the attempts of a run.
 const RETRY_WAIT: Duration = Duration::from_secs(300);
 /// How long the host may take to read the remaining output after agentline was asked to stop.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a line in bytes. Lines may contain attachments.
 const LONGEST_LINE: usize = 256 << 20;
 
@@ -188,7 +188,7 @@ pub(super) async fn serve_connection(
                 Ok(Some(BoundedLine::Whole(line))) => host.take(&line, &work),
                 Ok(Some(BoundedLine::TooLong(line))) => {
                     let message = format!("the line is longer than {} MB", LONGEST_LINE >> 20);
-                    host.refuse(asker(&line), &RpcError::new(RpcError::PARSE, message));
+                    host.refuse(request_id(&line), &RpcError::new(RpcError::PARSE, message));
                 }
                 Ok(None) | Err(_) => {
                     finish = options.drain;
@@ -204,7 +204,7 @@ pub(super) async fn serve_connection(
             _ = is_broken.recv() => break,
         }
     }
-    host.peer.gone();
+    host.peer.fail_pending();
     work.close();
     if finish {
         tokio::select! {
@@ -228,7 +228,7 @@ pub(super) async fn serve_connection(
         if !stopped {
             stop.await;
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(FLUSH_TIMEOUT).await;
     };
     tokio::select! {
         done = &mut writer => done.unwrap_or(Ok(())),
@@ -287,7 +287,7 @@ impl Host {
             return;
         }
         let invalid = |why: &dyn std::fmt::Display| {
-            self.refuse(asker(line), &RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}")));
+            self.refuse(request_id(line), &RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}")));
         };
         let text = match std::str::from_utf8(line) {
             Ok(text) => text,
@@ -336,7 +336,7 @@ impl Host {
         let (host, method) = (Arc::clone(self), method.to_owned());
         // These are handled immediately, because later requests may depend on them.
         if method == "initialize" || method == "pool/configure" || method == "cancel" {
-            let answer = host.settle_now(&method, params);
+            let answer = host.respond_now(&method, params);
             return host.answer(id, answer);
         }
         // Register a run before the next line is read, so that a later request can cancel it.
@@ -384,7 +384,7 @@ impl Host {
     }
 
     /// Handles the methods that take no time.
-    fn settle_now(&self, method: &str, params: Value) -> Result<Box<RawValue>, RpcError> {
+    fn respond_now(&self, method: &str, params: Value) -> Result<Box<RawValue>, RpcError> {
         match method {
             "initialize" => {
                 let asked: Initialize = read(params)?;
@@ -393,7 +393,7 @@ impl Host {
                     self.set_caller(caller)?;
                 }
                 if let Some(most) = asked.max_concurrent {
-                    self.admission.set_most(most);
+                    self.admission.set_limit(most);
                 }
                 *self.settings() = Settings {
                     defaults: asked.defaults,
@@ -471,7 +471,7 @@ impl Host {
         *pool = (Pool::new(self.agentline(), options.clone()), options);
         drop(pool);
         if now != places {
-            self.admission.set_most(now);
+            self.admission.set_limit(now);
         }
         Ok(())
     }
@@ -493,7 +493,7 @@ impl Host {
             }
             "agents" => write(&self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
-            "capabilities" => write(&self.unless_over(self.capabilities(read(params)?)).await??),
+            "capabilities" => write(&self.until_disconnect(self.capabilities(read(params)?)).await??),
             #[cfg(feature = "sessions")]
             "sessions/list" => write(&self.list(read(params)?).await?),
             #[cfg(feature = "sessions")]
@@ -501,7 +501,7 @@ impl Host {
             #[cfg(feature = "sessions")]
             "sessions/search" => write(&self.search(read(params)?).await?),
             "pool/status" => {
-                let (active, waiting, allowed) = self.admission.standing();
+                let (active, waiting, allowed) = self.admission.counts();
                 let runs = json!({"active": active, "waiting": waiting, "allowed": allowed});
                 let mut status = json!({"pool": self.pool().status(), "runs": runs});
                 if let Some(daemon) = &self.daemon {
@@ -513,10 +513,10 @@ impl Host {
                 let params: Prewarm = read(params)?;
                 let mut keys = params.keys;
                 keys.entry("prompt").or_insert_with(|| "ready".into());
-                let (agentline, request, _) = self.settle(keys)?;
+                let (agentline, request, _) = self.resolve_keys(keys)?;
                 let pool = self.pool();
                 let ready = pool.prewarm_by(&agentline, request, params.runs.max(1));
-                let ready = self.unless_over(ready).await??;
+                let ready = self.until_disconnect(ready).await??;
                 write(&json!({"ready": ready}))
             }
             "cache/stats" => write(&self.cache_stats(read(params)?).await?),
@@ -537,7 +537,7 @@ impl Host {
     }
 
     /// Cancels work that starts an agent but is not a run when the host disconnects.
-    async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
+    async fn until_disconnect<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
         tokio::select! {
             done = work => Ok(done),
             () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host is shutting down")),

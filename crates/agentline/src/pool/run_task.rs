@@ -179,7 +179,7 @@ impl RunTask {
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;
         self.pool.count_run();
-        let mut run = slot.live.board(prepared_run, CompletionTiming::AtOnce);
+        let mut run = slot.live.submit(prepared_run, CompletionTiming::AtOnce);
         let attempt_end = self.forward(&mut run, &mut slot).await;
         if let AttemptEnd::Unheard(_) = attempt_end {
             slot.retire();
@@ -354,7 +354,7 @@ async fn open_spare(
     };
     let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
     let opening = agentline.blocking(move |inner| inner.opening_run(&for_run.run, &home));
-    let mut run = slot.live.board(opening.await, CompletionTiming::AtOnce);
+    let mut run = slot.live.submit(opening.await, CompletionTiming::AtOnce);
     let outcome = loop {
         if let RunItem::Over(outcome) = run.next().await {
             break outcome;

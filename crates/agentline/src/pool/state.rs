@@ -9,6 +9,7 @@ use crate::{
     process,
     run::{live_process::ProcessHandle, spawned_process::ProcessLoad},
 };
+use agentline_core::AgentId;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -43,7 +44,7 @@ struct State {
 #[derive(Debug)]
 struct PooledProcess {
     live: Arc<ProcessHandle>,
-    agent: String,
+    agent: AgentId,
     version: Option<String>,
     /// Whether the agent was used since its memory was last measured.
     used: bool,
@@ -354,7 +355,7 @@ impl StartPermit {
         let id = state.scheduler.process_started(self.key, pool_request.shares, Instant::now());
         let warm = PooledProcess {
             live: Arc::clone(&live),
-            agent: pool_request.run.agent.info().id.to_owned(),
+            agent: pool_request.run.agent.info().id.into(),
             version: pool_request.run.program.version.map(|v| v.to_string()),
             used: true,
         };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error that prevented an agent from starting. Its text fits after "could not start the agent: ".
+/// An error that prevented an agent from starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
@@ -20,7 +20,7 @@ pub enum SpawnError {
         program: PathBuf,
     },
     /// The file is not executable, or is not a program.
-    #[error("cannot execute `{}`: {source}", program.display())]
+    #[error("cannot execute `{}`", program.display())]
     NotExecutable {
         /// The program as requested.
         program: PathBuf,
@@ -46,7 +46,7 @@ pub enum SpawnError {
         mark: String,
     },
     /// The supervisor could not be started or did not reply as expected.
-    #[error("the supervisor `{}` failed: {source}", program.display())]
+    #[error("the supervisor `{}` failed", program.display())]
     Supervisor {
         /// The program that was started as the supervisor.
         program: PathBuf,
@@ -54,9 +54,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The pid namespace required by `isolation = "namespace"` cannot be created on this system.
-    #[error(
-        "`isolation = \"namespace\"`: this system does not allow a pid namespace: {source}; use `auto` or `none`"
-    )]
+    #[error("`isolation = \"namespace\"`: this system does not allow a pid namespace")]
     NoNamespace {
         /// The system error.
         source: io::Error,

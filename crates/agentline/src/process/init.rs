@@ -22,10 +22,10 @@ use super::unix::{self, Reaped};
 use super::{Isolation, ProcessExit, Spawn};
 
 /// How long an init without a namespace keeps trying to kill processes that do not die.
-const PATIENCE: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The pause between two searches for remaining processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long the supervisor may take to end the run after the host has died, before the init ends it.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
@@ -243,7 +243,7 @@ fn be_init(
     };
     let host = host.process.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let mut reaper = Reaper { agent: Some(agent), supervisor, signals, host, host_died: None };
-    let was_released = told.is_ok() && reaper.until_the_end();
+    let was_released = told.is_ok() && reaper.wait_for_end();
     if namespace.is_none() {
         let mut hunt = Hunt::new(&plan.mark, unix::own_pid(), agent);
         reaper.kill_descendants(&mut hunt, agent);
@@ -270,7 +270,7 @@ fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Resul
         .stdout(Stdio::from(stdout))
         .stderr(Stdio::from(stderr));
     unix::accept_signals(&mut command);
-    os::end_with_us(&mut command);
+    os::kill_with_parent(&mut command);
     Ok(command.spawn()?.id())
 }
 
@@ -287,7 +287,7 @@ struct Reaper {
 impl Reaper {
     /// Reaps children until the supervisor releases the init, dies, or does not act after the death of the host.
     /// Returns whether the supervisor released the init.
-    fn until_the_end(&mut self) -> bool {
+    fn wait_for_end(&mut self) -> bool {
         loop {
             let left = self.host_died.map(|died| HOST_PATIENCE.saturating_sub(died.elapsed()));
             if left == Some(Duration::ZERO) {
@@ -333,16 +333,16 @@ impl Reaper {
         // A single write, so that the supervisor receives all messages at once. If the supervisor is gone, the end of
         // the socket ends the init.
         let _ = self.supervisor.write_all(&messages);
-        !is_alone || !os::ORPHANS_COME_TO_US
+        !is_alone || !os::IS_SUBREAPER
     }
 
     /// Kills all descendants of the init.
     fn kill_descendants(&mut self, hunt: &mut Hunt, agent: i32) {
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + KILL_TIMEOUT;
         if self.agent.is_none() {
             hunt.root_reaped();
         }
-        if !os::ORPHANS_COME_TO_US {
+        if !os::IS_SUBREAPER {
             unix::kill_group(agent);
         }
         let mut quiet_rounds = 0;
@@ -352,7 +352,7 @@ impl Reaper {
                 hunt.root_reaped();
             }
             quiet_rounds = if hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
-            unix::wait_readable([self.signals.as_raw_fd()], Some(PAUSE));
+            unix::wait_readable([self.signals.as_raw_fd()], Some(SEARCH_INTERVAL));
             self.drain_signals();
         }
     }
@@ -365,9 +365,9 @@ fn resume_supervisor() {
 
 /// Kills every process that carries the mark of the run, in place of the supervisor.
 fn kill_marked(hunt: &mut Hunt) {
-    let patience = Instant::now() + PATIENCE;
+    let patience = Instant::now() + KILL_TIMEOUT;
     while hunt.kill_marked() > 0 && Instant::now() < patience {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(SEARCH_INTERVAL);
     }
 }
 

@@ -50,7 +50,7 @@ impl Hunt {
     }
 
     /// Excludes a process from the hunt, but not its descendants.
-    pub(super) fn sparing(mut self, pid: i32) -> Self {
+    pub(super) fn excluding(mut self, pid: i32) -> Self {
         self.spared = Some(pid);
         self
     }

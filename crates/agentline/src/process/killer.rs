@@ -8,10 +8,10 @@ use super::kill::Hunt;
 use super::{ProcessSignal, unix};
 
 /// How long a kill keeps trying to end processes that do not die.
-const PATIENCE: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause between two searches for remaining processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A handle that kills an agent and everything it started.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ impl Killer {
             unix::signal_group(pid.cast_signed(), libc::SIGCONT);
         }
         let mut hunt = Hunt::by_mark(&self.mark);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + KILL_TIMEOUT;
         while hunt.kill_marked() > 0 && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SEARCH_INTERVAL);
         }
     }
 }

@@ -22,7 +22,7 @@ use super::kill::Listed;
 pub(super) mod namespace;
 
 /// Whether orphans become children of this process. With a subreaper, "no children left" means "no descendants left".
-pub(super) const ORPHANS_COME_TO_US: bool = true;
+pub(super) const IS_SUBREAPER: bool = true;
 
 /// Received descriptors are closed in child programs.
 pub(super) const RECEIVE_FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC;
@@ -45,7 +45,7 @@ pub(super) fn name_process(name: &CStr) {
 }
 
 /// Makes the kernel kill the command's process when this process dies. Only for a single-threaded process.
-pub(super) fn end_with_us(command: &mut Command) {
+pub(super) fn kill_with_parent(command: &mut Command) {
     let parent = super::unix::own_pid();
     let before_exec = move || {
         namespace::die_with_parent();
@@ -107,7 +107,7 @@ pub(super) fn processes() -> Vec<Listed> {
 }
 
 /// Returns whether this process exists and is not a zombie.
-pub(super) fn lives(pid: i32) -> bool {
+pub(super) fn is_alive(pid: i32) -> bool {
     let mut stat = Vec::with_capacity(1024);
     pid > 0
         && read_proc(pid, "stat", &mut stat)
@@ -416,7 +416,7 @@ impl FileWatch {
 
     /// Returns the number of pending write notifications and clears them. Some file systems accept a watch and then
     /// report nothing.
-    pub(super) fn heard(&mut self) -> usize {
+    pub(super) fn take_notifications(&mut self) -> usize {
         let read = self.inotify.as_mut().map(|inotify| inotify.get_mut().read(&mut [0; NOTICES]));
         read.and_then(Result::ok).unwrap_or(0) / size_of::<libc::inotify_event>()
     }
@@ -482,9 +482,9 @@ mod tests {
             theirs.write_all(b"text").unwrap();
             tokio::time::timeout(100 * soon, watch.written()).await.unwrap();
         }
-        assert_eq!(watch.heard(), 0);
+        assert_eq!(watch.take_notifications(), 0);
         theirs.write_all(b"text").unwrap();
-        assert_eq!(watch.heard(), 1);
+        assert_eq!(watch.take_notifications(), 1);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::ptr::null_mut;
 use super::kill::Listed;
 
 /// Orphans become children of process 1, so "no children left" does not mean "no descendants left".
-pub(super) const ORPHANS_COME_TO_US: bool = false;
+pub(super) const IS_SUBREAPER: bool = false;
 
 /// No flag closes received descriptors in child programs; this is done after they are received.
 pub(super) const RECEIVE_FLAGS: libc::c_int = 0;
@@ -35,7 +35,7 @@ pub(super) fn adopt_orphans() {}
 pub(super) fn name_process(_name: &CStr) {}
 
 /// Does nothing: there is no parent-death signal.
-pub(super) fn end_with_us(_command: &mut Command) {}
+pub(super) fn kill_with_parent(_command: &mut Command) {}
 
 /// Does nothing: there is no parent-death signal.
 pub(super) fn resume_at_parent_death() {}
@@ -153,7 +153,7 @@ fn listed(pid: i32) -> Option<Listed> {
 }
 
 /// Returns whether this process exists and is not a zombie.
-pub(super) fn lives(pid: i32) -> bool {
+pub(super) fn is_alive(pid: i32) -> bool {
     listed(pid).is_some_and(|process| !process.zombie)
 }
 
@@ -242,7 +242,7 @@ impl FileWatch {
     }
 
     /// Cannot be called.
-    pub(super) fn heard(&mut self) -> usize {
+    pub(super) fn take_notifications(&mut self) -> usize {
         match *self {}
     }
 

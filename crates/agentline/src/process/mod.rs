@@ -86,10 +86,10 @@ use tree::ProcessTree;
 pub const MARKER: &str = "AGENTLINE_RUN";
 
 /// The number of consecutive reads after which other tasks get a turn and the exit is checked.
-const BURST: u32 = 16;
+const READS_PER_TURN: u32 = 16;
 
 /// How long a drop waits for the tree to die in the normal way.
-const DROP: Duration = Duration::from_secs(1);
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 static OWN_PROGRAM_IS_READY: AtomicBool = AtomicBool::new(false);
 #[cfg(unix)]
@@ -101,7 +101,7 @@ static ADOPTS_ORPHANS: AtomicBool = AtomicBool::new(false);
 /// killed; see the [`supervisor`](crate::supervisor) module.
 pub fn init() {
     #[cfg(unix)]
-    if supervisor::asked() {
+    if supervisor::is_requested() {
         std::process::exit(i32::from(supervisor::run().is_err()));
     }
     OWN_PROGRAM_IS_READY.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ pub fn init() {
 /// child in a session other than this program's own is treated as an orphan of a run. Call it first in `main`.
 pub fn adopt_orphans() {
     #[cfg(unix)]
-    if os::ORPHANS_COME_TO_US {
+    if os::IS_SUBREAPER {
         os::adopt_orphans();
         ADOPTS_ORPHANS.store(true, Ordering::Relaxed);
     }
@@ -313,7 +313,7 @@ impl Process {
     /// method is cancel safe.
     pub async fn next(&mut self, buf: &mut Vec<u8>) -> ProcessEvent {
         loop {
-            if self.reads >= BURST {
+            if self.reads >= READS_PER_TURN {
                 // A flood of output must starve neither the other branches of the caller's `select!` nor the exit.
                 self.reads = 0;
                 tokio::select! {
@@ -397,7 +397,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            self.tree.kill_now(DROP);
+            self.tree.kill_now(DROP_TIMEOUT);
         }
     }
 }

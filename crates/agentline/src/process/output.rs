@@ -19,9 +19,9 @@ const POLL_FIRST: Duration = Duration::from_millis(1);
 const POLL_LAST: Duration = Duration::from_millis(10);
 
 /// The number of consecutive writes right after a read that count as a flood.
-const QUICK_WRITES: u32 = 8;
+const FLOOD_WRITES: u32 = 8;
 /// How long writes of a flood are collected. Waking up for each of its lines would halve the writer's speed.
-const GATHER: Duration = Duration::from_millis(1);
+const FLOOD_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The two output streams of an agent.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl AgentOutput {
                 let (pipe, theirs) = Pipe::new()?;
                 let mut watch = os::FileWatch::new(&[&err]);
                 let stderr = Tail::new(err, &their_err)?;
-                watch.take_if(|watch| watch.heard() < 1);
+                watch.take_if(|watch| watch.take_notifications() < 1);
                 (Source::Pipe(pipe), theirs, stderr, watch)
             }
             _ => {
@@ -64,7 +64,7 @@ impl AgentOutput {
                 let mut watch = os::FileWatch::new(&[&out, &err]);
                 let stdout = Tail::new(out, &theirs)?;
                 let stderr = Tail::new(err, &their_err)?;
-                watch.take_if(|watch| watch.heard() < 2);
+                watch.take_if(|watch| watch.take_notifications() < 2);
                 (Source::File(stdout), theirs.into(), stderr, watch)
             }
         };
@@ -87,10 +87,10 @@ impl AgentOutput {
         if let Source::Pipe(pipe) = &mut self.stdout {
             if self.err_floods {
                 // No task waits on the pipe meanwhile, so its size must be queried.
-                pipe.look();
-            } else if !self.err_may_wait && pipe.has_known() {
+                pipe.query_unread();
+            } else if !self.err_may_wait && pipe.has_unread() {
                 // The runtime may not yet have reported an earlier write to stderr.
-                self.err_may_wait = self.watch.as_mut().is_some_and(|watch| watch.heard() > 0);
+                self.err_may_wait = self.watch.as_mut().is_some_and(|watch| watch.take_notifications() > 0);
             }
         }
         let is_file = matches!(self.stdout, Source::File(_));
@@ -123,7 +123,7 @@ impl AgentOutput {
         self.err_may_wait = true;
         #[cfg(unix)]
         if let Source::Pipe(pipe) = &mut self.stdout {
-            pipe.look();
+            pipe.query_unread();
         }
     }
 
@@ -134,10 +134,10 @@ impl AgentOutput {
                 Some(watch) => {
                     watch.written().await;
                     self.err_may_wait = true;
-                    let quick = self.read_at.elapsed() < GATHER;
+                    let quick = self.read_at.elapsed() < FLOOD_INTERVAL;
                     self.quick_writes = if quick { self.quick_writes.saturating_add(1) } else { 0 };
-                    if self.quick_writes > QUICK_WRITES {
-                        tokio::time::sleep(GATHER).await;
+                    if self.quick_writes > FLOOD_WRITES {
+                        tokio::time::sleep(FLOOD_INTERVAL).await;
                     }
                 }
                 None => {

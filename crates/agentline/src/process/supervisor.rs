@@ -21,16 +21,16 @@ use crate::fs::private_dir;
 pub(super) const ARGUMENT: &str = "__supervise";
 
 /// How long the supervisor keeps trying to kill processes that do not die.
-const PATIENCE: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long an init may take to exit before it is killed.
 const INIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pause between two searches for remaining processes, unless a death ends it early.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Returns whether this program was started as a supervisor.
-pub(super) fn asked() -> bool {
+pub(super) fn is_requested() -> bool {
     std::env::args_os().nth(1).is_some_and(|argument| argument == OsStr::new(ARGUMENT))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn run() -> io::Result<()> {
     let _ = host.write_all(&report.encode());
     let Ok(init) = started else { return Ok(()) };
     let mut watch = Watch {
-        hunt: Hunt::new(&plan.mark, unix::own_pid(), init.agent).sparing(init.pid),
+        hunt: Hunt::new(&plan.mark, unix::own_pid(), init.agent).excluding(init.pid),
         root: init.agent,
         init,
         exit: None,
@@ -71,7 +71,7 @@ pub(super) fn run() -> io::Result<()> {
     // Locks these directories while any process of the run lives, so that no other process removes them as abandoned.
     // The init was started earlier and does not inherit the locks.
     let _held: Vec<_> = plan.remove_on_host_death.iter().map(|path| private_dir::hold(path)).collect();
-    watch.until_the_end();
+    watch.wait_for_end();
     watch.kill_remaining();
     if watch.host_gone {
         plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
@@ -116,7 +116,7 @@ struct Watch {
 
 impl Watch {
     /// Waits until the agent exits, the host orders a kill or dies, the supervisor is signalled, or the init is lost.
-    fn until_the_end(&mut self) {
+    fn wait_for_end(&mut self) {
         loop {
             let [told, signalled, reported] = self.wait(None);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
@@ -179,9 +179,9 @@ impl Watch {
 
     /// Kills the remaining processes, first by descent, then by mark.
     fn kill_remaining(&mut self) {
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + KILL_TIMEOUT;
         self.drain_init_messages();
-        if !os::ORPHANS_COME_TO_US {
+        if !os::IS_SUBREAPER {
             unix::kill_group(self.root);
         }
         // A process that starts during the search can be missed here. The end of the init kills it.
@@ -219,7 +219,7 @@ impl Watch {
     fn collect_exit(&mut self) {
         let until = Instant::now() + INIT_PATIENCE;
         while self.exit.is_none() && self.init.descriptor() >= 0 && Instant::now() < until {
-            let [reported] = unix::wait_readable([self.init.descriptor()], Some(PAUSE));
+            let [reported] = unix::wait_readable([self.init.descriptor()], Some(SEARCH_INTERVAL));
             if reported {
                 self.listen_to_init();
             }
@@ -255,7 +255,7 @@ impl Watch {
 
     /// Pauses briefly; a death ends the pause early.
     fn pause(&mut self) {
-        let [_, signalled, reported] = self.wait(Some(PAUSE));
+        let [_, signalled, reported] = self.wait(Some(SEARCH_INTERVAL));
         if reported {
             self.listen_to_init();
         }

@@ -8,10 +8,10 @@ use super::kill::{carries, descendants};
 use super::{os, unix};
 
 /// How long a sweep keeps trying to kill processes that do not die.
-const PATIENCE: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause between two searches for remaining processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Finds the processes of an agent. It can be used from any thread.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ impl Sweeper {
         if self.is_clean(before) {
             return 0;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + KILL_TIMEOUT;
         let mut killed = BTreeSet::new();
         loop {
             let new_processes = self.new_processes(before);
@@ -88,7 +88,7 @@ impl Sweeper {
             if new_processes.is_empty() || Instant::now() >= until {
                 return u32::try_from(killed.len()).unwrap_or(u32::MAX);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SEARCH_INTERVAL);
         }
     }
 

@@ -14,10 +14,10 @@ const RELEASE: u64 = 4 * 1024 * 1024;
 /// truncated.
 ///
 /// A script that writes to `/dev/stderr` with `>` does that: the name resolves to the file, and `>` truncates it.
-const UNCUT: u8 = 0xff;
+const FIRST_BYTE: u8 = 0xff;
 
-/// The size of the first page, which is not freed because it contains [`UNCUT`].
-const KEPT: u64 = 4096;
+/// The size of the first page, which is not freed because it contains [`FIRST_BYTE`].
+const FIRST_PAGE: u64 = 4096;
 
 /// A file that is read from its start as it grows.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) struct Tail {
 impl Tail {
     /// Starts to read a new, empty file. Others append to it through `writer`.
     pub(super) fn new(file: File, mut writer: &File) -> io::Result<Self> {
-        writer.write_all(&[UNCUT])?;
-        Ok(Self { file, offset: 1, released: KEPT })
+        writer.write_all(&[FIRST_BYTE])?;
+        Ok(Self { file, offset: 1, released: FIRST_PAGE })
     }
 
     /// Returns the number of unread bytes.
@@ -45,7 +45,7 @@ impl Tail {
         let size = self.size();
         let cut = self.cut(size);
         if cut {
-            (self.offset, self.released) = (0, KEPT);
+            (self.offset, self.released) = (0, FIRST_PAGE);
         }
         let wanted = (size - self.offset).min(READ);
         if wanted == 0 || self.file.seek(SeekFrom::Start(self.offset)).is_err() {
@@ -55,7 +55,7 @@ impl Tail {
         if cut && read > 0 {
             // The first byte has just been read, so it can be overwritten. If this fails, a file that shrinks is still
             // detected.
-            let _ = write_at(&self.file, &[UNCUT], 0);
+            let _ = write_at(&self.file, &[FIRST_BYTE], 0);
         }
         self.offset += read as u64;
         self.release();
@@ -68,8 +68,8 @@ impl Tail {
 
     /// Returns whether the file was truncated since the last read. Bytes that were unread then are lost.
     fn cut(&self, size: u64) -> bool {
-        let mut first = [UNCUT];
-        size < self.offset || (read_at(&self.file, &mut first, 0).is_ok() && first != [UNCUT])
+        let mut first = [FIRST_BYTE];
+        size < self.offset || (read_at(&self.file, &mut first, 0).is_ok() && first != [FIRST_BYTE])
     }
 
     fn release(&mut self) {

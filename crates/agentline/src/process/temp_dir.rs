@@ -10,13 +10,13 @@ use std::{
 };
 
 /// The number of bytes written to test for free space.
-const PROBE: usize = 16 << 10;
+const PROBE_BYTES: usize = 16 << 10;
 /// The minimum age of a removed directory. A younger one may belong to a command that is being started.
-const YOUNG: Duration = Duration::from_secs(1);
+const MIN_AGE: Duration = Duration::from_secs(1);
 /// Tolerance for the delay between a process's start and its recording, and for the coarse clock of file systems.
 const START_SLACK: Duration = Duration::from_secs(1);
 /// The maximum number of files in a removed directory. Agents' commands leave fewer.
-const MOST_FILES: usize = 8;
+const MAX_FILES: usize = 8;
 
 /// The temporary directories of a process.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ fn explain_full(outcome: &mut Outcome, dirs: &[PathBuf]) {
 fn is_full(dir: &Path) -> bool {
     let no_room =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    let written = tempfile::tempfile_in(dir).and_then(|mut file| file.write_all(&[0; PROBE]));
+    let written = tempfile::tempfile_in(dir).and_then(|mut file| file.write_all(&[0; PROBE_BYTES]));
     written.is_err_and(|error| no_room(&error))
 }
 
@@ -95,7 +95,7 @@ fn remove_command_dirs(dir: &Path, prefixes: &[String], since: SystemTime) {
 fn is_left(path: &Path, since: SystemTime) -> bool {
     let Ok(about) = path.symlink_metadata() else { return false };
     let Ok(changed) = about.modified() else { return false };
-    let is_old = changed.elapsed().is_ok_and(|age| age >= YOUNG);
+    let is_old = changed.elapsed().is_ok_and(|age| age >= MIN_AGE);
     about.is_dir() && is_own(&about) && changed >= since && is_old
 }
 
@@ -127,9 +127,9 @@ fn forget_used(left: &mut Vec<(String, PathBuf)>) -> bool {
 }
 
 fn remove_plain(dir: &Path) -> io::Result<()> {
-    let files: Vec<_> = fs::read_dir(dir)?.take(MOST_FILES + 1).collect::<io::Result<_>>()?;
+    let files: Vec<_> = fs::read_dir(dir)?.take(MAX_FILES + 1).collect::<io::Result<_>>()?;
     let is_plain = |file: &fs::DirEntry| file.file_type().is_ok_and(|kind| kind.is_file());
-    if files.len() > MOST_FILES || !files.iter().all(is_plain) {
+    if files.len() > MAX_FILES || !files.iter().all(is_plain) {
         return Ok(());
     }
     for file in files {

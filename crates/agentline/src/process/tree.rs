@@ -17,23 +17,23 @@ use super::kill::Hunt;
 use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
-use super::wire::{REPORT, StartedAgent, SupervisorReport};
+use super::wire::{REPORT_SIZE, StartedAgent, SupervisorReport};
 use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, os, unix};
 
 /// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
 
 /// How long to keep trying to kill processes that do not die, without a supervisor.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to keep trying to kill the processes of a lost supervisor.
-const LOST: Duration = Duration::from_secs(2);
+const LOST_SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often to check whether the supervisor was stopped.
 const STOP_CHECK: Duration = Duration::from_secs(1);
 
 /// The pause between two searches for remaining processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The standard streams of an agent.
 struct Streams {
@@ -125,7 +125,7 @@ impl ProcessTree {
     }
 
     /// Kills the tree without a runtime, within about `time`. If the supervisor does not respond, it takes up to
-    /// [`LOST`] longer.
+    /// [`LOST_SUPERVISOR_TIMEOUT`] longer.
     pub(super) fn kill_now(&mut self, time: Duration) {
         let until = Instant::now() + time;
         match self {
@@ -194,7 +194,7 @@ impl SupervisedTree {
 
     async fn ended(&mut self) -> ProcessEnd {
         loop {
-            let mut bytes = [0; REPORT];
+            let mut bytes = [0; REPORT_SIZE];
             let read = tokio::select! {
                 read = self.socket.async_io(Interest::READABLE, |mut socket| socket.read(&mut bytes)) => read,
                 () = tokio::time::sleep_until(self.next_check) => {
@@ -235,14 +235,14 @@ impl SupervisedTree {
         reap_supervisor(&mut self.supervisor);
         let mut hunt = Hunt::by_mark(&self.mark);
         let init = self.started.init.cast_signed();
-        let until = Instant::now() + LOST;
+        let until = Instant::now() + LOST_SUPERVISOR_TIMEOUT;
         let mut is_over = false;
         while !is_over && Instant::now() < until {
             unix::reap_if_dead(init);
             let orphans = if super::adopts_orphans() { hunt.kill_adopted(&supervisors()) } else { 0 };
-            is_over = hunt.kill_marked() + orphans == 0 && !os::lives(init);
+            is_over = hunt.kill_marked() + orphans == 0 && !os::is_alive(init);
             if !is_over {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(SEARCH_INTERVAL);
             }
         }
         ProcessEnd {
@@ -265,7 +265,7 @@ impl SupervisedTree {
                 return;
             }
             unix::wait_readable([self.socket.as_raw_fd()], Some(left.min(Duration::from_millis(50))));
-            let mut bytes = [0; REPORT];
+            let mut bytes = [0; REPORT_SIZE];
             match self.socket.get_ref().read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
@@ -306,7 +306,7 @@ fn handshake(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Res
     let sent = unix::send_streams(socket, &length, files)?;
     socket.write_all(&length[sent..])?;
     socket.write_all(plan)?;
-    let mut report = [0; REPORT];
+    let mut report = [0; REPORT_SIZE];
     socket.read_exact(&mut report)?;
     SupervisorReport::decode(&report).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -369,9 +369,9 @@ impl UnsupervisedTree {
 
     /// Runs one round of killing, and returns the pause before the next one, if one is needed.
     fn kill_more(&mut self) -> Option<Duration> {
-        let patience = *self.patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let patience = *self.patience.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
         let found = self.hunt.kill_marked();
-        (found > 0 && Instant::now() < patience).then_some(PAUSE)
+        (found > 0 && Instant::now() < patience).then_some(SEARCH_INTERVAL)
     }
 
     fn report(&self) -> ProcessEnd {
@@ -387,13 +387,13 @@ impl UnsupervisedTree {
         while self.exit.is_none() && Instant::now() < until {
             self.hunt.kill_descendants();
             match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(PAUSE),
+                Ok(None) => std::thread::sleep(SEARCH_INTERVAL),
                 Ok(Some(status)) => self.root_exited(Some(status)),
                 Err(_) => self.root_exited(None),
             }
         }
         while Instant::now() < until && self.kill_more().is_some() {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SEARCH_INTERVAL);
         }
     }
 }

@@ -278,12 +278,12 @@ impl Pipe {
     }
 
     /// Returns whether there are bytes known to be unread.
-    pub(super) fn has_known(&self) -> bool {
+    pub(super) fn has_unread(&self) -> bool {
         self.known > 0
     }
 
     /// Queries the number of unread bytes.
-    pub(super) fn look(&mut self) {
+    pub(super) fn query_unread(&mut self) {
         self.known = self.waiting();
     }
 

@@ -70,10 +70,10 @@ pub(super) fn memory_of(_root: i32) -> Option<u64> {
 }
 
 /// How long to wait for killed processes to disappear.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between two checks for remaining processes.
-const PAUSE: Duration = Duration::from_millis(2);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The exit code of killed processes.
 const KILLED: u32 = 1;
@@ -158,7 +158,7 @@ impl ProcessTree {
             self.exit = Some(status.map_or(ProcessExit::Lost, exit_of));
         }
         while self.kill_more() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(SEARCH_INTERVAL).await;
         }
         ProcessEnd {
             exit: self.exit.unwrap_or(ProcessExit::Lost),
@@ -172,12 +172,12 @@ impl ProcessTree {
     pub(super) fn kill_now(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while self.kill_more() && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SEARCH_INTERVAL);
         }
     }
 
     fn kill_more(&mut self) -> bool {
-        let patience = *self.patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let patience = *self.patience.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
         if self.alive() == 0 {
             return false;
         }
@@ -254,7 +254,7 @@ impl FileWatch {
     }
 
     /// Cannot be called.
-    pub(super) fn heard(&mut self) -> usize {
+    pub(super) fn take_notifications(&mut self) -> usize {
         match *self {}
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
-const GREETING: &[u8] = b"agentline-supervisor-2";
+const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-2";
 
 impl Spawn {
     /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
@@ -22,7 +22,7 @@ impl Spawn {
             bytes.push(0);
             whole
         };
-        let mut whole = field(&[GREETING]);
+        let mut whole = field(&[PROTOCOL_MAGIC]);
         whole &= field(&[self.mark.as_bytes()]);
         whole &= field(&[self.cwd.as_os_str().as_bytes()]);
         whole &= field(&[self.program.as_os_str().as_bytes()]);
@@ -44,7 +44,7 @@ impl Spawn {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let mut field = || fields.next();
-        if field()? != GREETING {
+        if field()? != PROTOCOL_MAGIC {
             return None;
         }
         let mark = String::from_utf8(field()?.to_vec()).ok()?;
@@ -119,10 +119,10 @@ pub(super) struct StartedAgent {
 }
 
 /// The size of every report on the wire, in bytes.
-pub(super) const REPORT: usize = 6 * 4;
+pub(super) const REPORT_SIZE: usize = 6 * 4;
 
 impl SupervisorReport {
-    pub(super) fn encode(self) -> [u8; REPORT] {
+    pub(super) fn encode(self) -> [u8; REPORT_SIZE] {
         let words: [u32; 6] = match self {
             Self::Started(started) => [1, started.agent, started.init, started.has_namespace.into(), 0, 0],
             Self::Refused(errno) => [2, errno.cast_unsigned(), 0, 0, 0, 0],
@@ -137,14 +137,14 @@ impl SupervisorReport {
                 [3, how, number.cast_unsigned(), ended.killed, ended.left, micros]
             }
         };
-        let mut bytes = [0; REPORT];
+        let mut bytes = [0; REPORT_SIZE];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; REPORT]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; REPORT_SIZE]) -> Option<Self> {
         let mut words = [0; 6];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = u32::from_le_bytes(bytes.try_into().ok()?);
@@ -214,6 +214,6 @@ mod tests {
         ] {
             assert_eq!(SupervisorReport::decode(&report.encode()), Some(report));
         }
-        assert_eq!(SupervisorReport::decode(&[0xff; REPORT]), None);
+        assert_eq!(SupervisorReport::decode(&[0xff; REPORT_SIZE]), None);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The maximum size of an attachment in bytes.
-pub const LARGEST: u64 = 20 << 20;
+pub const MAX_BYTES: u64 = 20 << 20;
 
 /// The configuration key that problems refer to.
 const KEY: &str = "attachments";
@@ -37,7 +37,7 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
     let unread = |why| wrong(format!("cannot be read: {why}"), "use an existing, readable file");
     let too_large = || {
         wrong(
-            format!("is larger than {} MB", LARGEST >> 20),
+            format!("is larger than {} MB", MAX_BYTES >> 20),
             "use a smaller file, or name it in the prompt so that the agent reads it",
         )
     };
@@ -47,11 +47,11 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
     if found.is_dir() {
         return Err(wrong("is a directory".into(), "attach its files, or pass it with `--include-dir`"));
     }
-    if found.is_file() && found.len() > LARGEST {
+    if found.is_file() && found.len() > MAX_BYTES {
         return Err(too_large());
     }
     // The file may be a pipe. The timeout of the run limits how long this read can block.
-    let read = fs::File::open(&real).and_then(|file| read_to_limit(file, LARGEST));
+    let read = fs::File::open(&real).and_then(|file| read_to_limit(file, MAX_BYTES));
     let bytes = read.map_err(|why| match why.kind() {
         io::ErrorKind::FileTooLarge => too_large(),
         _ => unread(why),
@@ -234,7 +234,7 @@ mod tests {
         file("bytes.bin", b"\x00\x01\x02\xff");
         file("nul.txt", b"a\0b");
         let large = fs::File::create(dir.path().join("large.png")).unwrap();
-        large.set_len(LARGEST + 1).unwrap();
+        large.set_len(MAX_BYTES + 1).unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
         let names = ["none.png", "good.txt", "empty.txt", "bytes.bin", "nul.txt", "large.png", "folder"];
         let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();

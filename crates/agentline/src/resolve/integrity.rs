@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The maximum size of a checked file in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The initial state of the files that enforce the policy of one process.
 #[derive(Debug, Default)]
@@ -69,9 +69,9 @@ impl Integrity {
 
     /// Records the settings once the first session is open. No tool has run yet, and from now on the settings must not
     /// change.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn freeze(&self) {
         self.settled.get_or_init(|| {
-            let read = |path: &PathBuf| Guarded::file(path, &read_regular(path, LARGEST)?, true);
+            let read = |path: &PathBuf| Guarded::file(path, &read_regular(path, MAX_FILE_BYTES)?, true);
             // A file that cannot be read was removed by the agent itself, so there is nothing to guard.
             self.settings.iter().filter_map(|path| read(path).ok()).collect()
         });
@@ -117,7 +117,7 @@ impl Guarded {
         }
         // The path may be a pipe by now, so only regular files are read.
         let is_intact =
-            read_regular(&self.path, LARGEST).is_ok_and(|content| digest(&content) == digest_before);
+            read_regular(&self.path, MAX_FILE_BYTES).is_ok_and(|content| digest(&content) == digest_before);
         (!is_intact).then_some("has different content")
     }
 }
@@ -265,7 +265,7 @@ mod tests {
         ];
         for (name, change, expected) in cases {
             let stage = Stage::new();
-            stage.integrity.settle();
+            stage.integrity.freeze();
             change(&stage);
             let found = stage.integrity.change();
             assert_eq!(found.is_some(), expected.is_some(), "{name}: {found:?}");
@@ -295,12 +295,12 @@ mod tests {
         let settings = stage.at("home/settings.json");
         fs::write(&settings, "migrated").unwrap();
         assert_eq!(stage.integrity.change(), None);
-        stage.integrity.settle();
+        stage.integrity.freeze();
         fs::remove_file(&settings).unwrap();
         fs::write(&settings, "migrated").unwrap();
         assert_eq!(stage.integrity.change(), None, "the agent may rewrite the same content");
         fs::write(&settings, "{\"tools\":{\"allowed\":[\"*\"]}}").unwrap();
-        stage.integrity.settle();
+        stage.integrity.freeze();
         assert!(stage.integrity.change().is_some_and(|change| change.ends_with("has different content")));
         fs::remove_file(&settings).unwrap();
         assert!(stage.integrity.change().is_some_and(|change| change.ends_with("was removed")));

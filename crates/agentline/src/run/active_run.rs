@@ -81,7 +81,7 @@ pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
 }
 
 /// Returns the failure for runs submitted to a process that exited this way.
-pub(crate) fn gone_by(exit: ExitReason) -> Failure {
+pub(crate) fn exit_failure(exit: ExitReason) -> Failure {
     let how = match exit {
         ExitReason::Code(code) => format!("exit code {code}"),
         ExitReason::Signal(signal) => format!("signal {signal}"),

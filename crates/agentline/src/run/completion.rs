@@ -1,7 +1,7 @@
 //! Decides whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
 use crate::process::{Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor};
-use agentline_core::{Failure, FailureKind};
+use agentline_core::{Failure, FailureKind, error_chain};
 use serde_json::Value;
 use std::{
     any::Any,
@@ -169,8 +169,9 @@ impl Command {
         spawn.supervisor = self.supervisor.clone();
         // The command is the caller's own and may need to see the caller's processes.
         spawn.isolation = Isolation::None;
-        let mut process = Process::spawn(spawn).map_err(|why| {
-            Failure::new(FailureKind::Spawn, format!("cannot start the check `{}`: {why}", self.line))
+        let mut process = Process::spawn(spawn).map_err(|error| {
+            let message = format!("cannot start the check `{}`: {}", self.line, error_chain(&error));
+            Failure::new(FailureKind::Spawn, message)
         })?;
         process.close_stdin();
         let mut tail = Tail::default();

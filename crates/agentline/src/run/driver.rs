@@ -6,7 +6,7 @@ use crate::{
     run::{
         abandoned_session::AbandonedSession,
         active_run::{
-            ActiveRun, CompletionTiming, ProcessGone, Submission, gone_by, lost_answer, refuse,
+            ActiveRun, CompletionTiming, ProcessGone, Submission, exit_failure, lost_answer, refuse,
             remove_leftovers,
         },
         channel::Wakeup,
@@ -39,13 +39,13 @@ use tokio::{
 /// How long to wait before checking again whether a slow consumer has made room.
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 /// How many events of one run may be pending before its slow consumer blocks the other runs of the process.
-const MOST_PENDING: usize = 50_000;
+const MAX_PENDING: usize = 50_000;
 /// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn.
-const PACE: Duration = Duration::from_millis(100);
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit for the cleanup after a process.
-const CLEARING: Duration = Duration::from_secs(30);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long after closing its stdout an agent may take to exit before it counts as silent.
-const MUTE: Duration = Duration::from_millis(300);
+const EXIT_GRACE: Duration = Duration::from_millis(300);
 /// A line of the host's own tools, with its run.
 type SideLine = (RunId, String);
 
@@ -146,41 +146,41 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     let mut mute: Option<Instant> = None;
 
     driver.feed(InputKind::Started);
-    driver.act();
+    driver.apply_outputs();
     // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
     match submission.recv().await {
-        Some(first) => driver.board(first),
+        Some(first) => driver.add_run(first),
         None => {
             open = false;
             driver.feed(InputKind::Retire);
         }
     }
-    driver.act();
+    driver.apply_outputs();
 
     while !(driver.connection.gone() && driver.active_runs.is_empty()) {
         let blocked = driver.is_blocked();
-        driver.watch.turned(driver.next_wake());
+        driver.watch.progressed(driver.next_wake());
         let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
-            () = wakeup.notified() => driver.look_at_links(),
+            () = wakeup.notified() => driver.cancel_requested_runs(),
             answered = driver.asks.tasks.join_next_with_id(), if !driver.asks.tasks.is_empty() => {
                 if let Some(answered) = answered {
                     driver.answered(answered);
                 }
             }
             next = submission.recv(), if open => match next {
-                Some(next) => driver.board(next),
+                Some(next) => driver.add_run(next),
                 None => {
                     open = false;
                     driver.feed(InputKind::Retire);
                 }
             },
             Some((run, line)) = driver.tool_server.1.recv(), if !blocked => driver.tool_line(run, line),
-            () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.look_at_files(),
+            () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.poll_session_files(),
             happening = driver.process.next(&mut bytes), if !blocked && !exited => match happening {
                 // End of stdout: usually the agent is about to exit.
-                ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + MUTE),
+                ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + EXIT_GRACE),
                 ProcessEvent::Bytes(from) => {
                     driver.lines(&mut splitters[usize::from(from == StdStream::Err)], from, &bytes);
                     bytes.clear();
@@ -191,7 +191,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                         driver.last_line(splitter, from);
                     }
                     let exit = into_core(exit);
-                    let _ = gone.set(driver.connection.broken().unwrap_or_else(|| gone_by(exit)));
+                    let _ = gone.set(driver.connection.broken().unwrap_or_else(|| exit_failure(exit)));
                     driver.feed(InputKind::Exit(exit));
                 }
             },
@@ -208,11 +208,11 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                 }
             }
         }
-        driver.act();
+        driver.apply_outputs();
         driver.publish_state();
     }
     driver.state.send_modify(|state| state.closed = true);
-    driver.watch.turned(Some(Instant::now() + CLEARING));
+    driver.watch.progressed(Some(Instant::now() + CLEANUP_TIMEOUT));
     // Refuse runs that were submitted too late.
     submission.close();
     while let Ok(late) = submission.try_recv() {
@@ -272,7 +272,7 @@ impl Driver {
                             // Processes that exist before the prompt belong to the agent, not to this run.
                             active_run.processes = self.sweeper.as_ref().map(Sweeper::processes);
                             active_run.started = true;
-                            self.integrity.settle();
+                            self.integrity.freeze();
                         }
                         active_run.span.event(&record.event);
                         active_run.pending.push(record);
@@ -284,7 +284,7 @@ impl Driver {
     }
 
     /// Adds a run to the process.
-    fn board(&mut self, submission: Submission) {
+    fn add_run(&mut self, submission: Submission) {
         if !self.connection.vacant() {
             let why = self.connection.broken();
             return refuse(submission, why.as_ref().or(self.gone.get()));
@@ -339,7 +339,7 @@ impl Driver {
             self.feed(InputKind::Notice { run, notice });
         }
         // A cancellation that arrived before the run was added has already used up its wake-up.
-        self.look_at_links();
+        self.cancel_requested_runs();
     }
 
     /// Updates the set of redacted secrets.
@@ -374,12 +374,12 @@ impl Driver {
     fn is_blocked(&self) -> bool {
         let alone = self.active_runs.len() == 1;
         self.active_runs.values().any(|active_run| {
-            !active_run.pending.is_empty() && (alone || active_run.pending.len() > MOST_PENDING)
+            !active_run.pending.is_empty() && (alone || active_run.pending.len() > MAX_PENDING)
         })
     }
 
     /// Cancels the runs whose handle requests it. `hand_out` serves the consumers that made room.
-    fn look_at_links(&mut self) {
+    fn cancel_requested_runs(&mut self) {
         let stops: Vec<(RunId, Signal)> = self
             .active_runs
             .iter()
@@ -439,11 +439,11 @@ impl Driver {
         self.active_runs.values().any(|active_run| active_run.follower.is_on())
     }
 
-    fn look_at_files(&mut self) {
-        self.next_look = Instant::now() + PACE;
+    fn poll_session_files(&mut self) {
+        self.next_look = Instant::now() + FILE_POLL_INTERVAL;
         let mut found = Vec::new();
         for (run, active_run) in &mut self.active_runs {
-            found.extend(active_run.follower.look_now().into_iter().map(|line| (*run, line)));
+            found.extend(active_run.follower.read_new().into_iter().map(|line| (*run, line)));
         }
         for (run, line) in found {
             self.side_line(run, SideChannel::SessionFile, line);
@@ -451,16 +451,16 @@ impl Driver {
     }
 
     /// Carries out the outputs of the connection and delivers pending events.
-    fn act(&mut self) {
+    fn apply_outputs(&mut self) {
         while !self.wanted.is_empty() {
             for output in std::mem::take(&mut self.wanted) {
-                self.do_one(output);
+                self.apply_output(output);
             }
         }
         self.deliver_outputs();
     }
 
-    fn do_one(&mut self, output: ConnectionOutput) {
+    fn apply_output(&mut self, output: ConnectionOutput) {
         match output {
             ConnectionOutput::Frame(frame) => {
                 let at = self.now();
@@ -478,14 +478,14 @@ impl Driver {
             ConnectionOutput::Follow(run, SideChannel::SessionFile, session) => {
                 if !self.follows() {
                     // The file contains nothing of the run yet.
-                    self.next_look = Instant::now() + PACE;
+                    self.next_look = Instant::now() + FILE_POLL_INTERVAL;
                 }
                 if let Some(active_run) = self.active_runs.get_mut(&run) {
                     active_run.follower.start(&session);
                 }
             }
             ConnectionOutput::Ask(run, ask, HostRequest::CollectChanges { reported }) => {
-                self.settle(run, ask, reported)
+                self.collect_changes(run, ask, reported)
             }
             ConnectionOutput::Ask(run, ask, question) => {
                 let Some(active_run) = self.active_runs.get(&run) else { return };
@@ -505,7 +505,7 @@ impl Driver {
     }
 
     /// Reads the session file to its end, then compares the workspace.
-    fn settle(&mut self, run: RunId, ask: HostRequestId, reported: Vec<String>) {
+    fn collect_changes(&mut self, run: RunId, ask: HostRequestId, reported: Vec<String>) {
         let Some(active_run) = self.active_runs.get_mut(&run) else { return };
         let before = active_run.before.take();
         // With several runs on the process, a stray process cannot be attributed; such runs start none.

@@ -84,14 +84,14 @@ impl ProcessHandle {
     /// Submits a run. If the process has exited in the meantime, the outcome reports it.
     pub(crate) fn run(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> Run {
         let run_id = prepared_run.spec.info.run_id.clone();
-        Run::new(run_id, self.board(prepared_run, completion), self.launched.clone())
+        Run::new(run_id, self.submit(prepared_run, completion), self.launched.clone())
             .redacted(self.redactor.clone())
     }
 
     /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
-    pub(crate) fn board(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> RunReceiver {
+    pub(crate) fn submit(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> RunReceiver {
         let (sender, held) = channel(Wakeup::clone(&self.wakeup));
-        self.take(prepared_run.board(sender, completion));
+        self.take(prepared_run.into_submission(sender, completion));
         held
     }
 

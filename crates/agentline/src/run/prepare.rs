@@ -66,7 +66,7 @@ pub(crate) struct PreparedRun {
 
 impl PreparedRun {
     /// Turns the run into a submission for a process.
-    pub(crate) fn board(self, channel: RunSender, completion: CompletionTiming) -> Submission {
+    pub(crate) fn into_submission(self, channel: RunSender, completion: CompletionTiming) -> Submission {
         let mut keep: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
         keep.extend(self.workspace.map(|dir| Box::new(dir) as _));
         let tool_server = self.services.tool_server.as_ref();
@@ -106,7 +106,7 @@ impl Ready {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
     pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
         let Some(when) = self.not_before else { return Ok(Duration::ZERO) };
-        let wait = time_until(Duration::from_millis(when).as_secs_f64());
+        let wait = time_until(UNIX_EPOCH + Duration::from_millis(when));
         let timeouts = &self.prepared_run.spec.timeouts;
         let left = Duration::from_millis(timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run));
         if wait > left {
@@ -132,9 +132,9 @@ impl Ready {
 
 impl Inner {
     /// Prepares the process and the run. Blocks.
-    pub(crate) fn make_ready(&self, resolved: Resolved) -> Result<Box<Ready>, StartFailure> {
+    pub(crate) fn prepare(&self, resolved: Resolved) -> Result<Box<Ready>, StartFailure> {
         let Resolved { process, run, options, mut served } = resolved;
-        let ready = self.start(Arc::clone(&run.agent), process).and_then(|start| {
+        let ready = self.prepare_process(Arc::clone(&run.agent), process).and_then(|start| {
             if run.plan.surface.is_live() {
                 served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
@@ -149,7 +149,7 @@ impl Inner {
     }
 
     /// Prepares a process: creates its private directory with all files. Blocks.
-    fn start(&self, agent: Arc<dyn Agent>, process: ProcessSpec) -> Result<PreparedProcess, Error> {
+    fn prepare_process(&self, agent: Arc<dyn Agent>, process: ProcessSpec) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
         let private = PrivateDir::create_at(process.private.clone())
             .map_err(Error::io("create a private directory in", &temp_dir))?;
@@ -165,7 +165,7 @@ impl Inner {
         run: &ResolvedRun,
         process: ProcessSpec,
     ) -> Result<PreparedProcess, Error> {
-        let mut start = self.start(Arc::clone(&run.agent), process)?;
+        let mut start = self.prepare_process(Arc::clone(&run.agent), process)?;
         // The agent scans its sessions as it starts, before the first run is prepared.
         AgentHome::new(start.process.agent_home.clone()).clean_sessions(&*run.agent, &run.session.cwd);
         let workspace = run.session.cwd.to_string_lossy();
@@ -200,7 +200,7 @@ impl Inner {
         let snapshots = &self.memory.snapshots;
         // The scan leaves most of the time to the agent.
         let scan = time_of(&resolved.plan.request) / 4;
-        let before = WorkspaceBefore::look(
+        let before = WorkspaceBefore::take(
             snapshots,
             &session.cwd,
             &self.active_runs(),
@@ -291,7 +291,7 @@ impl Inner {
         let mut header = TapeHeader::default();
         header.schema = TAPE_SCHEMA.to_owned();
         header.agentline = env!("CARGO_PKG_VERSION").to_owned();
-        header.agent = agent.info().id.to_owned();
+        header.agent = agent.info().id.into();
         header.agent_version = process.version;
         header.surface = Some(process.dialogue.surface);
         header.dialogue = Some(process.dialogue.clone());

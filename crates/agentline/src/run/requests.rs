@@ -7,7 +7,7 @@
 use crate::workspace::files::{AgentFiles, FileError};
 use agentline_core::{
     Diff, HostRequest, HostResponse, OUTSIDE_WORKSPACE, PermissionDecision, PermissionRequest, Policy,
-    PolicyDecision, Problem, Problems, RunRequest, ToolKind,
+    PolicyDecision, Problem, Problems, RunRequest, ToolKind, error_chain,
 };
 use std::{
     fmt,
@@ -195,7 +195,7 @@ impl RequestHandler {
     async fn permission(&self, ask: PermissionRequest) -> HandledRequest {
         let changed: Vec<String> = Policy::changed_files(&ask).into_iter().map(str::to_owned).collect();
         let ruling = match self.decide(&ask).await {
-            PolicyDecision::Ask(refusal) => self.asked(ask, refusal).await,
+            PolicyDecision::Ask(refusal) => self.ask_user(ask, refusal).await,
             decided => decided.ruling().clone(),
         };
         if ruling.allow {
@@ -211,7 +211,7 @@ impl RequestHandler {
         let mut ruling = None;
         if decision.ruling().by == "rule" && !decision.ruling().allow {
             let found = match decision {
-                PolicyDecision::Ask(refusal) => self.asked(ask, refusal).await,
+                PolicyDecision::Ask(refusal) => self.ask_user(ask, refusal).await,
                 decided => decided.ruling().clone(),
             };
             if !found.allow {
@@ -240,7 +240,7 @@ impl RequestHandler {
                     diff.old = on_disk(move || files.read(&named, None, None)).await.ok();
                     (diff.path, diff.new) = (path.clone(), text.clone());
                     ask.diffs = vec![diff];
-                    self.asked(ask, refusal).await
+                    self.ask_user(ask, refusal).await
                 }
                 decided => decided.ruling().clone(),
             };
@@ -272,7 +272,7 @@ impl RequestHandler {
         decided.unwrap_or_else(|_| PolicyDecision::Deny(PermissionDecision::deny("agentline", "internal")))
     }
 
-    async fn asked(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
+    async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
                 let mut ruling = permission_handler.ask(ask).await;
@@ -313,14 +313,14 @@ fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionRequest {
 async fn on_disk<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    let lost = |_| Err(FileError::Io { path: String::new(), error: std::io::Error::other("interrupted") });
+    let lost = |_| Err(FileError::Io { path: String::new(), source: std::io::Error::other("interrupted") });
     tokio::task::spawn_blocking(act).await.unwrap_or_else(lost)
 }
 
 fn failed(error: &FileError) -> HandledRequest {
     let outside = matches!(error, FileError::Outside(_));
     HandledRequest {
-        answer: HostResponse::Error(error.to_string()),
+        answer: HostResponse::Error(error_chain(error)),
         ruling: outside.then(|| PermissionDecision::deny("agentline", OUTSIDE_WORKSPACE)),
     }
 }

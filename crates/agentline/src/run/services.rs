@@ -25,7 +25,7 @@ use std::{
 };
 
 /// The maximum time limit of a run, so that computing its end cannot overflow.
-const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+const MAX_TIMEOUT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// The services of a run.
 pub(crate) struct RunServices {
@@ -130,7 +130,7 @@ impl Inner {
         }
         spec.review = reviewer.is_needed();
         let now = Instant::now();
-        let end = now.checked_add(request.timeout).unwrap_or_else(|| now + LONGEST);
+        let end = now.checked_add(request.timeout).unwrap_or_else(|| now + MAX_TIMEOUT);
         Ok(RunServices { answers: answers(answerer, reviewer, end), tool_server, serves_alone: !is_open })
     }
 
@@ -149,7 +149,7 @@ impl Inner {
         let mut own = host.tool_names();
         own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
         if !own.is_empty() {
-            Problems(host.mistaken(request.mcp_servers.keys())).into_result()?;
+            Problems(host.ambiguous_servers(request.mcp_servers.keys())).into_result()?;
         }
         request.own_tools = own.into_iter().map(|tool| format!("mcp__{}__{tool}", host.name())).collect();
         Ok(options)

@@ -91,7 +91,7 @@ impl Agentline {
         let given = options.clone();
         let time = preparation_time(&opening);
         let planned = self.inner().plan(opening)?;
-        let work = move |inner: &Inner| inner.make_ready(*inner.resolve(planned, &given)?);
+        let work = move |inner: &Inner| inner.prepare(*inner.resolve(planned, &given)?);
         let prepared = self.blocking_within(time, work).await;
         let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
         let mut ready = match prepared {

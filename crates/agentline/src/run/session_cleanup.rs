@@ -12,12 +12,12 @@ use std::{
 };
 
 /// The number of attempts to lock a file that a cleanup may hold briefly.
-const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// How long a listing is trusted if the directory's modification time is unchanged.
-const LISTING_HOLDS: Duration = Duration::from_secs(10);
+const LISTING_MAX_AGE: Duration = Duration::from_secs(10);
 /// The maximum difference between the times of a new file and its directory, which come from a coarse clock.
-const STAMPS_APART: Duration = Duration::from_millis(10);
+const TIMESTAMP_TOLERANCE: Duration = Duration::from_millis(10);
 
 /// Removes empty duplicates of stored sessions and returns whether there were none.
 ///
@@ -55,15 +55,15 @@ impl CleanFolder {
     }
 
     /// Returns whether nothing but sessions of this program's runs was added since then.
-    pub(crate) fn is_still_so(&self, folder: &Path) -> bool {
-        self.listed.elapsed() < LISTING_HOLDS && changed(folder) == Some(self.changed)
+    pub(crate) fn is_unchanged(&self, folder: &Path) -> bool {
+        self.listed.elapsed() < LISTING_MAX_AGE && changed(folder) == Some(self.changed)
     }
 
     /// Records that a run of this program created `file`. Has an effect only if the file was the last one added.
     pub(crate) fn add_own(&mut self, folder: &Path, file: &File) {
         let made = file.metadata().and_then(|about| about.created()).ok();
         if let (Some(made), Some(changed)) = (made, changed(folder))
-            && changed.duration_since(made).unwrap_or_else(|early| early.duration()) <= STAMPS_APART
+            && changed.duration_since(made).unwrap_or_else(|early| early.duration()) <= TIMESTAMP_TOLERANCE
         {
             self.changed = changed;
         }
@@ -79,10 +79,10 @@ pub(crate) fn changed(folder: &Path) -> Option<SystemTime> {
 /// cannot be locked.
 pub(crate) fn hold_session_file(path: &Path) -> Option<File> {
     let file = open_regular(path, u64::MAX).ok()?;
-    for _ in 0..TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         match file.try_lock_shared() {
             Ok(()) => return Some(file),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_PAUSE),
             Err(TryLockError::Error(_)) => return None,
         }
     }

@@ -19,9 +19,9 @@ use std::{
 };
 
 /// How many reads pass between two listings of the directory: an agent may open a second file for a session.
-const LOOKS_PER_LISTING: u32 = 10;
+const READS_PER_LISTING: u32 = 10;
 /// The maximum number of workspaces whose session directories are cached for each agent home.
-const MOST_FOLDERS: usize = 64;
+const MAX_FOLDERS: usize = 64;
 /// The initial size of the read buffer in bytes.
 const READ: usize = 16 << 10;
 /// The maximum length of a line in bytes; longer lines are ignored.
@@ -60,7 +60,7 @@ impl AgentHome {
     pub(crate) fn clean_sessions(&self, agent: &dyn Agent, cwd: &Path) {
         let Some(path) = self.sessions_of(cwd).or_else(|| self.find_sessions_of(agent, cwd)) else { return };
         let known = self.lock().get(cwd).and_then(|folder| folder.clean);
-        if known.is_some_and(|clean| clean.is_still_so(&path)) {
+        if known.is_some_and(|clean| clean.is_unchanged(&path)) {
             return;
         }
         let before = changed(&path);
@@ -83,7 +83,7 @@ impl AgentHome {
         let mut all = self.lock();
         all.remove(cwd);
         if let Some(path) = found.clone() {
-            if all.len() >= MOST_FOLDERS {
+            if all.len() >= MAX_FOLDERS {
                 all.clear();
             }
             all.insert(cwd.to_owned(), SessionFolder { path, clean: None });
@@ -155,7 +155,7 @@ impl Follower {
     }
 
     /// Returns the lines that were written since the last read.
-    pub(crate) fn look_now(&mut self) -> Vec<String> {
+    pub(crate) fn read_new(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         self.fs(&mut lines);
         lines
@@ -240,7 +240,7 @@ impl Follower {
 
     fn fs(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
-        if self.looks.is_multiple_of(LOOKS_PER_LISTING) || self.files.is_empty() {
+        if self.looks.is_multiple_of(READS_PER_LISTING) || self.files.is_empty() {
             let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
             let is_remembered = known.is_some();
             if let Some(folder) = known {

@@ -26,10 +26,10 @@ pub enum TypedError {
     #[error("{}: {}", .0.verdict.name(), message(.0))]
     Failed(Box<Outcome>),
     /// The value matches the schema of the type but cannot be deserialized as the type.
-    #[error("the value matches the schema of the type, but not the type: {why}")]
+    #[error("the value matches the schema of the type, but not the type")]
     Mismatch {
         /// The error of `serde`.
-        why: serde_json::Error,
+        source: serde_json::Error,
         /// The outcome of the run.
         outcome: Box<Outcome>,
     },
@@ -117,7 +117,7 @@ fn read<T: DeserializeOwned>(outcome: Outcome) -> Result<Typed<T>, TypedError> {
     };
     match serde_json::from_str(output.get()) {
         Ok(value) => Ok(Typed { value, outcome }),
-        Err(why) => Err(TypedError::Mismatch { why, outcome: Box::new(outcome) }),
+        Err(source) => Err(TypedError::Mismatch { source, outcome: Box::new(outcome) }),
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(stopped.verdict(), Some(Verdict::TimedOut));
         let mismatch = typed(outcome(Verdict::Done, Some("{\"count\": 300}"))).await.unwrap_err();
         assert!(
-            matches!(mismatch, TypedError::Mismatch { .. }) && mismatch.to_string().contains("300"),
+            matches!(&mismatch, TypedError::Mismatch { source, .. } if source.to_string().contains("300")),
             "{mismatch}"
         );
         assert_eq!(mismatch.phase(), Phase::Response);

@@ -4,7 +4,7 @@
 
 use crate::{
     run::completion::{CheckInput, CheckResult, CompletionCheck},
-    schema::{CheckTimeout, STRUCTURED_OUTPUT, Schema},
+    schema::{AnswerError, CheckTimeout, STRUCTURED_OUTPUT, Schema},
     text::{listed, shortened},
 };
 use agentline_core::{Failure, FailureKind, HostResponse, Notice};
@@ -93,9 +93,9 @@ impl Validator {
         let value = match &self.schema {
             None => handed_in,
             Some(schema) => match schema.value_of(text, handed_in, left).await {
-                Ok(Ok(value)) => Some(value),
-                Ok(Err(wrong)) => return self.repair(schema.clone(), text, &wrong),
-                Err(timeout) => return unchecked(timeout, left),
+                Ok(value) => Some(value),
+                Err(AnswerError::Invalid(wrong)) => return self.repair(schema.clone(), text, &wrong),
+                Err(AnswerError::Timeout(timeout)) => return unchecked(timeout, left),
             },
         };
         let Some(checker) = self.until.clone() else { return accepted(value) };

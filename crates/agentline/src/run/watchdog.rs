@@ -13,9 +13,9 @@ use std::{
 };
 
 /// How late a loop may be before the watchdog ends its runs.
-const STALL: Duration = Duration::from_secs(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which loops are checked.
-const TICK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The registration of a loop. Dropping it ends the watch.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl LoopWatch {
     }
 
     /// Records that the loop has made progress, and when it will wake up at the latest.
-    pub(crate) fn turned(&self, wakes_at: Option<Instant>) {
+    pub(crate) fn progressed(&self, wakes_at: Option<Instant>) {
         let mut state = self.watched.lock();
         (state.wakes_at, state.late_since) = (wakes_at, None);
     }
@@ -74,10 +74,10 @@ impl Watched {
     /// Ends runs that the loop should have ended.
     fn check(&self, now: Instant) {
         let mut state = self.lock();
-        if state.wakes_at.is_some_and(|when| now > when + STALL) {
+        if state.wakes_at.is_some_and(|when| now > when + STALL_TIMEOUT) {
             state.late_since.get_or_insert(now);
         }
-        let is_late = state.late_since.is_some_and(|since| now > since + TICK);
+        let is_late = state.late_since.is_some_and(|since| now > since + CHECK_INTERVAL);
         state.runs.retain(|run| run.finisher.state().is_some());
         let overdue: Vec<(Finisher, Outcome)> = state
             .runs
@@ -101,7 +101,7 @@ impl WatchedRun {
     fn overdue(&self, now: Instant, is_late: bool) -> Option<Outcome> {
         let state = self.finisher.state()?;
         if let Some((signal, when)) = state.first_cancel
-            && (is_late || !state.is_stopping() && now > when + STALL)
+            && (is_late || !state.is_stopping() && now > when + STALL_TIMEOUT)
         {
             let message = format!(
                 "cancelled by the caller ({}); agentline was too busy to end the run cleanly",
@@ -162,7 +162,7 @@ impl Registry {
             let now = Instant::now();
             alive.iter().for_each(|watched| watched.check(now));
             drop(alive);
-            std::thread::sleep(TICK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 }
@@ -191,7 +191,7 @@ mod tests {
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), stopped.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), patient.finisher());
         stopped_held.stopper().stop(agentline_core::Signal::Terminate);
-        watch.turned(Some(now));
+        watch.progressed(Some(now));
         let mut verdicts = Vec::new();
         for held in [&mut late_held, &mut stopped_held] {
             match tokio::time::timeout(Duration::from_secs(60), held.next()).await.unwrap() {
@@ -200,7 +200,7 @@ mod tests {
             }
         }
         assert_eq!(verdicts, [Verdict::TimedOut, Verdict::Cancelled]);
-        assert!(now.elapsed() >= STALL);
+        assert!(now.elapsed() >= STALL_TIMEOUT);
         assert!(patient.finisher().state().is_some(), "a run that has time left is not ended");
         let mut bytes = Vec::new();
         let exit = tokio::time::timeout(Duration::from_secs(60), process.next(&mut bytes)).await.unwrap();

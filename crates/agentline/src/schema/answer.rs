@@ -8,23 +8,47 @@ use agentline_core::json_candidates;
 use serde_json::Value;
 use std::time::Duration;
 
+/// The reason why an answer has no value.
+#[derive(Clone, Debug)]
+pub(crate) enum AnswerError {
+    /// The answer does not match the schema: the validation errors.
+    Invalid(Vec<String>),
+    /// The check did not finish in time.
+    Timeout(CheckTimeout),
+}
+
+impl From<Vec<String>> for AnswerError {
+    fn from(errors: Vec<String>) -> Self {
+        Self::Invalid(errors)
+    }
+}
+
+impl From<CheckTimeout> for AnswerError {
+    fn from(timeout: CheckTimeout) -> Self {
+        Self::Timeout(timeout)
+    }
+}
+
 impl Schema {
-    /// Returns the matching value of an answer or its validation errors, in at most `left`.
+    /// Returns the matching value of an answer, in at most `left`.
     ///
     /// Dropping the future abandons the thread of the check.
+    ///
+    /// # Errors
+    /// Fails if the answer has no such value, or if the check does not finish in time.
     pub(crate) async fn value_of(
         &self,
         text: &str,
         handed_in: Option<Value>,
         left: Duration,
-    ) -> Result<Result<Value, Vec<String>>, CheckTimeout> {
+    ) -> Result<Value, AnswerError> {
         let (schema, text) = (self.clone(), text.to_owned());
-        check_within(left, move || fitting(&schema, &text, handed_in.as_ref())).await
+        Ok(check_within(left, move || find_value(&schema, &text, handed_in.as_ref())).await??)
     }
 }
 
 /// Returns the submitted value, otherwise a matching value from the text, otherwise the validation errors.
-fn fitting(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
+fn find_value(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<Value, Vec<String>> {
     let by_tool = handed_in.map(|input| schema.take(input));
     if let Some(Ok(value)) = by_tool {
         return Ok(value);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::error::Error;
 
 /// The URL of the schema itself. It is never fetched, so it need not exist.
-const HERE: &str = "agentline://schema/";
+const SCHEMA_URL: &str = "agentline://schema/";
 
 /// A schema compiled for validation.
 pub(super) struct CompiledSchema {
@@ -33,8 +33,8 @@ impl CompiledSchema {
         compiler.use_loader(Box::new(Nothing));
         let mut schemas = Schemas::new();
         let wrong = |error: CompileError| Problems::from(problem(&error, document));
-        compiler.add_resource(HERE, document.clone()).map_err(wrong)?;
-        let index = compiler.compile(HERE, &mut schemas).map_err(wrong)?;
+        compiler.add_resource(SCHEMA_URL, document.clone()).map_err(wrong)?;
+        let index = compiler.compile(SCHEMA_URL, &mut schemas).map_err(wrong)?;
         Ok(Self { schemas, index })
     }
 
@@ -57,7 +57,7 @@ impl UrlLoader for Nothing {
 
 fn problem(error: &CompileError, document: &Value) -> Problem {
     let wrong = |what: String| Problem::new(super::KEY, what);
-    let place = |url: &str| url.trim_start_matches(HERE).to_owned();
+    let place = |url: &str| url.trim_start_matches(SCHEMA_URL).to_owned();
     match error {
         CompileError::LoadUrlError { url, .. } if is_draft(document, url) => {
             wrong(format!("uses an unknown draft: `{url}`"))
@@ -80,7 +80,7 @@ fn problem(error: &CompileError, document: &Value) -> Problem {
         CompileError::ValidationError { src, .. } => of_meta(src, document),
         other => wrong(format!(
             "is not a valid JSON Schema: {}",
-            message::bounded(&other.to_string().replace(HERE, ""))
+            message::bounded(&other.to_string().replace(SCHEMA_URL, ""))
         ))
         .hint("fix the schema"),
     }

@@ -16,8 +16,8 @@ pub(super) const DEEPEST: u32 = 200;
 pub(super) const STACK: usize = 128 << 20;
 
 /// Keywords that apply schemas to the same value.
-const LISTS: &[&str] = &["allOf", "anyOf", "oneOf"];
-const SINGLE: &[&str] = &["not", "if", "then", "else"];
+const LIST_KEYWORDS: &[&str] = &["allOf", "anyOf", "oneOf"];
+const SINGLE_KEYWORDS: &[&str] = &["not", "if", "then", "else"];
 const TABLES: &[&str] = &["dependentSchemas", "dependencies"];
 
 thread_local!(static HAS_STACK: Cell<bool> = const { Cell::new(false) });
@@ -99,8 +99,8 @@ impl<'a> Chains<'a> {
     /// Returns the schemas that a schema applies to the same value.
     fn same_value(&self, schema: &'a Value) -> Vec<&'a Value> {
         let Some(object) = schema.as_object() else { return Vec::new() };
-        let lists = LISTS.iter().filter_map(|key| object.get(*key)?.as_array()).flatten();
-        let single = SINGLE.iter().filter_map(|key| object.get(*key));
+        let lists = LIST_KEYWORDS.iter().filter_map(|key| object.get(*key)?.as_array()).flatten();
+        let single = SINGLE_KEYWORDS.iter().filter_map(|key| object.get(*key));
         let tables =
             TABLES.iter().filter_map(|key| object.get(*key)?.as_object()).flat_map(|table| table.values());
         let referred = object.get("$ref").and_then(Value::as_str).and_then(|to| self.referred(to));

@@ -13,9 +13,9 @@ use tokio::sync::{Semaphore, oneshot};
 pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 
 /// The maximum number of concurrent checks in this program, including abandoned ones.
-const MOST_CHECKS: usize = 8;
+const MAX_CHECKS: usize = 8;
 
-static CHECKS: Semaphore = Semaphore::const_new(MOST_CHECKS);
+static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
 
 /// The error of a check that did not finish in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +74,10 @@ mod tests {
 
     #[tokio::test]
     async fn abandoned_checks_are_limited_and_their_threads_reused() {
-        static OWN: Semaphore = Semaphore::const_new(MOST_CHECKS);
+        static OWN: Semaphore = Semaphore::const_new(MAX_CHECKS);
         let (short, long) = (Duration::from_millis(20), LONGEST_CHECK);
         let mut stuck = Vec::new();
-        for _ in 0..MOST_CHECKS {
+        for _ in 0..MAX_CHECKS {
             let (release, wait) = mpsc::channel::<()>();
             let (begun, is_begun) = mpsc::channel();
             let check = move || {

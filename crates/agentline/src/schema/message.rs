@@ -6,30 +6,30 @@ use serde_json::Value;
 use std::fmt::{Display, Write};
 
 /// The maximum number of sentences.
-const MOST_SENTENCES: usize = 20;
+const MAX_SENTENCES: usize = 20;
 /// The maximum number of errors that are counted.
-const MOST_COUNTED: usize = 100_000;
+const MAX_COUNTED: usize = 100_000;
 /// The maximum length of a sentence, in characters.
 const LONGEST_SENTENCE: usize = 600;
 /// The maximum length of a displayed value, in characters.
 const LONGEST_VALUE: usize = 120;
 /// The maximum number of alternatives that are described one by one.
-const MOST_ALTERNATIVES: usize = 6;
+const MAX_ALTERNATIVES: usize = 6;
 
 /// Describes all errors, one sentence each, up to a limit.
 pub(super) fn sentences(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
-    tell(error, root, at, &mut found);
-    let is_cut = found.len() > MOST_SENTENCES;
-    found.truncate(MOST_SENTENCES);
+    describe_error(error, root, at, &mut found);
+    let is_cut = found.len() > MAX_SENTENCES;
+    found.truncate(MAX_SENTENCES);
     if is_cut {
-        let more = count(error).saturating_sub(MOST_SENTENCES);
+        let more = count(error).saturating_sub(MAX_SENTENCES);
         found.push(format!("and {more} more"));
     }
     found
 }
 
-/// Returns the number of sentences for all errors, up to [`MOST_COUNTED`].
+/// Returns the number of sentences for all errors, up to [`MAX_COUNTED`].
 fn count(error: &ValidationError<'_, '_>) -> usize {
     if is_reported_as_one(error) {
         return 1;
@@ -37,8 +37,8 @@ fn count(error: &ValidationError<'_, '_>) -> usize {
     let mut all = 0;
     for cause in &error.causes {
         all += count(cause);
-        if all > MOST_COUNTED {
-            return MOST_COUNTED;
+        if all > MAX_COUNTED {
+            return MAX_COUNTED;
         }
     }
     all
@@ -54,13 +54,13 @@ pub(super) fn bounded(sentence: &str) -> String {
     shortened(sentence, LONGEST_SENTENCE)
 }
 
-fn tell(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec<String>) {
-    if found.len() > MOST_SENTENCES {
+fn describe_error(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec<String>) {
+    if found.len() > MAX_SENTENCES {
         return;
     }
     let alternatives = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(None));
     if !is_reported_as_one(error) {
-        error.causes.iter().for_each(|cause| tell(cause, root, at, found));
+        error.causes.iter().for_each(|cause| describe_error(cause, root, at, found));
         return;
     }
     let inside = error.instance_location.to_string();
@@ -74,13 +74,13 @@ fn tell(error: &ValidationError<'_, '_>, root: &Value, at: &str, found: &mut Vec
 fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
     let value = root.pointer(&error.instance_location.to_string()).unwrap_or(&Value::Null);
     let mut text = format!("expected one of {} alternatives, found {}", error.causes.len(), shown(value));
-    for (i, cause) in error.causes.iter().take(MOST_ALTERNATIVES).enumerate() {
+    for (i, cause) in error.causes.iter().take(MAX_ALTERNATIVES).enumerate() {
         if text.len() > 4 * LONGEST_SENTENCE {
             // The rest would be cut off, and nested alternatives could expand without bound.
             break;
         }
         let mut wrong = Vec::new();
-        tell(cause, root, at, &mut wrong);
+        describe_error(cause, root, at, &mut wrong);
         let _ = write!(text, "; ({}) {}", i + 1, wrong.join(", "));
     }
     text

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 /// The default draft, which need not be named in the wrapping schema.
 const DEFAULT_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// The keywords for shared definitions. They move to the top level, so that references to them stay valid.
-const PARTS: [&str; 2] = ["$defs", "definitions"];
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Keywords whose values map names to schemas.
-const MAPS: &[&str] =
+const SCHEMA_MAPS: &[&str] =
     &["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
 /// Keywords whose values are data, even if they look like schemas.
 const DATA: &[&str] = &["const", "enum", "default", "examples", "example"];
@@ -20,7 +20,7 @@ pub(super) fn key(schema: &Value) -> &'static str {
 }
 
 /// Returns the schema of an object that contains a value of this schema.
-pub(super) fn around(schema: &Value) -> Value {
+pub(super) fn wrapped(schema: &Value) -> Value {
     let key = key(schema);
     let mut outer = Map::new();
     let mut inner = schema.as_object().cloned().unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn around(schema: &Value) -> Value {
     let moved = Moved { id: id.trim_end_matches('#'), prefix: format!("#/properties/{key}") };
     let mut inner = Value::Object(inner);
     moved.schema(&mut inner);
-    for part in PARTS {
+    for part in DEFINITIONS {
         if let Some(part_of_inner) = inner.as_object_mut().and_then(|inner| inner.remove(part)) {
             outer.insert(part.into(), part_of_inner);
         }
@@ -78,7 +78,7 @@ impl Moved<'_> {
                     *to = self.reference(to).into_owned();
                 }
                 _ if DATA.contains(&key.as_str()) => {}
-                Value::Object(map) if MAPS.contains(&key.as_str()) => {
+                Value::Object(map) if SCHEMA_MAPS.contains(&key.as_str()) => {
                     map.values_mut().for_each(|value| self.below(value));
                 }
                 other => self.below(other),
@@ -100,7 +100,7 @@ impl Moved<'_> {
         // An empty reference means the top of the schema.
         let fragment = if to.is_empty() { Some("") } else { to.strip_prefix('#') };
         match fragment {
-            Some(rest) if PARTS.iter().any(|part| rest.starts_with(&format!("/{part}/"))) => {
+            Some(rest) if DEFINITIONS.iter().any(|part| rest.starts_with(&format!("/{part}/"))) => {
                 Cow::Borrowed(to)
             }
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {

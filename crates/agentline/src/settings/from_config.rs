@@ -11,7 +11,7 @@ impl Agentline {
     /// Applies the machine's settings to this instance, and returns it with the configured run request, including the
     /// settings of its agent.
     #[must_use]
-    pub fn equip(mut self, config: &Config) -> (Self, RunRequest) {
+    pub fn with_config(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
         request.notices.clone_from(&config.notices);
         let registry = AgentRegistry::of(&config.agents);

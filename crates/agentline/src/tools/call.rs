@@ -49,7 +49,7 @@ async fn run(tool: &Arc<Tool>, args: Value, call: &ToolCall) -> ToolOutput {
         },
         Err(_) => {
             call.stopped.cancel();
-            ToolOutput::error(format!("the tool timed out after {}", words(tool.limit())))
+            ToolOutput::error(format!("the tool timed out after {}", display_duration(tool.limit())))
         }
     }
 }
@@ -75,7 +75,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-fn words(time: Duration) -> String {
+fn display_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())
     } else {

@@ -31,12 +31,12 @@ use tokio::{
 };
 
 /// The maximum number of refused requests that are reported for a run.
-const REFUSALS_TOLD: u32 = 20;
+const MAX_REPORTED_REFUSALS: u32 = 20;
 /// The delay before accepting again when the process is out of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The listeners of this process: one for each runtime, since the tasks of a runtime end with it.
-static DOORS: Mutex<Vec<(Id, Weak<Listener>)>> = Mutex::new(Vec::new());
+static LISTENERS: Mutex<Vec<(Id, Weak<Listener>)>> = Mutex::new(Vec::new());
 
 /// An open port. Dropping the last reference closes it with every connection.
 pub(super) struct Listener {
@@ -61,7 +61,7 @@ impl Listener {
     /// Returns the listener of this runtime, and opens it if necessary.
     pub(super) fn open() -> io::Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(io::Error::other)?.id();
-        let mut doors = locked(&DOORS);
+        let mut doors = locked(&LISTENERS);
         doors.retain(|(_, door)| door.strong_count() > 0);
         let open = doors.iter().filter(|(id, _)| *id == runtime).find_map(|(_, door)| door.upgrade());
         // The id of a runtime that ended may be reused, so check that the listener's task is still alive.
@@ -126,8 +126,8 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes)
         return plain(StatusCode::NOT_FOUND, "not found");
     };
     if let Err((why, status, message)) = check(&request, address, &room.token) {
-        if room.refused.fetch_add(1, Ordering::Relaxed) < REFUSALS_TOLD {
-            room.side.tell(&json!({ "refused": why }));
+        if room.refused.fetch_add(1, Ordering::Relaxed) < MAX_REPORTED_REFUSALS {
+            room.side.send_line(&json!({ "refused": why }));
         }
         return plain(status, message);
     }

@@ -43,7 +43,7 @@ impl ToolRegistry {
     /// Reports that the agent listed the tools.
     pub(super) fn listed(&self) {
         let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-        self.side.tell(&json!({ "listed": names }));
+        self.side.send_line(&json!({ "listed": names }));
     }
 
     /// Performs a call, until the agent disconnects (`left`) or cancels the request.
@@ -56,11 +56,11 @@ impl ToolRegistry {
     ) -> Result<ToolOutput, CallAbandoned> {
         let tool = self.tools.iter().find(|tool| tool.name() == name);
         if let Some(tool) = tool {
-            args.retain(|key, _| !self.added.contains(&key.as_str()) || tool.knows(key));
+            args.retain(|key, _| !self.added.contains(&key.as_str()) || tool.accepts(key));
         }
         let args = Value::Object(args);
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        self.side.tell(&json!({"called": name, "call": number, "input": cut_value(&args)}));
+        self.side.send_line(&json!({"called": name, "call": number, "input": cut_value(&args)}));
         let visit = self.under_way.begin(request, &self.closed);
         let stopped = visit.stop.child_token();
         let mut end = End { desk: self, name, number, stopped: stopped.clone(), answered: false };
@@ -78,7 +78,7 @@ impl ToolRegistry {
             output = work => output,
         };
         end.answered = true;
-        self.side.tell(&json!({
+        self.side.send_line(&json!({
             "result": name, "call": number, "is_error": output.is_error, "content": cut_text(&output.text),
         }));
         Ok(output)
@@ -98,7 +98,7 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.stopped.cancel();
-            self.desk.side.tell(&json!({"cancelled": self.name, "call": self.number}));
+            self.desk.side.send_line(&json!({"cancelled": self.name, "call": self.number}));
         }
     }
 }

@@ -86,10 +86,11 @@ impl Relay {
                     let relay = Arc::clone(&relay);
                     async move {
                         let stop = relay.closed.child_token();
-                        let carried = command::carry(spawn, way, frames, Arc::clone(&link), stop.clone());
+                        let carried =
+                            command::run_server(spawn, way, frames, Arc::clone(&link), stop.clone());
                         let ((), why) = tokio::join!(relay.initialize(&stop), carried);
                         if let Some(why) = why {
-                            link.died(&why);
+                            link.mark_dead(&why);
                         }
                     }
                 });
@@ -109,12 +110,12 @@ impl Relay {
                     (relay, task)
                 }
                 Err(why) => {
-                    link.died(&why);
+                    link.mark_dead(&why);
                     (relay(Way::Nowhere), tokio::spawn(async {}))
                 }
             },
             _ => {
-                link.died("unknown type of server");
+                link.mark_dead("unknown type of server");
                 (relay(Way::Nowhere), tokio::spawn(async {}))
             }
         }
@@ -143,7 +144,7 @@ impl Relay {
             Ok(Err(ServerGone(why))) => why,
             Err(_) => format!("no response within {} s", self.patience.as_secs_f32()),
         };
-        self.link.died(&why);
+        self.link.mark_dead(&why);
         stop.cancel();
     }
 
@@ -202,7 +203,7 @@ impl Relay {
             Ok(Err(ServerGone(why))) => why,
             Err(_) => format!("no response to `{method}` within {} s", self.patience.as_secs_f32()),
         };
-        self.link.complain(&why);
+        self.link.report_error(&why);
         unavailable_reply(&self.link.name, &why, method, params)
     }
 

@@ -33,7 +33,7 @@ const BATCH: usize = 256;
 type Validate = dyn Fn(Value) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
 /// The default startup timeout of a relayed server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The offer of one run, in addition to the tools of its host.
 #[must_use]
@@ -52,7 +52,7 @@ impl ToolOffer {
             env: BTreeMap::new(),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
-            patience: PATIENCE,
+            patience: STARTUP_TIMEOUT,
         };
         Self { structured: None, servers: BTreeMap::new(), added: &[], context }
     }
@@ -177,7 +177,7 @@ impl AnswerTool {
             let (validate, slot, side) = (Arc::clone(&validate), Arc::clone(&slot), side.clone());
             async move {
                 validate(value.clone()).await?;
-                side.tell(&json!({ "value": value }));
+                side.send_line(&json!({ "value": value }));
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
                 Ok("the answer was accepted")
             }
@@ -233,7 +233,7 @@ pub(super) fn serve(host: &ToolHost, offer: ToolOffer) -> Result<RunningTools, E
     }
     let mut problems = host.problems(&tools);
     if !tools.is_empty() {
-        problems.extend(host.mistaken(offer.servers.keys()));
+        problems.extend(host.ambiguous_servers(offer.servers.keys()));
     }
     Problems(problems).into_result()?;
     let door = Listener::open().map_err(Error::io("listen on", "127.0.0.1"))?;
@@ -255,7 +255,7 @@ pub(super) fn serve(host: &ToolHost, offer: ToolOffer) -> Result<RunningTools, E
     let mut tasks = Vec::new();
     for (name, server) in offer.servers {
         if let Some(why) = unrelayed(&server) {
-            side.tell(&json!({"server": name, "unrelayed": why}));
+            side.send_line(&json!({"server": name, "unrelayed": why}));
             servers.insert(name, server);
             continue;
         }

@@ -145,7 +145,7 @@ impl Tool {
     }
 
     /// Returns whether the schema declares an argument.
-    pub(super) fn knows(&self, argument: &str) -> bool {
+    pub(super) fn accepts(&self, argument: &str) -> bool {
         self.schema["properties"].get(argument).is_some()
     }
 

@@ -27,7 +27,7 @@ pub const MAX_READ: u64 = 10 << 20;
 /// The maximum length of a path in bytes.
 const LONGEST_PATH: usize = 4096;
 /// How many bytes of a file are read at most when lines are selected.
-const LARGEST: u64 = 1 << 30;
+const MAX_SCANNED_BYTES: u64 = 1 << 30;
 /// How often a path is resolved again if its links change in the meantime.
 const ATTEMPTS: usize = 16;
 
@@ -74,12 +74,12 @@ pub enum FileError {
     #[error("invalid_path: {0}")]
     Invalid(&'static str),
     /// The operating system reported an error.
-    #[error("io: `{path}`: {error}")]
+    #[error("io: `{path}`")]
     Io {
         /// The path of the file.
         path: String,
         /// The error of the operating system.
-        error: io::Error,
+        source: io::Error,
     },
 }
 
@@ -234,7 +234,7 @@ impl AgentFiles {
     }
 
     fn lines(&self, file: File, path: &str, from: u64, count: u64) -> Result<Vec<u8>, FileError> {
-        let mut reader = BufReader::new(file.take(LARGEST));
+        let mut reader = BufReader::new(file.take(MAX_SCANNED_BYTES));
         for _ in 1..from.max(1) {
             if reader.skip_until(b'\n').map_err(|error| explained(path, error))? == 0 {
                 break;
@@ -302,7 +302,7 @@ fn explained(path: &str, error: io::Error) -> FileError {
         io::ErrorKind::NotFound => FileError::NotFound(shown(path)),
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => FileError::NotAFile(shown(path)),
         _ if os::is_not_a_file(&error) => FileError::NotAFile(shown(path)),
-        _ => FileError::Io { path: shown(path), error },
+        _ => FileError::Io { path: shown(path), source: error },
     }
 }
 

@@ -43,7 +43,7 @@ use crate::fs::stamp::FileStamp;
 use crate::workspace::snapshot::content::KnownContent;
 
 /// The maximum number of files and directories that one thread checks faster than a second thread can start.
-const SMALL: usize = 32;
+const SINGLE_THREAD_LIMIT: usize = 32;
 
 /// Limits of one snapshot, so that a run in `/` or in a home directory does not take minutes.
 #[derive(Debug, Clone)]
@@ -214,7 +214,7 @@ impl Snapshot {
     }
 
     /// Returns whether the snapshot is small and nothing has changed since it was taken.
-    pub(crate) fn is_small_and_still_true(&self) -> bool {
+    pub(crate) fn is_small_and_current(&self) -> bool {
         self.is_settled() && self.is_still_true()
     }
 

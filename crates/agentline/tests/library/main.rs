@@ -1,6 +1,7 @@
 //! Tests the library through its public interface.
 
 mod active_runs;
+mod errors;
 mod examples;
 #[cfg(target_os = "linux")]
 mod killed_program;

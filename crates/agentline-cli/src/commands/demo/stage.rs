@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The user's variables that the demo needs: to find Node.js, and to start programs on Windows.
-const KEPT: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
+const KEPT_VARIABLES: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
 
 /// The files and the model of the demo, removed on drop.
 pub(super) struct DemoStage {
@@ -33,7 +33,7 @@ impl DemoStage {
         }
         let model = model(&root.join("home"))?;
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
-        for name in KEPT {
+        for name in KEPT_VARIABLES {
             if let Some(value) = user.env.get(*name) {
                 env.insert((*name).to_owned(), value.clone());
             }

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// How long standard input may be silent before its content counts as complete.
-const SILENCE: Duration = Duration::from_millis(500);
+const STDIN_IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prints the agent's output, line by line from the tape. Returns the agent's exit code.
 pub(super) fn print_output(
@@ -24,7 +24,7 @@ pub(super) fn print_output(
     real_time: bool,
 ) -> Result<u8, CommandError> {
     let mut lines = open(tape, agent)?;
-    swallow_stdin();
+    discard_stdin();
     let pace = if real_time { Pace::Recorded } else { Pace::AtOnce };
     let mut code = exit::FAILED;
     let mut now = 0;
@@ -98,7 +98,7 @@ fn open<'a>(tape: &'a Path, agent: &str) -> Result<TapeLines<'a>, CommandError> 
 }
 
 /// Reads standard input, as the agent would, so that the caller's writes do not fail.
-fn swallow_stdin() {
+fn discard_stdin() {
     if io::stdin().is_terminal() {
         return;
     }
@@ -110,7 +110,7 @@ fn swallow_stdin() {
             let _ = alive.send(());
         }
     });
-    while heard.recv_timeout(SILENCE).is_ok() {}
+    while heard.recv_timeout(STDIN_IDLE_TIMEOUT).is_ok() {}
 }
 
 #[cfg(unix)]

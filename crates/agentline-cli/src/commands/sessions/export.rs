@@ -57,7 +57,7 @@ enum Format {
 }
 
 /// The formats by file extension.
-const ENDINGS: &[(&str, Format)] = &[
+const FORMATS_BY_EXTENSION: &[(&str, Format)] = &[
     ("html", Format::Html),
     ("htm", Format::Html),
     ("md", Format::Md),
@@ -71,14 +71,14 @@ pub(super) fn run(
     sessions_context: &SessionsContext,
     args: &ExportArgs,
 ) -> Result<u8, CommandError> {
-    let format = args.wanted()?;
+    let format = args.format()?;
     let is_stdout = args.output == Path::new("-");
     let path = sessions_context.cwd.join(&args.output);
     // A device or pipe, such as `/dev/stdout`, is written to and never replaced.
     let is_device =
         !is_stdout && std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     if !is_stdout && !is_device && !args.force && path.exists() {
-        return Err(there_already(&args.output).into());
+        return Err(already_exists(&args.output).into());
     }
     let found = sessions_context.find(&args.which)?;
     let (session, children) = sessions_context.load(&found, true)?;
@@ -108,7 +108,7 @@ pub(super) fn run(
     }
     let saved = if is_device { write_to(&path, write) } else { save(&path, args.force, write) };
     saved.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => there_already(&args.output).into(),
+        io::ErrorKind::AlreadyExists => already_exists(&args.output).into(),
         _ => CommandError::failed(format!("cannot write {}: {error}", args.output.display())),
     })?;
     ui.print_status(format!("wrote {}", args.output.display()));
@@ -139,19 +139,20 @@ fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<(
     kept.map(drop).map_err(|error| error.error)
 }
 
-fn there_already(path: &Path) -> Problem {
+fn already_exists(path: &Path) -> Problem {
     Problem::new("--output", format!("`{}` already exists", path.display()))
         .hint("choose another name, or pass `--force` to overwrite it")
 }
 
 impl ExportArgs {
     /// Returns the requested format, or the one of the file extension.
-    fn wanted(&self) -> Result<Format, Problem> {
+    fn format(&self) -> Result<Format, Problem> {
         if self.html {
             return Ok(Format::Html);
         }
         let ending = self.output.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
-        let by_ending = || ENDINGS.iter().find(|(name, _)| *name == ending).map(|(_, format)| *format);
+        let by_ending =
+            || FORMATS_BY_EXTENSION.iter().find(|(name, _)| *name == ending).map(|(_, format)| *format);
         self.format.or_else(by_ending).ok_or_else(|| {
             Problem::new(
                 "--output",

@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 
 /// The terminal width below which the year is omitted.
-const NARROW: usize = 110;
+const NARROW_WIDTH: usize = 110;
 /// The minimum length of a displayed id.
 const SHORTEST_ID: usize = 8;
 
@@ -67,8 +67,8 @@ pub(super) fn run(
         Column::left("when"),
         Column::left("agent"),
         Column::left("id"),
-        Column::left("project").end_kept(24),
-        Column::left("title").elastic(),
+        Column::left("project").keep_end(24),
+        Column::left("title").shrinkable(),
         Column::right("turns"),
         Column::right("tokens"),
         Column::right("cost"),
@@ -76,7 +76,7 @@ pub(super) fn run(
     for (summary, length) in all.iter().zip(lengths) {
         let info = &summary.info;
         let minute = |at| {
-            if width.is_some_and(|w| w < NARROW) {
+            if width.is_some_and(|w| w < NARROW_WIDTH) {
                 sessions_context.clock.short_minute(at)
             } else {
                 sessions_context.clock.minute(at)
@@ -89,7 +89,7 @@ pub(super) fn run(
             Some(&summary.used).filter(|used| !used.is_empty()).map(|used| grouped(used.tokens.sum()));
         table.row(vec![
             at.unwrap_or_default(),
-            info.agent.clone(),
+            info.agent.to_string(),
             id.to_owned(),
             sessions_context.project(info.project.as_deref()),
             summary.title.clone().unwrap_or_default(),

@@ -101,7 +101,8 @@ fn head(
 ) -> io::Result<()> {
     let info = &result.info;
     let at = info.updated.or(info.started).map(|at| sessions_context.clock.minute(at)).unwrap_or_default();
-    let about = [at, info.agent.clone(), info.id.clone(), sessions_context.project(info.project.as_deref())];
+    let about =
+        [at, info.agent.to_string(), info.id.clone(), sessions_context.project(info.project.as_deref())];
     let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
     let title = plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
     let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));

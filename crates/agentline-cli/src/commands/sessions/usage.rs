@@ -81,14 +81,14 @@ pub(super) fn run(
     let width = ui.width();
     let chart = args.chart.unwrap_or(if width.is_some() { Chart::Tokens } else { Chart::Off });
     let mut columns =
-        vec![if args.by == By::Project { Column::left(title).end_kept(32) } else { Column::left(title) }];
+        vec![if args.by == By::Project { Column::left(title).keep_end(32) } else { Column::left(title) }];
     columns.extend(
         ["sessions", "turns", "input", "cached", "output", "thoughts", "total", "cost"].map(Column::right),
     );
     let names = rows.iter().map(|row| name(sessions_context, args.by, row));
     let mut cells: Vec<Vec<String>> = rows.iter().zip(names).map(|(row, name)| numbers(name, row)).collect();
     cells.push(numbers("total".into(), &sum));
-    let bars = bars(&rows, chart, width.map_or(BAR_ON_A_PIPE, |width| room(width, &cells)));
+    let bars = bars(&rows, chart, width.map_or(BAR_ON_A_PIPE, |width| bar_width(width, &cells)));
     if chart != Chart::Off {
         columns.push(Column::left(""));
         let bars = bars.into_iter().chain([String::new()]);
@@ -134,7 +134,7 @@ fn numbers(name: String, row: &UsageRow) -> Vec<String> {
 }
 
 /// Returns the width that the numbers leave for bars.
-fn room(width: usize, cells: &[Vec<String>]) -> usize {
+fn bar_width(width: usize, cells: &[Vec<String>]) -> usize {
     let columns = cells.first().map_or(0, Vec::len);
     let widest = |i: usize| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0).max(8);
     let taken: usize = (0..columns).map(|i| widest(i) + 2).sum();

@@ -20,7 +20,7 @@ use std::{
 };
 
 /// The interval at which the files are polled.
-const PAUSE: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
@@ -87,7 +87,7 @@ pub(super) fn run(
         if idle.is_some_and(|idle| quiet_since.elapsed() >= idle) {
             return Ok(exit::DONE);
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

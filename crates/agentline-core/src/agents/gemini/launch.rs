@@ -107,7 +107,7 @@ pub(super) fn launch(
     launch.read_only.push(given.clone());
     let name = format!("agentline-{}", context.session_id.replace('-', ""));
     let mut delivery = if is_live {
-        let words = live::words(text.clone());
+        let words = live::prompt_text(text.clone());
         launch.warnings.extend(words.warnings);
         Delivery { stdin: words.text, ..Delivery::default() }
     } else {
@@ -195,8 +195,8 @@ pub(super) fn launch(
 }
 
 /// Returns the prompt text for ACP.
-pub(super) fn words(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-    text(plan, cwd, fs).map(live::words)
+pub(super) fn prompt_text(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
+    text(plan, cwd, fs).map(live::prompt_text)
 }
 
 /// Returns the complete prompt text, or a problem if it is too long for the CLI.

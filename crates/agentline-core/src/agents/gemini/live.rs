@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Launch, McpServer, Millis, ModelValidation, Notice, PermissionMode, Plan, Problem, PromptText,
-    RequestedMode, RequestedModel, Rule, RunRequest, Sandbox, Surface, Version,
+    RequestedMode, RequestedModel, RunRequest, Sandbox, Surface, Version,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ fn with_rules(request: &RunRequest, other: &'static str) -> &'static str {
 
 /// Returns the prompt in a form that reaches the model. Over ACP the CLI treats `/about` and `$about` as its own
 /// commands, even after whitespace, and answers them without calling the model.
-pub(super) fn words(text: String) -> PromptText {
+pub(super) fn prompt_text(text: String) -> PromptText {
     let first = text.trim_start().strip_prefix(['/', '$']).map(|rest| rest.split_whitespace().next());
     let Some(Some(word)) = first else { return PromptText::new(text) };
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
@@ -199,9 +199,8 @@ pub(super) fn mode(request: &RunRequest) -> RequestedMode {
 
 /// Returns whether a run cannot start processes: it may not use the shell and has no server that is a program.
 pub(super) fn starts_nothing(request: &RunRequest) -> bool {
-    let refused = request.deny.iter().filter_map(|text| Rule::parse("deny", text).ok());
-    let no_shell =
-        refused.into_iter().any(|rule| rule.pattern.is_none() && SHELL_NAMES.contains(&rule.tool.as_str()));
+    let mut refused = request.deny.iter();
+    let no_shell = refused.any(|rule| rule.pattern().is_none() && SHELL_NAMES.contains(&rule.tool()));
     let plans = request.permission_mode == PermissionMode::Plan && request.mode_id.is_none();
     let servers = request.mcp_servers.values().all(|server| matches!(server, McpServer::Url { .. }));
     (no_shell || plans) && servers && request.mcp_settings_path.is_none()

@@ -95,7 +95,7 @@ struct Entry {
 /// Returns whether there are rules with patterns, which agentline must decide itself.
 pub(super) fn has_patterns(request: &RunRequest) -> bool {
     let mut rules = request.deny.iter().chain(&request.ask).chain(&request.allow);
-    rules.any(|text| Rule::parse("", text).is_ok_and(|rule| rule.pattern.is_some()))
+    rules.any(|rule| rule.pattern().is_some())
 }
 
 /// Returns whether agentline must decide on uses of some tools itself: there are rules with patterns or `ask` rules.
@@ -106,10 +106,11 @@ pub(super) fn needs_host_decisions(request: &RunRequest) -> bool {
 /// Returns the tools for which the CLI must ask about every use.
 pub(super) fn answered_tools(request: &RunRequest) -> BTreeSet<&'static str> {
     let lists = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
-    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |text| (key, text)));
-    let answered = rules.filter_map(|(key, text)| Rule::parse(key, text).ok().map(|rule| (key, rule)));
-    let answered = answered.filter(|(key, rule)| rule.pattern.is_some() || *key == "ask");
-    answered.flat_map(|(_, rule)| tools::TOOLS.natives(common_name(&rule.tool)).collect::<Vec<_>>()).collect()
+    let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |rule| (key, rule)));
+    let answered = rules.filter(|(key, rule)| rule.pattern().is_some() || *key == "ask");
+    answered
+        .flat_map(|(_, rule)| tools::TOOLS.natives(common_name(rule.tool())).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Returns the rules of a prompt that need a policy file that the session was not opened with. The CLI always asks
@@ -118,7 +119,7 @@ pub(super) fn unenforced_in_session(opened: &RunRequest, prompt: &RunRequest) ->
     const ALWAYS_ASKED: &[&str] = &["write_file", "replace", "web_fetch"];
     let asked = answered_tools(opened);
     adapter::unenforced_in_session(opened, prompt, |rule| {
-        let mut natives = tools::TOOLS.natives(common_name(&rule.tool));
+        let mut natives = tools::TOOLS.natives(common_name(rule.tool()));
         natives.all(|tool| ALWAYS_ASKED.contains(&tool) || asked.contains(tool))
     })
 }
@@ -131,17 +132,16 @@ pub(super) fn compile(request: &RunRequest, surface: Surface) -> Result<Option<P
     let mut problems = Vec::new();
     let kinds = [("deny", &request.deny), ("ask", &request.ask), ("allow", &request.allow)];
     for (key, rules) in kinds {
-        for text in rules {
-            let read = Rule::parse(key, text).and_then(|rule| {
-                let mut found = entries_of(&rule, key, text)?;
-                if rule.pattern.is_some() && !live {
-                    return Err(unenforceable(key, text, surface));
+        for rule in rules {
+            let compiled = entries_of(rule, key).and_then(|mut found| {
+                if rule.pattern().is_some() && !live {
+                    return Err(unenforceable(key, rule, surface));
                 }
                 found
                     .retain(|entry| entry.mcp_name.is_some() || !answered.contains(entry.tool_name.as_str()));
-                Ok((rank(key, text, &[], false)?, found))
+                Ok((rank(key, rule, &[], false)?, found))
             });
-            match read {
+            match compiled {
                 Ok(found) if found.1.is_empty() => {}
                 Ok(found) => ranked.push(found),
                 Err(problem) => problems.push(problem),
@@ -296,16 +296,16 @@ impl Entry {
 }
 
 /// Returns the entries of one rule.
-fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem> {
+fn entries_of(rule: &Rule, key: &str) -> Result<Vec<Entry>, Problem> {
     let new = |tool: &str| match key {
         "allow" => Entry::allow(tool),
         "ask" => Entry::ask(tool),
-        _ => Entry { deny_message: Some(format!("{RULE_MARK}{text}")), ..Entry::deny(tool) },
+        _ => Entry { deny_message: Some(format!("{RULE_MARK}{rule}")), ..Entry::deny(tool) },
     };
     let cannot = |why: &str, way_out: &str| {
-        Problem::new(key, format!("`{text}` cannot be enforced: {why}")).hint(way_out.to_owned())
+        Problem::new(key, format!("`{rule}` cannot be enforced: {why}")).hint(way_out.to_owned())
     };
-    if let Some(server) = rule.tool.strip_prefix("mcp__") {
+    if let Some(server) = rule.tool().strip_prefix("mcp__") {
         let (server, tool) = server.split_once("__").unwrap_or((server, "*"));
         if server.is_empty() || tool.is_empty() || (tool != "*" && tool.contains('*')) || server.contains('*')
         {
@@ -314,7 +314,7 @@ fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem>
                 "write `mcp__server` for all tools of a server, or `mcp__server__tool` for one",
             ));
         }
-        if rule.pattern.is_some() {
+        if rule.pattern().is_some() {
             return Err(cannot(
                 "patterns are not supported for tools of MCP servers",
                 "write the rule without a pattern",
@@ -323,23 +323,24 @@ fn entries_of(rule: &Rule, key: &str, text: &str) -> Result<Vec<Entry>, Problem>
         return Ok(vec![Entry { mcp_name: Some(server.into()), ..new(tool) }]);
     }
     let outside =
-        rule.tool.starts_with("mcp_") || rule.tool.starts_with("discovered_tool_") || rule.tool == "*";
-    if outside && rule.pattern.is_none() && !rule.tool.contains("__") {
-        return Ok(vec![new(&rule.tool)]);
+        rule.tool().starts_with("mcp_") || rule.tool().starts_with("discovered_tool_") || rule.tool() == "*";
+    if outside && rule.pattern().is_none() && !rule.tool().contains("__") {
+        return Ok(vec![new(rule.tool())]);
     }
-    let name = common_name(&rule.tool);
+    let name = common_name(rule.tool());
     let natives = tools::TOOLS.natives(name).collect::<Vec<_>>();
     if natives.is_empty() {
-        let meant = nearest(&rule.tool, tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
+        let meant = nearest(rule.tool(), tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
         let common = "Write, Edit, Read, LS, Glob, Grep, Bash, WebFetch, WebSearch, mcp__server__tool";
-        return Err(Problem::new(key, format!("`{text}`: Gemini CLI has no tool `{}`", rule.tool)).hint(
+        return Err(Problem::new(key, format!("`{rule}`: Gemini CLI has no tool `{}`", rule.tool())).hint(
             format!("{}known tools: {common}, and Gemini CLI's own names", meant.unwrap_or_default()),
         ));
     }
-    if rule.pattern.is_some() && !natives.iter().all(|native| JUDGED.iter().any(|(tool, _)| tool == native)) {
+    if rule.pattern().is_some() && !natives.iter().all(|native| JUDGED.iter().any(|(tool, _)| tool == native))
+    {
         return Err(cannot(
             "Gemini CLI can allow or deny this tool only as a whole",
-            &format!("write `{}` without a pattern", rule.tool),
+            &format!("write `{}` without a pattern", rule.tool()),
         ));
     }
     let whole = |tool: &&str| {
@@ -354,10 +355,10 @@ fn common_name(tool: &str) -> &str {
     OTHER_NAMES.iter().find(|(other, _)| *other == tool).map_or(tool, |(_, name)| *name)
 }
 
-fn unenforceable(key: &str, text: &str, surface: Surface) -> Problem {
-    let tool = text.split('(').next().unwrap_or(text);
+fn unenforceable(key: &str, rule: &Rule, surface: Surface) -> Problem {
+    let tool = rule.tool();
     let why = "Gemini CLI asks about every use only over ACP";
-    Problem::new(key, format!("`{text}` cannot be enforced on the surface `{surface}`: {why}"))
+    Problem::new(key, format!("`{rule}` cannot be enforced on the surface `{surface}`: {why}"))
         .hint(format!("use the surface `acp` or `auto`, or a rule for the whole tool: `{tool}`"))
 }
 

@@ -98,8 +98,8 @@ fn can_read(plan: &Plan, file: &Path, text: &str, cwd: &Path, fs: &dyn FileSyste
     };
     let short =
         text.lines().count() <= LONGEST_READ && text.lines().all(|l| l.chars().count() <= LONGEST_READ);
-    let refused = plan.request.deny.iter().filter_map(|r| Rule::parse("deny", r).ok());
-    let permitted = refused.map(|r| r.tool).all(|t| !matches!(t.as_str(), "Read" | "read_file" | "*"));
+    let mut refused = plan.request.deny.iter().map(Rule::tool);
+    let permitted = refused.all(|tool| !matches!(tool, "Read" | "read_file" | "*"));
     short && permitted && !may_be_ignored(&real, &root, fs)
 }
 

@@ -340,7 +340,7 @@ fn make(
     mut damage: Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) -> SavedSession {
-    info.agent = "gemini".to_owned();
+    info.agent = "gemini".into();
     let (mut story, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
     tell_all(&mut story, kept.all(), &mut damage, store);
     tell_all(&mut abandoned, kept.gone().into_iter(), &mut damage, store);

@@ -104,7 +104,7 @@ impl SessionReader for OpenCodeReader {
 impl OpenCodeReader {
     pub(super) fn new() -> Self {
         let mut fold = Self::default();
-        fold.session.info.agent = crate::agents::opencode::INFO.id.to_owned();
+        fold.session.info.agent = crate::agents::opencode::INFO.id.into();
         fold
     }
 

@@ -1,7 +1,10 @@
 //! Tests the effects of a workspace's file that the user does not fully trust.
 
 use super::*;
-use crate::config::{UntrustedUse, chosen_workspace};
+use crate::{
+    Rule,
+    config::{UntrustedUse, chosen_workspace},
+};
 
 fn workspace(text: &str) -> Layer {
     Layer::file("w/agentline.toml", text).of_workspace()
@@ -182,10 +185,8 @@ fn aliases_have_the_trust_level_of_their_key() {
     assert_eq!(config.request.limits.max_cost, Some(1.0));
     assert_eq!(config.request.timeout, Duration::from_secs(60));
     assert_eq!(config.request.permission_mode, PermissionMode::Default);
-    assert_eq!(
-        (config.request.allow.len(), config.request.deny),
-        (0, vec!["Bash".into(), "WebFetch".into()])
-    );
+    assert_eq!(config.request.allow.len(), 0);
+    assert_eq!(config.request.deny, ["Bash", "WebFetch"]);
     assert_eq!(config.request.model.as_deref(), Some("m"));
 }
 
@@ -200,7 +201,8 @@ fn invalid_values_of_accepted_keys_are_problems() {
 
 #[test]
 fn workspace_rules_are_added_and_replace_none() {
-    let rules = |config: &Config| (config.request.deny.join(" "), config.request.ask.join(" "));
+    let joined = |rules: &[Rule]| rules.iter().map(Rule::as_str).collect::<Vec<_>>().join(" ");
+    let rules = |config: &Config| (joined(&config.request.deny), joined(&config.request.ask));
     let users = || user("deny = ['Bash(rm *)']\nask = ['WebFetch']");
     for text in ["deny = []\nask = []", "disable_tools = []\nask_tools = []"] {
         let config = build(&[users(), workspace(text)]);

@@ -432,7 +432,7 @@ fn rule_with_a_program_path_matches_every_spelling() {
     ] {
         let of = |text: &str| text.replace("PLACE", &place);
         let mut request = RunRequest::new("x").permission_mode(M::Bypass);
-        request.deny = vec![format!("Bash({})", of(rule))];
+        request.deny = vec![format!("Bash({})", of(rule)).parse().unwrap()];
         let policy = Policy::new(&request, Path::new(&place).parent().unwrap()).unwrap();
         let mut ask = ask(Bash("x"));
         ask.command = Some(of(command));

@@ -10,7 +10,7 @@ use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Waits until a condition holds. A loaded machine may be slow.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -156,7 +156,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", told.shown());
 
     let mut request = stage.request("");
-    request.deadline = Some(now() + 1.5);
+    request.deadline = Some(SystemTime::now() + Duration::from_millis(1500));
     let begun = Instant::now();
     let told = send_prompt(&session, request, "hang").await;
     assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", told.shown());
@@ -164,17 +164,13 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
 
     let before = stage.model.requests_to_main().len();
     let mut request = stage.request("");
-    request.deadline = Some(now() - 1.0);
+    request.deadline = Some(SystemTime::now() - Duration::from_secs(1));
     let told = send_prompt(&session, request, "one").await;
     assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
     assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
     let told = send_prompt(&session, stage.request(""), "one").await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     session.close().await;
-}
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("the time is after 1970").as_secs_f64()
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::acp_faults::stage::{Played, Stage};
 use agentline::{Event, PermissionMode, RunRequest, Verdict};
 use std::{
     fs,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// How long a cancel may take on a busy machine. An agent that never answers gets two seconds first.
@@ -82,9 +82,8 @@ async fn cancel_in_the_quiet_period() {
 #[tokio::test]
 async fn endless_updates_end_at_the_deadline() {
     let stage = Stage::new();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a set timeout");
     let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(25));
-    request.deadline = Some((now + Duration::from_millis(6000)).as_secs_f64());
+    request.deadline = Some(SystemTime::now() + Duration::from_millis(6000));
     let run = stage.agentline().run(request).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
     stage.nothing_runs();

@@ -18,17 +18,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 const ASKS: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
 
 /// Returns the time this many milliseconds from now, in the format of a request.
-fn moment(after: u64) -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a set timeout");
-    (now + Duration::from_millis(after)).as_secs_f64()
-}
-
 async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandler) -> Played {
     let options = RunOptions::new().permission_handler(handler);
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
@@ -54,7 +49,7 @@ async fn hanging_permission_handler_ends_at_the_deadline() {
     let stage = Stage::new();
     let handler = PermissionHandler::new(|_| pending::<Permission>());
     let mut request = stage.request("", ASKS);
-    request.deadline = Some(moment(6000));
+    request.deadline = Some(SystemTime::now() + Duration::from_millis(6000));
     let played = decided_by(&stage, request, handler).await;
     let kind = played.outcome.error.as_ref().map(|e| e.kind);
     assert_eq!((played.outcome.verdict, kind), (Verdict::TimedOut, Some(FailureKind::TimeoutRun)));

@@ -36,7 +36,7 @@ fn configured(stage: &TestStage) -> Config {
 }
 
 fn request(stage: &TestStage, config: &Config) -> RunRequest {
-    let (_, mut request) = stage.agentline().equip(config);
+    let (_, mut request) = stage.agentline().with_config(config);
     request.prompt = "go".into();
     request = request.agent_option("extensions", Vec::<String>::new());
     request.working_dir = Some(stage.workspace());

@@ -2,7 +2,7 @@
 
 use crate::compat::agent_cli::known;
 use crate::{Agentline, Error};
-use agentline_core::{Agent, ModelInfo, RunRequest};
+use agentline_core::{Agent, AgentId, ModelInfo, RunRequest};
 use serde::Serialize;
 
 /// The source of the model list in [`CliCapabilities`].
@@ -21,7 +21,7 @@ pub enum CapabilitySource {
 #[non_exhaustive]
 pub struct CliCapabilities {
     /// The id of the agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// Whether the agent has slash commands.
     pub supports_slash_commands: bool,
     /// Whether a model can be selected.
@@ -43,7 +43,7 @@ impl CliCapabilities {
         let has = agent.features();
         let models = has.models.iter().map(|(id, name)| ModelInfo::new(*id, Some((*name).to_owned())));
         Self {
-            agent: agent.info().id.to_owned(),
+            agent: agent.info().id.into(),
             supports_slash_commands: has.slash_commands,
             supports_models: true,
             models: models.collect(),

@@ -4,7 +4,7 @@ use crate::{
     agentline::Agentline,
     run::{Launched, messages::Completer},
 };
-use agentline_core::{Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict};
+use agentline_core::{Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict, error_chain};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::fmt;
@@ -136,7 +136,7 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
     let mut completer = Completer::new(agentline, &execute.request.prompt);
     let mut run = match agentline.run(execute.request.clone()).await {
         Ok(run) => run,
-        Err(error) => return refused(&mut execute, &error.to_string()),
+        Err(error) => return refused(&mut execute, &error_chain(&error)),
     };
     completer.begun(&run);
     if let Some(launched) = run.launched() {

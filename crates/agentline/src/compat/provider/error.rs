@@ -1,7 +1,9 @@
 //! The errors of a provider, with messages that its users know.
 
 use crate::Error;
-use agentline_core::{AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::keys};
+use agentline_core::{
+    AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::keys, error_chain,
+};
 use std::fmt;
 
 /// An error that left a call without an answer.
@@ -168,7 +170,7 @@ impl From<Error> for ProviderError {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(problems) => problems.into(),
-            other => Self::new(ErrorKind::Failed, other.to_string()),
+            other => Self::new(ErrorKind::Failed, error_chain(&other)),
         }
     }
 }

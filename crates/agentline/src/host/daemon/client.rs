@@ -34,14 +34,14 @@ use tokio::{
 };
 
 /// How long to wait for a reply of the daemon to a connection or status request.
-const GREETING: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum length of a line in bytes. Events contain lines of agents, which may be long.
 const LONGEST_LINE: usize = 512 << 20;
 /// How long the daemon may take to end a run that timed out or was cancelled.
-const GRACE: Duration = Duration::from_secs(60);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(60);
 /// The maximum time limit of a run, so that computing its deadline cannot overflow.
-const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+const MAX_TIMEOUT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// A connection to the daemon.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ impl fmt::Display for NoDaemon {
     }
 }
 
+impl std::error::Error for NoDaemon {}
+
 impl Client {
     /// Connects to the user's daemon.
     ///
@@ -103,7 +105,7 @@ impl Client {
         let (read, write) = stream.into_split();
         let mut client = Self { lines: BoundedLines::new(read, LONGEST_LINE), write, last_id: 0 };
         let hello = Initialize { client: Some(Party::new("agentline", VERSION)), ..Initialize::default() };
-        match tokio::time::timeout(GREETING, client.call::<Greeted>("initialize", &hello)).await {
+        match tokio::time::timeout(REPLY_TIMEOUT, client.call::<Greeted>("initialize", &hello)).await {
             Ok(Some(Greeted { server })) => Ok((client, server.version)),
             _ => Err(NoDaemon::Silent(socket)),
         }
@@ -115,7 +117,7 @@ impl Client {
     /// Fails if no daemon is available or it does not respond.
     pub async fn status(host_env: &HostEnv) -> Result<DaemonStatus, NoDaemon> {
         let mut client = Self::connect(host_env).await?;
-        match tokio::time::timeout(GREETING, client.call("pool/status", &json!({}))).await {
+        match tokio::time::timeout(REPLY_TIMEOUT, client.call("pool/status", &json!({}))).await {
             Ok(Some(StatusResponse { pool, daemon })) => Ok(DaemonStatus::new(daemon, pool)),
             _ => Err(NoDaemon::Silent(super::socket(host_env))),
         }
@@ -165,12 +167,12 @@ impl Client {
             max_retries: Some(0),
             ..RunParams::default()
         };
-        let time = preparation_time(&request).min(LONGEST);
+        let time = preparation_time(&request).min(MAX_TIMEOUT);
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
         let (greeting, id) = (self.next_id(), self.next_id());
         let lines = rpc::request(greeting, "initialize", &hello) + &rpc::request(id, "run", &params);
         self.send(&lines).await.map_err(|_| lost())?;
-        let end = Instant::now() + time + GRACE;
+        let end = Instant::now() + time + SHUTDOWN_GRACE;
         let (run_id, launched) = loop {
             let line = match tokio::time::timeout_at(end, self.next_line()).await {
                 Ok(line) => line.ok_or_else(lost)?,
@@ -282,7 +284,7 @@ impl ForwardedRun for RemoteRun {
 
     async fn cancel(&mut self, signal: Signal) {
         self.stopped = Some(signal);
-        self.end = self.end.min(Instant::now() + GRACE);
+        self.end = self.end.min(Instant::now() + SHUTDOWN_GRACE);
         let mut cancel = Cancel::default();
         (cancel.run, cancel.signal) = (self.id.to_string(), Some(signal.number()));
         self.is_lost = self.client.send(&rpc::notification("cancel", &cancel)).await.is_err();
@@ -307,7 +309,7 @@ impl RemoteRun {
                 let record = Record::from_line(params.event.get())?;
                 if let Event::Started(started) = &record.event {
                     self.session.clone_from(&started.session_id);
-                    self.info = who_is(started);
+                    self.info = run_info(started);
                 }
                 Some(RunItem::Batch(vec![record]))
             }
@@ -327,7 +329,7 @@ fn caller(agentline: &Agentline) -> Result<Caller, serde_json::Error> {
     let mut caller = Caller::default();
     (caller.env, caller.home, caller.cwd) = (host_env.env, host_env.home, host_env.cwd);
     (caller.project, caller.cache) = (host_env.project, host_env.cache);
-    caller.programs.clone_from(&inner.programs);
+    caller.programs = inner.programs.iter().map(|(agent, path)| (agent.to_string(), path.clone())).collect();
     if let Value::Object(agents) = serde_json::to_value(inner.registry.settings())? {
         caller.agents = agents;
     }
@@ -376,7 +378,7 @@ fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<Signal>)
 }
 
 /// Returns the run information that the `started` event reports.
-fn who_is(started: &Started) -> RunInfo {
+fn run_info(started: &Started) -> RunInfo {
     let started = started.clone();
     let mut info = RunInfo::default();
     (info.run_id, info.agent, info.cwd) = (started.run_id, started.agent, started.cwd);

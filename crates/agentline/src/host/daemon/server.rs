@@ -37,7 +37,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How often the daemon checks whether it is idle.
-const PACE: Duration = Duration::from_millis(500);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The options of a daemon.
 #[derive(Clone, Debug)]
@@ -98,11 +98,11 @@ pub async fn serve(
                 }
                 Ok(_) => {}
                 // Too many files are open. Retry after some connections have closed.
-                Err(_) => tokio::time::sleep(PACE).await,
+                Err(_) => tokio::time::sleep(IDLE_CHECK_INTERVAL).await,
             },
             () = daemon.stopping.cancelled() => break,
             () = &mut stop => break,
-            () = tokio::time::sleep(PACE) => {
+            () = tokio::time::sleep(IDLE_CHECK_INTERVAL) => {
                 let work = *daemon.work.borrow();
                 if work.runs == 0 && work.last.elapsed() >= daemon.options.idle_exit {
                     break;

@@ -2,7 +2,9 @@
 
 use super::Completer;
 use crate::sessions::SessionFilter;
-use agentline_core::{Block, Entry, Message, Outcome, Role, SavedSession, Transcript, claude_messages};
+use agentline_core::{
+    Block, Entry, Message, Outcome, Role, SavedSession, Transcript, claude_messages, error_chain,
+};
 use std::{borrow::Cow, collections::BTreeSet, path::Path};
 
 impl Completer {
@@ -18,7 +20,7 @@ impl Completer {
         let found = store
             .find_of(id, Path::new(&outcome.cwd), &SessionFilter::new().agent(&*outcome.agent))
             .map_err(|_| format!("the agent saved no session `{id}`"))?;
-        let mut session = store.load(&found).map_err(|error| error.to_string())?;
+        let mut session = store.load(&found).map_err(|error| error_chain(&error))?;
         let of_run = self.of_run(&session);
         redactor.session(&mut session);
         let told = of_run.into_iter().map(|at| &session.entries[at]);

@@ -5,7 +5,7 @@ use super::{
     message::{self, NO_METHOD, RelayMessage, RelayReply},
 };
 use crate::process::{Process, ProcessEvent, ProcessExit, Spawn, StdStream};
-use agentline_core::{LineSplitter, SplitItem};
+use agentline_core::{LineSplitter, SplitItem, error_chain};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 /// The maximum length of a line. Longer lines are ignored.
 const LONGEST_LINE: usize = 64 << 20;
 /// The number of bytes at the end of stderr that are kept for the error message.
-const LAST_WORDS: usize = 2 << 10;
+const STDERR_TAIL: usize = 2 << 10;
 /// How long a server may take to exit after its stdin is closed.
-const GRACE: Duration = Duration::from_millis(200);
+const EXIT_GRACE: Duration = Duration::from_millis(200);
 
 type Waiting = HashMap<u64, oneshot::Sender<RelayReply>>;
 
@@ -95,7 +95,7 @@ impl CommandLink {
         }
         match (message.id, message.method) {
             (Some(id), Some(method)) => self.send(answer_of_ours(&method).frame(id)),
-            (None, Some(_)) => link.heard(text.as_bytes()),
+            (None, Some(_)) => link.forward_notification(text.as_bytes()),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ impl Drop for Place<'_> {
 
 /// Starts the program and exchanges messages until it exits or the run ends. Returns why it exited, unless the run
 /// ended.
-pub(super) async fn carry(
+pub(super) async fn run_server(
     spawn: Spawn,
     way: Arc<CommandLink>,
     mut frames: UnboundedReceiver<Vec<u8>>,
@@ -137,7 +137,7 @@ pub(super) async fn carry(
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
         Err(why) => {
-            let why = format!("cannot start: {why}");
+            let why = format!("cannot start: {}", error_chain(&why));
             way.close(&why);
             return Some(why);
         }
@@ -164,7 +164,7 @@ pub(super) async fn carry(
     way.close(why.as_deref().unwrap_or("the run has ended"));
     if why.is_none() {
         process.close_stdin();
-        let _ = tokio::time::timeout(GRACE, exited(&mut process)).await;
+        let _ = tokio::time::timeout(EXIT_GRACE, exited(&mut process)).await;
     }
     why
 }
@@ -177,8 +177,8 @@ async fn exited(process: &mut Process) {
 }
 
 fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
-    kept.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_WORDS)..]);
-    kept.drain(..kept.len().saturating_sub(LAST_WORDS));
+    kept.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL)..]);
+    kept.drain(..kept.len().saturating_sub(STDERR_TAIL));
 }
 
 fn ended(exit: ProcessExit, last_words: &[u8]) -> String {
@@ -203,7 +203,7 @@ mod tests {
         for chunk in [vec![b'a'; 3000], b"bb".to_vec(), vec![b'c'; 2000]] {
             keep_last(&mut kept, &chunk);
         }
-        assert_eq!(kept.len(), LAST_WORDS);
+        assert_eq!(kept.len(), STDERR_TAIL);
         assert!(kept.starts_with(b"aaaa") && kept.ends_with(b"cc") && kept.contains(&b'b'));
         assert_eq!(
             ended(ProcessExit::Code(3), b" no such table \n"),

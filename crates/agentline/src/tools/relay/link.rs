@@ -43,7 +43,7 @@ impl ServerLink {
     }
 
     /// Marks the server as dead, permanently.
-    pub(super) fn died(&self, why: &str) {
+    pub(super) fn mark_dead(&self, why: &str) {
         let dies = self.health.send_if_modified(|health| {
             let lived = !matches!(health, Some(Err(_)));
             if lived {
@@ -52,26 +52,26 @@ impl ServerLink {
             lived
         });
         if dies {
-            self.complain(why);
+            self.report_error(why);
         }
     }
 
     /// Reports an error. The same error is reported only once in a row.
-    pub(super) fn complain(&self, why: &str) {
+    pub(super) fn report_error(&self, why: &str) {
         let mut told = locked(&self.told);
         if told.as_deref() != Some(why) {
             *told = Some(why.to_owned());
-            self.side.tell(&json!({"server": self.name, "error": why}));
+            self.side.send_line(&json!({"server": self.name, "error": why}));
         }
     }
 
     /// Reports that the agent listed these tools.
     pub(super) fn listed(&self, tools: &[String]) {
-        self.side.tell(&json!({"server": self.name, "tools": tools}));
+        self.side.send_line(&json!({"server": self.name, "tools": tools}));
     }
 
     /// Sends a notification of the server, such as a changed tool list, to all listeners as an event.
-    pub(super) fn heard(&self, message: &[u8]) {
+    pub(super) fn forward_notification(&self, message: &[u8]) {
         let mut event = b"event: message\ndata: ".to_vec();
         // A line break between JSON tokens is whitespace, but would end the event's data.
         event.extend(message.trim_ascii().iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));

@@ -30,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// The maximum size of an answer.
 const LONGEST_ANSWER: usize = 64 << 20;
 /// The timeout of messages whose answer is not needed.
-const ASIDE: Duration = Duration::from_secs(5);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The connection to a server on HTTP.
@@ -85,21 +85,21 @@ impl WebLink {
     }
 
     pub(super) fn notify(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
-        self.aside(Method::POST, message::notification(method, params));
+        self.send_detached(Method::POST, message::notification(method, params));
     }
 
     /// Ends the session on the server.
     pub(super) async fn close(&self) {
         if self.session().is_some() {
-            let _ = timeout(ASIDE, self.send(Method::DELETE, Vec::new())).await;
+            let _ = timeout(NOTIFY_TIMEOUT, self.send(Method::DELETE, Vec::new())).await;
         }
     }
 
     /// Sends a message whose answer is not needed.
-    fn aside(self: &Arc<Self>, method: Method, body: Vec<u8>) {
+    fn send_detached(self: &Arc<Self>, method: Method, body: Vec<u8>) {
         let way = Arc::clone(self);
         tokio::spawn(async move {
-            let _ = timeout(ASIDE, way.send(method, body)).await;
+            let _ = timeout(NOTIFY_TIMEOUT, way.send(method, body)).await;
         });
     }
 
@@ -135,7 +135,7 @@ impl WebLink {
                 match message.reply() {
                     Some((to, reply)) if to == id => return Ok(reply),
                     Some(_) => {}
-                    None if message.id.is_none() => self.link.heard(&event),
+                    None if message.id.is_none() => self.link.forward_notification(&event),
                     None => {}
                 }
             }

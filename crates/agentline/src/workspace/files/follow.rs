@@ -7,7 +7,7 @@ use std::{
 };
 
 /// How many links are resolved before the path counts as a loop; the same limit as on Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Returns the path with all links, `.` and `..` resolved. Components that do not exist are kept as they are.
 pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
@@ -26,7 +26,7 @@ pub(super) fn follow(path: &Path) -> io::Result<PathBuf> {
             continue;
         }
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_LINKS {
             return Err(io::Error::other("too many symbolic links"));
         }
         // If the link has disappeared in the meantime, treat it as a plain name.

@@ -18,12 +18,12 @@ use std::{
 
 /// Opens a directory without requiring read permission, where the system supports it.
 #[cfg(target_os = "linux")]
-const PASS: libc::c_int = libc::O_PATH;
+const SEARCH_ONLY: libc::c_int = libc::O_PATH;
 #[cfg(not(target_os = "linux"))]
-const PASS: libc::c_int = libc::O_RDONLY;
+const SEARCH_ONLY: libc::c_int = libc::O_RDONLY;
 
 /// Does not block on pipes and does not acquire a controlling terminal.
-const CAREFUL: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
+const NON_BLOCKING: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// An open directory.
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub(super) struct Folder(OwnedFd);
 impl Folder {
     /// Opens a directory by its path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let flags = PASS | libc::O_DIRECTORY;
+        let flags = SEARCH_ONLY | libc::O_DIRECTORY;
         Ok(Self(OpenOptions::new().read(true).custom_flags(flags).open(path)?.into()))
     }
 
     /// Opens a subdirectory.
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
-        self.open_at(name, PASS | libc::O_DIRECTORY, 0).map(Self)
+        self.open_at(name, SEARCH_ONLY | libc::O_DIRECTORY, 0).map(Self)
     }
 
     /// Creates a subdirectory.
@@ -81,7 +81,7 @@ impl Folder {
     /// after it.
     fn ordinary(&self, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
         self.refuse_others(name)?;
-        let file = File::from(self.open_at(name, flags | CAREFUL, 0)?);
+        let file = File::from(self.open_at(name, flags | NON_BLOCKING, 0)?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::IsADirectory.into()) }
     }
 

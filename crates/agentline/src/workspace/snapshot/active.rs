@@ -26,7 +26,7 @@ use crate::fs::regular_file::open_regular;
 /// The maximum length of a workspace path.
 const LONGEST_PATH: u64 = 64 << 10;
 /// The maximum age of an `ID.early` file. An older one belongs to a process that died.
-const ENTERING: Duration = Duration::from_secs(600);
+const MAX_EARLY_AGE: Duration = Duration::from_secs(600);
 
 /// A registered active run. Dropping it ends the registration.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl RunFiles {
 
     /// Returns the workspace of the run if it is active. The probe takes a shared lock, so that two probes do not
     /// mistake each other for a live run.
-    fn place(&self) -> Option<PathBuf> {
+    fn active_workspace(&self) -> Option<PathBuf> {
         let mut file = open_regular(&self.run, LONGEST_PATH).ok()?;
         if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             return None;
@@ -147,7 +147,7 @@ impl RunFiles {
 
     fn is_entering(&self) -> bool {
         let written = self.early.metadata().and_then(|about| about.modified());
-        written.is_ok_and(|written| written.elapsed().map_or(true, |age| age < ENTERING))
+        written.is_ok_and(|written| written.elapsed().map_or(true, |age| age < MAX_EARLY_AGE))
     }
 }
 
@@ -164,7 +164,7 @@ fn register_run(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<b
         if other.run == own.run || other.is_entering() {
             continue;
         }
-        let Some(place) = other.place() else {
+        let Some(place) = other.active_workspace() else {
             other.remove();
             continue;
         };

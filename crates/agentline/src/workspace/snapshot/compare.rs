@@ -32,9 +32,9 @@ pub(super) fn compare(
         let path = after.path(&after.entries[*number]);
         findings.add(ReportedPath::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
     }
-    findings.judge_gone(&sorted.gone);
-    findings.judge_new(&sorted, after);
-    findings.judge_reported(reported, after);
+    findings.classify_gone(&sorted.gone);
+    findings.classify_new(&sorted, after);
+    findings.classify_reported(reported, after);
     findings.into_changes()
 }
 
@@ -127,7 +127,7 @@ impl Findings<'_> {
 
     /// Checks missing files on disk, because a file may be missing from the walk only because it became ignored or
     /// unreadable.
-    fn judge_gone(&mut self, numbers: &[usize]) {
+    fn classify_gone(&mut self, numbers: &[usize]) {
         for &number in numbers {
             if self.is_late() {
                 return;
@@ -148,7 +148,7 @@ impl Findings<'_> {
 
     /// Checks new files. A file missing from the earlier walk did not exist, unless that walk was incomplete or the
     /// ignore rules changed since; then its times decide.
-    fn judge_new(&mut self, sorted: &Sorted, after: &Snapshot) {
+    fn classify_new(&mut self, sorted: &Sorted, after: &Snapshot) {
         let absence_is_proof = self.before.complete() && sorted.same_rules;
         let inode = |number: &usize| self.before.entries[*number].stamp.inode;
         let moved: HashSet<u64> =
@@ -161,13 +161,15 @@ impl Findings<'_> {
             let path = after.path(entry);
             if absence_is_proof || moved.contains(&entry.stamp.inode) {
                 self.add(ReportedPath::Inside(path.to_vec()), ChangeKind::Created, Evidence::Compared);
-            } else if let Some((kind, evidence)) = reported::look(&after.on_disk(path), self.before.began) {
+            } else if let Some((kind, evidence)) =
+                reported::change_of(&after.on_disk(path), self.before.began)
+            {
                 self.add(ReportedPath::Inside(path.to_vec()), kind, evidence);
             }
         }
     }
 
-    fn judge_reported(&mut self, paths: &[PathBuf], after: &Snapshot) {
+    fn classify_reported(&mut self, paths: &[PathBuf], after: &Snapshot) {
         let places: BTreeSet<_> =
             paths.iter().map(|path| ReportedPath::of(&self.before.root, path)).collect();
         let known: BTreeSet<_> = self.list.iter().map(|(place, ..)| place.clone()).collect();
@@ -176,8 +178,8 @@ impl Findings<'_> {
                 return;
             }
             let found = match place {
-                ReportedPath::Outside(path) => reported::look(path, self.before.began),
-                ReportedPath::Inside(path) => self.judge_reported_inside(path, after),
+                ReportedPath::Outside(path) => reported::change_of(path, self.before.began),
+                ReportedPath::Inside(path) => self.classify_reported_inside(path, after),
             };
             if let Some((kind, evidence)) = found {
                 self.add(place.clone(), kind, evidence);
@@ -185,14 +187,14 @@ impl Findings<'_> {
         }
     }
 
-    fn judge_reported_inside(&self, path: &[u8], after: &Snapshot) -> Option<(ChangeKind, Evidence)> {
+    fn classify_reported_inside(&self, path: &[u8], after: &Snapshot) -> Option<(ChangeKind, Evidence)> {
         let on_disk = self.before.on_disk(path);
         if self.before.find(path).is_some() || after.find(path).is_some() {
             let is_link = on_disk.symlink_metadata().is_ok_and(|about| about.is_symlink());
             let behind = is_link.then(|| reported::through_link(&on_disk, self.before.began)).flatten();
             return behind.map(|kind| (kind, Evidence::Times));
         }
-        let (kind, evidence) = reported::look(&on_disk, self.before.began)?;
+        let (kind, evidence) = reported::change_of(&on_disk, self.before.began)?;
         // A file in neither snapshot and not on disk never existed, unless the walk ignored it.
         let known_absent =
             evidence == Evidence::Missing && self.before.complete() && !self.is_hidden(&on_disk);

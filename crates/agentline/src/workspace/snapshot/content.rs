@@ -12,7 +12,7 @@ use crate::fs::stamp::{FileKind, FileStamp};
 use crate::workspace::snapshot::{Entry, Snapshot};
 
 /// The maximum size of a file whose content is read.
-const LARGEST: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The maximum number of files and bytes of a workspace whose contents are kept.
 const SMALL_FILES: usize = 500;
 const SMALL_BYTES: u64 = 2 * 1024 * 1024;
@@ -136,7 +136,7 @@ pub(super) fn link_target(path: &Path) -> Option<Box<[u8]>> {
 
 fn read_whole(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let file = open_unlinked(path, u64::MAX)?;
-    let mut rest = file.take(LARGEST + 1);
+    let mut rest = file.take(MAX_FILE_BYTES + 1);
     let mut chunk = vec![0; CHUNK];
     loop {
         match rest.read(&mut chunk) {

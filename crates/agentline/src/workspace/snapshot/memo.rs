@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use crate::fs::{caching_fs::CachingFs, fingerprint::Fingerprint};
 use crate::workspace::snapshot::rules::{git_settings, user_excludes};
-use crate::workspace::snapshot::{SMALL, Snapshot, SnapshotOptions};
+use crate::workspace::snapshot::{SINGLE_THREAD_LIMIT, Snapshot, SnapshotOptions};
 
 /// The maximum number of cached workspaces.
-const MOST: usize = 16;
+const MAX_WORKSPACES: usize = 16;
 
 /// The cache of recent snapshots.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl SnapshotMemo {
         let began = SystemTime::now();
         let known = self.lock().iter().find(|known| known.snapshot.root == root).cloned();
         if let Some(known) = known {
-            if known.rules.is_still_so() && known.snapshot.is_small_and_still_true() {
+            if known.rules.is_still_so() && known.snapshot.is_small_and_current() {
                 return known.snapshot.taken_at(began);
             }
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
@@ -44,7 +44,7 @@ impl SnapshotMemo {
             && let Some(rules) = look.seen()
         {
             let mut all = self.lock();
-            all.truncate(MOST - 1);
+            all.truncate(MAX_WORKSPACES - 1);
             all.push_front(Arc::new(Known { snapshot: snapshot.taken_at(snapshot.began), rules }));
         }
         snapshot
@@ -62,7 +62,7 @@ impl Snapshot {
         let mut all = self.folders.iter().chain(&self.entries);
         cfg!(unix)
             && !self.folders.is_empty()
-            && self.folders.len() + self.entries.len() <= SMALL
+            && self.folders.len() + self.entries.len() <= SINGLE_THREAD_LIMIT
             && self.complete()
             && all.all(|entry| !entry.stamp.is_racy(self.began))
     }

@@ -14,11 +14,11 @@ use std::{
 };
 
 /// The limits of a workspace that is read before each run.
-const MOST_FILES: usize = 20_000;
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_TIME: Duration = Duration::from_secs(5);
+const MAX_FILES: usize = 20_000;
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_TIME: Duration = Duration::from_secs(5);
 /// The maximum number of cached files.
-const MOST_REMEMBERED: usize = 100_000;
+const MAX_REMEMBERED: usize = 100_000;
 
 /// The digest of a file's content, its type and whether it is executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl FilePrints {
     /// Returns the reason if the workspace is too large or cannot be read.
     pub(crate) fn take(root: &Path, skip: &[PathBuf], remembered: &PrintMemo) -> Result<Self, String> {
         let began = SystemTime::now();
-        let options = SnapshotOptions::default().max_files(MOST_FILES).max_time(MOST_TIME);
+        let options = SnapshotOptions::default().max_files(MAX_FILES).max_time(MAX_TIME);
         let deadline = options.deadline();
         let snapshot = walk::take(root, &options, deadline);
         let bytes = snapshot.entries.iter().map(|entry| entry.stamp.size).fold(0, u64::saturating_add);
-        if snapshot.truncated || bytes > MOST_BYTES {
-            return Err(format!("the workspace has more than {MOST_FILES} files or {} MB", MOST_BYTES >> 20));
+        if snapshot.truncated || bytes > MAX_BYTES {
+            return Err(format!("the workspace has more than {MAX_FILES} files or {} MB", MAX_BYTES >> 20));
         }
         if snapshot.skipped > 0 {
             return Err("some files of the workspace cannot be read".into());
@@ -71,7 +71,7 @@ impl FilePrints {
                 continue;
             }
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return Err(format!("the workspace takes longer than {} s to read", MOST_TIME.as_secs()));
+                return Err(format!("the workspace takes longer than {} s to read", MAX_TIME.as_secs()));
             }
             let on_disk = snapshot.on_disk(path);
             let known = remembered.get(&on_disk, &entry.stamp);
@@ -132,7 +132,7 @@ impl PrintMemo {
 
     fn put(&self, path: PathBuf, stamp: FileStamp, print: FilePrint) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.len() >= MOST_REMEMBERED {
+        if files.len() >= MAX_REMEMBERED {
             files.clear();
         }
         files.insert(path, (stamp, print));

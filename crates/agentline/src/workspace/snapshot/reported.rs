@@ -78,7 +78,7 @@ pub(super) fn by_times(about: &Metadata, began: SystemTime) -> Option<ChangeKind
 }
 
 /// Returns the change of a path whose earlier state is unknown.
-pub(super) fn look(path: &Path, began: SystemTime) -> Option<(ChangeKind, Evidence)> {
+pub(super) fn change_of(path: &Path, began: SystemTime) -> Option<(ChangeKind, Evidence)> {
     match path.symlink_metadata() {
         Ok(about) if about.is_dir() => None,
         Ok(about) => {

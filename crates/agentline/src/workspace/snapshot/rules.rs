@@ -13,7 +13,7 @@ use crate::workspace::snapshot::gitignore::{Gitignore, excludes_file};
 /// The maximum size of a file of rules.
 const LONGEST_FILE: u64 = 1 << 20;
 /// The maximum number of rules of one file. Compiling more takes too long.
-const MOST_RULES: usize = 10_000;
+const MAX_RULES: usize = 10_000;
 
 /// The rules that apply in one directory: its own, and those of the directories above it.
 #[derive(Debug, Clone)]
@@ -175,7 +175,7 @@ fn read_rules(root: &Path, file: &Path) -> Gitignore {
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     let lines = lines.map(|line| line.strip_suffix('\r').unwrap_or(line));
-    Gitignore::new(root, lines.filter(is_rule).take(MOST_RULES))
+    Gitignore::new(root, lines.filter(is_rule).take(MAX_RULES))
 }
 
 /// Returns the directory that all work trees of a repository share: `.git`, or the directory that a `.git` file refers

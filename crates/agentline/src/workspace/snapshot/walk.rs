@@ -12,7 +12,7 @@ use crate::workspace::snapshot::rules::{IgnoreRules, RuleFiles};
 use crate::workspace::snapshot::{Entry, Snapshot, SnapshotOptions};
 
 /// The number of files and directories after which more threads are started.
-const FEW: usize = 300;
+const PARALLEL_THRESHOLD: usize = 300;
 
 /// Records names, sizes and times.
 pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Instant>) -> Snapshot {
@@ -161,7 +161,7 @@ impl Walk<'_> {
         let root = Dir { path: self.root.to_path_buf(), rules: IgnoreRules::above(self.root) };
         self.queue.lock().waiting.push(root);
         // Most workspaces are small, and starting threads takes longer than walking them.
-        let few = if self.options.threads == 1 { usize::MAX } else { FEW };
+        let few = if self.options.threads == 1 { usize::MAX } else { PARALLEL_THRESHOLD };
         let mut recorder = Recorder { walk: self, part: Part::default(), folders: true, seen: 0 };
         recorder.walk_on(few);
         if self.is_walked() {
