@@ -1,5 +1,5 @@
 //! Tests these agents on the command line, `agentline run -a NAME`, and checks that the usage in the outcome equals the
-//! usage in the session that the agent saved.
+//! usage in the session that the agent saved. Settings of the workspace, which is not trusted, run nothing.
 
 use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, stage};
 use agentline::{
@@ -34,6 +34,8 @@ fn run(player: Player, run_tells: bool) {
         ModelStep::thought("Now I know.").and_text("It is done."),
     ];
     let stage = stage!(player, vec![("", steps)]);
+    // `rules` and `pool` show that the command runs in a trusted workspace.
+    let mark = stage.command_in_workspace_settings();
     let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
         .args(["run", "-a", player.name, "--permission-mode", "bypass", "--output", "json"])
         .args(["--startup-timeout", "120s", "--timeout", "180s", "Do it."])
@@ -56,6 +58,7 @@ fn run(player: Player, run_tells: bool) {
     assert_eq!(outcome["agent_version"], player.version, "{all}");
     #[cfg(target_os = "linux")]
     assert_eq!(stage.living(), [0_u32; 0]);
+    assert!(!mark.exists(), "{all}");
     same_numbers(&stage, &outcome, run_tells);
 }
 

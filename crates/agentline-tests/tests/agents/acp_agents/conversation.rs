@@ -1,10 +1,11 @@
 //! Tests conversations: files and commands under canonical names, a failing command, a denial, a cancel during a turn
 //! and a rejected key. The agent continues after each.
 
-use crate::acp_agents::harness::{
-    CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage, tokens, until,
+use crate::acp_agents::{
+    harness::{CLAUDE, CODEX, OPENCODE, Played, Player, Scripts, send_prompt, stage, tokens, until},
+    permissions,
 };
-use agentline::{Event, PermissionMode as Mode, Record, Session, ToolStatus, Verdict};
+use agentline::{Event, PermissionMode as Mode, Record, RunOptions, Session, ToolStatus, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -19,8 +20,8 @@ struct Expected {
     warnings: &'static [&'static str],
     /// Checks the cost that the agent reports.
     costs: fn(Option<f64>) -> bool,
-    /// The result of a denial: the attempted calls and the end of the run.
-    refused: (&'static [&'static str], Verdict),
+    /// A denial: the mode, the attempted calls and the end of the run.
+    refused: (Mode, &'static [&'static str], Verdict),
 }
 
 const fn reported(tokens: [u64; 5]) -> [Option<u64>; 5] {
@@ -36,7 +37,7 @@ async fn claude() {
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         // The model is notified and continues.
-        refused: (&["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
+        refused: (Mode::Default, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
     converse(CLAUDE, own).await;
 }
@@ -50,11 +51,12 @@ async fn codex() {
         // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         // The turn ends as cancelled.
-        refused: (&["Write mode -"], Verdict::Failed),
+        refused: (Mode::Default, &["Write mode -"], Verdict::Failed),
     };
     converse(CODEX, own).await;
 }
 
+/// OpenCode starts slowly, so permission decisions are tested in the same session.
 #[tokio::test]
 async fn opencode() {
     let own = Expected {
@@ -63,45 +65,64 @@ async fn opencode() {
         one: reported([100, 25, 20, 5, 130]),
         warnings: &["usage_unknown"],
         costs: |cost| cost == Some(0.0),
-        // The turn ends without text.
-        refused: (&["Write mode -"], Verdict::Empty),
+        // The session has a permission handler, which this mode does not ask. The turn ends without text.
+        refused: (Mode::Deny, &["Write mode -"], Verdict::Empty),
     };
-    converse(OPENCODE, own).await;
+    let scripts = scripts(OPENCODE).into_iter().chain(permissions::scripts(OPENCODE)).collect();
+    let stage = stage!(OPENCODE, scripts);
+    let handler = permissions::Handler::default();
+    let options = RunOptions::new().permission_handler(handler.answers());
+    let session = stage.agentline().session_with(stage.request(Mode::Default), options).await.unwrap();
+    check_conversation(&stage, &session, &own).await;
+    permissions::check(&stage, &session, &handler).await;
+    close(&stage, session).await;
+}
+
+fn scripts(player: Player) -> Scripts {
+    vec![
+        (
+            "first task",
+            vec![
+                player.write("a.txt"),
+                player.shell("echo made > b.txt; echo ran"),
+                ModelStep::text("It is done."),
+            ],
+        ),
+        ("failing task", vec![player.shell("echo out; exit 3"), ModelStep::text("It failed.")]),
+        (
+            "forbidden task",
+            vec![player.write("no.txt"), player.shell("touch no"), ModelStep::text("I may not.")],
+        ),
+        ("endless thought", vec![ModelStep::hang()]),
+        ("endless command", vec![player.shell("touch begun; sleep 600")]),
+        ("bad key", vec![ModelStep::error(401, "Incorrect API key provided: no-key")]),
+        ("say fine", vec![ModelStep::text("fine")]),
+    ]
 }
 
 async fn converse(player: Player, own: Expected) {
-    let stage = stage!(
-        player,
-        vec![
-            (
-                "first task",
-                vec![
-                    player.write("a.txt"),
-                    player.shell("echo made > b.txt; echo ran"),
-                    ModelStep::text("It is done."),
-                ]
-            ),
-            ("failing task", vec![player.shell("echo out; exit 3"), ModelStep::text("It failed.")]),
-            (
-                "forbidden task",
-                vec![player.write("no.txt"), player.shell("touch no"), ModelStep::text("I may not.")]
-            ),
-            ("endless thought", vec![ModelStep::hang()]),
-            ("endless command", vec![player.shell("touch begun; sleep 600")]),
-            ("bad key", vec![ModelStep::error(401, "Incorrect API key provided: no-key")]),
-            ("say fine", vec![ModelStep::text("fine")]),
-        ]
-    );
+    let stage = stage!(player, scripts(player));
     let session = stage.agentline().session(stage.request(Mode::Default)).await.unwrap();
-    check_tools(&stage, &session, &own).await;
+    check_conversation(&stage, &session, &own).await;
+    close(&stage, session).await;
+}
 
-    let told = send_prompt(&session, stage.request(Mode::Auto), "failing task").await;
+async fn close(stage: &Played, session: Session) {
+    session.close().await;
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.living(), [0_u32; 0]);
+}
+
+async fn check_conversation(stage: &Played, session: &Session, own: &Expected) {
+    check_tools(stage, session, own).await;
+
+    let told = send_prompt(session, stage.request(Mode::Auto), "failing task").await;
     assert_eq!(told.ends(), [ToolStatus::Error], "{}", told.shown());
     assert!(told.results()[0].contains("out"), "{}", told.shown());
     assert_eq!((told.outcome.verdict, told.outcome.text.as_str()), (Verdict::Done, "It failed."));
 
-    let told = send_prompt(&session, stage.request(Mode::Default), "forbidden task").await;
-    let (denied, verdict) = own.refused;
+    let (mode, denied, verdict) = own.refused;
+    let told = send_prompt(session, stage.request(mode), "forbidden task").await;
     assert_eq!(told.denied(), denied, "{}", told.shown());
     assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
     assert!(told.outcome.files.is_empty() && stage.read("no.txt").is_none(), "{}", told.shown());
@@ -109,28 +130,24 @@ async fn converse(player: Player, own: Expected) {
         assert!(error.message.ends_with("a tool was denied"), "{}", told.shown());
         assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("--allow")), "{}", told.shown());
     }
-    check_next_prompt(&stage, &session, &own).await;
+    check_next_prompt(stage, session, own).await;
 
     let asked = stage.stage.model.turns().len();
-    check_cancel(&stage, &session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
-    check_next_prompt(&stage, &session, &own).await;
+    check_cancel(stage, session, "endless thought", |_| stage.stage.model.turns().len() > asked).await;
+    check_next_prompt(stage, session, own).await;
     // Codex reports a command only after it has run for a while.
     let runs = |tools: usize| tools > 0 && stage.read("begun").is_some();
-    let told = check_cancel(&stage, &session, "endless command", runs).await;
+    let told = check_cancel(stage, session, "endless command", runs).await;
     assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
-    check_next_prompt(&stage, &session, &own).await;
+    check_next_prompt(stage, session, own).await;
 
-    let told = send_prompt(&session, stage.request(Mode::Default), "bad key").await;
+    let told = send_prompt(session, stage.request(Mode::Default), "bad key").await;
     assert_eq!(told.outcome.verdict, Verdict::NotAuthenticated, "{}", told.shown());
     assert!(told.outcome.error.as_ref().unwrap().hint.is_some(), "{}", told.shown());
-    check_next_prompt(&stage, &session, &own).await;
+    check_next_prompt(stage, session, own).await;
     // All prompts used one conversation.
     let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(said.contains("first task") && said.contains("say fine"), "{said}");
-
-    session.close().await;
-    #[cfg(target_os = "linux")]
-    assert_eq!(stage.living(), [0_u32; 0]);
 }
 
 /// Writes one file with a tool and another with a command.

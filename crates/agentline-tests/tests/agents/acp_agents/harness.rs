@@ -1,7 +1,7 @@
 //! Helpers for these tests: the three real agents with their tool names, and a model that answers each prompt with its
 //! own script.
 
-use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::HostEnv};
+use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, Trust, detect::HostEnv};
 use agentline_mock::{
     anthropic, openai, responses,
     scripted::{ModelRequest, ModelStep, ScriptedModel},
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs, io,
+    path::PathBuf,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -92,7 +93,7 @@ impl Player {
     /// Creates an environment for this agent with a model that plays these scripts.
     pub(crate) fn plays(self, scripts: Scripts) -> Option<Played> {
         let model = (self.model)(scripts).expect("a port");
-        Some(Played { player: self, stage: (self.stage)(model)? })
+        Some(Played { player: self, stage: (self.stage)(model)?, trust: Trust::Run })
     }
 
     /// Returns a step in which the model writes a file.
@@ -103,6 +104,13 @@ impl Player {
     /// Returns a step in which the model runs a command.
     pub(crate) fn shell(self, command: &str) -> ModelStep {
         (self.shell)(command)
+    }
+
+    /// Returns a step in which the model runs all of these commands.
+    pub(crate) fn commands(self, commands: &[&str]) -> ModelStep {
+        let args = |command: &str| json!({"command": command, "description": "d"});
+        let (first, others) = commands.split_first().expect("a command");
+        others.iter().fold(self.shell(first), |step, command| step.and_call(self.native[1], args(command)))
     }
 
     /// Returns a step in which the model calls a function of the program.
@@ -116,6 +124,8 @@ impl Player {
 pub(crate) struct Played {
     pub(crate) player: Player,
     pub(crate) stage: AcpStage,
+    /// How far requests trust the workspace.
+    pub(crate) trust: Trust,
 }
 
 impl Played {
@@ -130,9 +140,23 @@ impl Played {
         RunRequest::default()
             .agent(self.player.name)
             .permission_mode(mode)
+            .trust(self.trust)
             .working_dir(self.stage.workspace())
             .startup_timeout(Duration::from_secs(120))
             .timeout(Duration::from_secs(180))
+    }
+
+    /// Adds settings of Claude Code and OpenCode to the workspace that run a command, and returns the file that the
+    /// command creates.
+    pub(crate) fn command_in_workspace_settings(&self) -> PathBuf {
+        let mark = self.stage.home().join("was-run");
+        let hook = json!([{"hooks": [{"type": "command", "command": format!("touch {}", mark.display())}]}]);
+        let claude = json!({"hooks": {"SessionStart": hook, "UserPromptSubmit": hook}});
+        let opencode = json!({"mcp": {"evil": {"type": "local", "command": ["touch", mark]}}});
+        fs::create_dir_all(self.stage.workspace().join(".claude")).expect("a folder");
+        fs::write(self.stage.workspace().join(".claude/settings.json"), claude.to_string()).expect("a file");
+        fs::write(self.stage.workspace().join("opencode.json"), opencode.to_string()).expect("a file");
+        mark
     }
 
     /// Reads a file of the workspace.

@@ -1,10 +1,11 @@
 //! Tests these agents on a warm pool: two runs share one process, each has its own session, and nothing remains.
+//! OpenCode, which starts slowly, is also tested here with tools, rules about MCP tools, and a trusted workspace.
 
 use crate::acp_agents::{
     harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens},
-    tools,
+    rules, tools,
 };
-use agentline::{PermissionMode as Mode, Pool, PoolOptions, Verdict};
+use agentline::{PermissionMode as Mode, Pool, PoolOptions, Trust, Verdict};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
 use std::time::{Duration, Instant};
@@ -30,10 +31,15 @@ async fn warm(player: Player) {
         ("first of two", vec![left, ModelStep::text("left")]),
         ("second of two", vec![ModelStep::text("done")]),
     ];
-    scripts.extend(tools::scripts(player));
-    let stage = stage!(player, scripts);
+    scripts.extend(tools::scripts(player).into_iter().chain(rules::mcp_scripts(player)));
+    let mut stage = stage!(player, scripts);
+    let mark = stage.command_in_workspace_settings();
     // OpenCode is also tested with tools on the same process, so it has to be started to ask.
-    let mode = if player.name == "opencode" { Mode::Auto } else { Mode::Bypass };
+    let is_opencode = player.name == "opencode";
+    let mode = if is_opencode { Mode::Auto } else { Mode::Bypass };
+    if is_opencode {
+        stage.trust = Trust::Full;
+    }
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let mut runs = Vec::new();
     for prompt in ["first of two", "second of two"] {
@@ -62,10 +68,13 @@ async fn warm(player: Player) {
         }
         assert_eq!(stage.living(), [status.processes[0].pid.unwrap()]);
     }
-    if player.name == "opencode" {
+    if is_opencode {
         tools::check_call(&stage, Some(&pool)).await;
+        rules::check_rules_about_mcp_tools(&stage, Some(&pool)).await;
         assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     }
+    // Settings of a workspace apply only if it is trusted.
+    assert_eq!(mark.exists(), is_opencode);
     pool.close().await;
     #[cfg(target_os = "linux")]
     assert_eq!(stage.living(), [0_u32; 0]);
