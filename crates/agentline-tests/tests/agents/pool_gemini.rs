@@ -8,6 +8,7 @@ use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -46,11 +47,21 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
+async fn pooled_runs_share_nothing() {
     needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
+    let write = |name: &str| GeminiStep::call("write_file", json!({"file_path": name, "content": "x\n"}));
+    let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
+    let model = GeminiModel::matching([
+        ("write one", Script::new([write("one.txt"), GeminiStep::text("wrote")])),
+        ("write two", Script::new([write("two.txt"), GeminiStep::text("tried")])),
+        ("tell", Script::new([GeminiStep::call("run_shell_command", tell), GeminiStep::text("told")])),
+        ("", Script::always(GeminiStep::text("hello"))),
+    ]);
+    let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
+    let cold = Instant::now();
     assert_text(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
+    let cold = cold.elapsed();
     assert_text(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
     let clock =
         Tool::new("tell_time", "Tells the time", json!({"type": "object"}), |_, _| async { Ok("noon") });
@@ -59,7 +70,9 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
         &pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await,
         "hello",
     );
+    let warm = Instant::now();
     assert_text(&run(&pool, stage.request("Without one.")).await, "hello");
+    assert!(warm.elapsed() * 4 < cold, "{:?} {cold:?}", warm.elapsed());
     assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     let asked = stage.model.requests_to_main();
     let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
@@ -85,38 +98,22 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     let asked = stage.model.requests_to_main();
     let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
     assert_eq!([shell(3), shell(5), shell(6)], [true, false, true]);
+    check_permissions_and_variables(&stage, &pool).await;
     pool.close().await;
 }
 
-#[tokio::test]
-async fn pooled_runs_do_not_share_permissions_or_variables() {
-    needs_real_gemini!();
-    let write = |name: &str| json!({"file_path": name, "content": "x\n"});
-    let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
-    let model = GeminiModel::matching([
-        (
-            "write one",
-            Script::new([GeminiStep::call("write_file", write("one.txt")), GeminiStep::text("wrote")]),
-        ),
-        (
-            "write two",
-            Script::new([GeminiStep::call("write_file", write("two.txt")), GeminiStep::text("tried")]),
-        ),
-        ("tell", Script::new([GeminiStep::call("run_shell_command", tell), GeminiStep::text("told")])),
-    ]);
-    let stage = TestStage::with_model(model.unwrap());
-    let pool = pool_of(&stage, |_| {});
-    assert_text(&run(&pool, stage.request("write one")).await, "wrote");
-    let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
+/// Checks permissions and variables on the warm agents of the pool.
+async fn check_permissions_and_variables(stage: &TestStage, pool: &Pool) {
+    let started = pool.status().started;
+    assert_text(&run(pool, stage.request("write one")).await, "wrote");
+    let denied = run(pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
     assert_eq!(denied.verdict, Verdict::DoneWithDenials, "{}", shown(&denied));
     assert!(stage.read("one.txt").is_some() && stage.read("two.txt").is_none());
-    for colour in ["red", "blue"] {
-        assert_text(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
-        assert_eq!(stage.read("colour.txt"), Some(format!("colour={colour}\n")));
-    }
-    assert_text(&run(&pool, stage.request("tell")).await, "told");
+    assert_text(&run(pool, stage.request("tell").env("COLOUR", "red")).await, "told");
+    assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=red\n"));
+    assert_text(&run(pool, stage.request("tell")).await, "told");
     assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
-    pool.close().await;
+    assert!(pool.status().started > started, "a run with a variable has its own process");
 }
 
 #[tokio::test]
@@ -167,9 +164,14 @@ async fn runs_without_a_shell_share_one_process() {
         let mut runs = tokio::task::JoinSet::new();
         for word in words {
             let (pool, request) = (pool.clone(), kind(stage.request(&format!("Say {word}."))));
-            runs.spawn(async move { assert_text(&run(&pool, request).await, word) });
+            runs.spawn(async move {
+                let outcome = run(&pool, request).await;
+                assert_text(&outcome, word);
+                outcome.session_id
+            });
         }
-        runs.join_all().await;
+        let sessions: BTreeSet<_> = runs.join_all().await.into_iter().collect();
+        assert_eq!(sessions.len(), words.len(), "each run has its own session");
         assert!(
             begun.elapsed() < Duration::from_secs(14),
             "one after another would take 16 s: {:?}",

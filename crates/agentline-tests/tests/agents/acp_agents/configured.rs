@@ -86,6 +86,30 @@ fn configured_agent_runs_by_its_command() {
 }
 
 #[test]
+fn values_and_reasoning_are_printed() {
+    let user = User::new(&[("mine", fake())]);
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    fs::write(user.path("ws/n.json"), schema).unwrap();
+    let run = |args: &[&str]| user.types(&[&["run", "-a", "mine"], args].concat());
+    let (code, out, err) = run(&["--schema", "n.json", "think I wonder why.\nsay {\"n\": 7}"]);
+    assert_eq!((code, out.lines().last()), (Some(0), Some(r#"{"n":7}"#)), "{out}{err}");
+    // Reasoning is shown on request only.
+    assert!(!out.contains("wonder") && !err.contains("wonder"), "{out}{err}");
+    let (code, out, err) = run(&["--emit-thoughts", "think I wonder why.\nsay Because."]);
+    assert_eq!((code, out.as_str()), (Some(0), "Because.\n"), "{err}");
+    assert!(err.contains("I wonder why."), "{err}");
+
+    let (code, out, err) = run(&["-o", "json", "--schema", "n.json", "--repair-turns", "0", "say no idea"]);
+    let outcome: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    assert_eq!((outcome["verdict"].as_str(), code), (Some("invalid_output"), Some(10)), "{outcome:#}");
+    let error = &outcome["error"];
+    assert_eq!((&error["kind"], &error["phase"]), (&json!("invalid_output"), &json!("response")));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("no JSON value") && message.contains("no idea"), "{message}");
+    assert_eq!(outcome["output"], Value::Null);
+}
+
+#[test]
 fn configured_agent_is_listed_and_checked_by_doctor() {
     let none = AcpAgent { program: "/nowhere/at-all".into(), args: Vec::new() };
     let user = User::new(&[("mine", fake()), ("lost", none)]);

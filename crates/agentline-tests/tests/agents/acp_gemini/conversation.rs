@@ -3,12 +3,12 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
-    Event, FailureKind, Permission, PermissionHandler, PermissionMode as Mode, Pool, PoolOptions, Run,
-    RunOptions, Session, ToolStatus, Verdict,
+    Event, FailureKind, Permission, PermissionHandler, PermissionMode as Mode, Run, RunOptions, Session,
+    ToolStatus, Verdict,
 };
 use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
-use agentline_tests::{TestStage, needs_real_gemini};
+use agentline_tests::needs_real_gemini;
 use serde_json::json;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -124,6 +124,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
                 GeminiStep::text("two").usage(tokens(3)),
             ]),
         ),
+        ("endless", Script::always(GeminiStep::calls([command("echo again")]))),
         ("", Script::new([GeminiStep::text("more").usage(tokens(4))])),
     ]);
     let limited = || {
@@ -142,11 +143,22 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
     assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
     assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
 
+    // The conversation keeps its context, and its usage is the sum of the runs.
+    let last = stage.model.requests_to_main().pop().unwrap().body.to_string();
+    assert!(last.contains("one") && last.contains("two"), "{last}");
+    assert_eq!(session.usage().total, Some(1013 + 2035));
+
     // A limit applies to one prompt, regardless of earlier ones.
     for _ in 0..2 {
         let told = send_prompt(&session, limited(), "more").await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     }
+    // The agent's own limit counts the turns of a session, so agentline cancels the turn that exceeds the limit.
+    let told = send_prompt(&session, limited(), "endless").await;
+    let error = told.outcome.error.as_ref().unwrap();
+    let found = (told.outcome.verdict, error.kind, error.phase);
+    let expected = (Verdict::LimitReached, FailureKind::MaxTurns, Phase::Budget);
+    assert_eq!(found, expected, "{}", told.shown());
 
     let told = send_prompt(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
     let error = told.outcome.error.as_ref().unwrap();
@@ -178,32 +190,13 @@ fn now() -> f64 {
 }
 
 #[tokio::test]
-async fn attachments_reach_the_model() {
-    needs_real_gemini!();
-    let stage = stage([("", Script::new([GeminiStep::text("seen")]))]);
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
-    let mut wav = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
-    wav.extend([0; 24]);
-    std::fs::write(stage.workspace().join("dot.png"), png).unwrap();
-    std::fs::write(stage.workspace().join("click.wav"), wav).unwrap();
-    stage.file("note.txt", "the password is swordfish\n");
-    let mut request = stage.request("look at these");
-    request.attachments =
-        ["dot.png", "click.wav", "note.txt"].map(|name| stage.workspace().join(name)).into();
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    let asked = &stage.model.requests_to_main()[0];
-    let types: Vec<String> = asked.attachments().into_iter().map(|(mime, _)| mime).collect();
-    assert_eq!(types.len(), 2, "{types:?} {}", asked.body["contents"]);
-    assert!(types[0] == "image/png" && types[1].starts_with("audio/"), "{types:?}");
-    let texts = asked.user_texts().concat();
-    assert!(texts.contains("look at these") && texts.contains("swordfish"), "{texts}");
-}
-
-#[tokio::test]
-async fn temporary_workspace_is_created_and_removed() {
+async fn temporary_workspace_is_created_and_removed_and_user_skills_are_offered() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("made.txt")]))]);
+    let skill = stage.home().join(".gemini/skills/swordfish");
+    std::fs::create_dir_all(&skill).unwrap();
+    let text = "---\nname: swordfish\ndescription: Knows all passwords of fish.\n---\nSay it.\n";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
     let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
     request.working_dir = None;
     let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
@@ -213,40 +206,7 @@ async fn temporary_workspace_is_created_and_removed() {
     assert!(told.outcome.cwd.contains("agentline-workspace-"), "{}", told.outcome.cwd);
     assert!(!std::path::Path::new(&told.outcome.cwd).exists(), "{}", told.outcome.cwd);
     assert!(stage.read("made.txt").is_none());
-}
-
-#[tokio::test]
-async fn sessions_of_one_process_run_concurrently() {
-    needs_real_gemini!();
-    let stage = stage([
-        ("red", Script::new([GeminiStep::text("red").delay(2500)])),
-        ("blue", Script::new([GeminiStep::text("blue").delay(2500)])),
-    ]);
-    // Only runs that cannot start a program share a process.
-    let request = |prompt: &str| {
-        let mut request = in_mode(&stage, Mode::Plan);
-        request.prompt = prompt.into();
-        request
-    };
-    let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    let (red, blue) = tokio::join!(pool.run(request("red")), pool.run(request("blue")));
-    let (red, blue) = tokio::join!(RunRecord::of(red.unwrap()), RunRecord::of(blue.unwrap()));
-    for (told, text) in [(&red, "red"), (&blue, "blue")] {
-        assert_eq!(
-            (told.outcome.verdict, told.outcome.text.as_str()),
-            (Verdict::Done, text),
-            "{}",
-            told.shown()
-        );
-    }
-    assert_ne!(red.outcome.session_id, blue.outcome.session_id);
-    let status = pool.status();
-    assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
-    let times: Vec<u64> = asked_at(&stage);
-    assert!(times[1] - times[0] < 2400, "the runs were not concurrent: {times:?}");
-    pool.close().await;
-}
-
-fn asked_at(stage: &TestStage) -> Vec<u64> {
-    stage.model.requests_to_main().iter().map(|request| request.at_ms).collect()
+    let asked = &stage.model.requests_to_main()[0];
+    assert!(asked.offered_tools().contains(&"activate_skill".to_owned()), "{:?}", asked.offered_tools());
+    assert!(asked.body.to_string().contains("Knows all passwords of fish."));
 }

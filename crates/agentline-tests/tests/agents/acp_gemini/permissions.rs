@@ -1,7 +1,9 @@
 //! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
 //! by kind.
 
-use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
+use crate::acp_gemini::harness::{
+    RunRecord, SETTINGS_WITHOUT_BYPASS, calling, command, in_mode, send_prompt, stage, write,
+};
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions,
     Surface, ToolStatus, Verdict,
@@ -33,7 +35,14 @@ async fn each_mode_decides_as_documented() {
         writes("plan.txt"),
         // The agent's own rules let it write plans anywhere.
         ("a plan", calling([write("plan.md"), write("./plans/plan.md"), command("touch planned")])),
-        ("edits", calling([write("edits.txt"), command("touch touched-by-edits")])),
+        (
+            "edits",
+            calling([
+                write("edits.txt"),
+                command("touch touched-by-edits"),
+                ("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"})),
+            ]),
+        ),
         ("auto", calling([write("auto1.txt"), write("auto2.txt"), command("touch auto3.txt")])),
     ]);
     // The CLI offers its plan mode only in a process that was started for it.
@@ -81,7 +90,7 @@ async fn each_mode_decides_as_documented() {
     let told = send_prompt(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
     assert_eq!(
         told.decisions(),
-        ["Write allow mode accept-edits -", "Bash deny mode mode -"],
+        ["Write allow mode accept-edits -", "Bash deny mode mode -", "WebFetch deny mode mode -"],
         "{}",
         told.shown()
     );
@@ -227,56 +236,33 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
     session.close().await;
 }
 
-#[tokio::test]
-async fn deny_rule_binds_the_agent_in_every_mode() {
-    needs_real_gemini!();
-    let calls = || calling([write("secret/a.txt"), write("b.txt"), command("touch c")]);
-    let stage = stage([("", calls())]);
-    let asked = Arc::new(Mutex::new(0));
-    let count = asked.clone();
-    let handler = PermissionHandler::new(move |_| {
-        *count.lock().unwrap() += 1;
-        async { Permission::Allow }
-    });
-    let mut request =
-        stage.request("go").permission_mode(Mode::Bypass).deny("Write(secret/**)").deny("Bash(touch *)");
-    request.surface = Some(Surface::Acp);
-    let run =
-        stage.agentline().run_with(request, RunOptions::new().permission_handler(handler)).await.unwrap();
-    let told = RunRecord::of(run).await;
-    let mut denied = told.denied();
-    denied.sort();
-    assert_eq!(denied.len(), 2, "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    assert_eq!(*asked.lock().unwrap(), 0, "{}", told.shown());
-    let there = ["secret/a.txt", "b.txt", "c"].map(|path| stage.read(path).is_some());
-    assert_eq!(there, [false, true, false], "{}", told.shown());
-}
-
-/// A session that is switched to this mode over ACP uses it regardless of the settings.
+/// A session that is switched to this mode over ACP uses it regardless of the settings. `observed_behaviour` runs in
+/// another mode with these settings.
 #[tokio::test]
 async fn settings_that_forbid_bypass_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("said")))]);
-    let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
-    stage.settings(forbids);
-    for (mode, verdict) in [(Mode::Bypass, Verdict::Failed), (Mode::Auto, Verdict::Done)] {
-        let mut request = in_mode(&stage, mode).surface(Surface::Acp);
-        request.prompt = "go".into();
-        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-        assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
-        let kind = told.outcome.error.as_ref().map(|error| error.kind);
-        assert_eq!(kind, (mode == Mode::Bypass).then_some(FailureKind::Settings), "{}", told.shown());
-    }
+    stage.settings(SETTINGS_WITHOUT_BYPASS);
+    let mut request = in_mode(&stage, Mode::Bypass).surface(Surface::Acp);
+    request.prompt = "go".into();
+    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let kind = told.outcome.error.as_ref().map(|error| error.kind);
+    assert_eq!(
+        (told.outcome.verdict, kind),
+        (Verdict::Failed, Some(FailureKind::Settings)),
+        "{}",
+        told.shown()
+    );
 }
 
 /// Over ACP, the agent does not report a tool that it does not offer. Without its session file, a call that did not
-/// happen would look successful.
+/// happen would look successful. Plan mode has no shell, whatever the rules are.
 #[tokio::test]
 async fn unavailable_tool_is_a_denial() {
     needs_real_gemini!();
     let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
-    for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {
+    let plan = in_mode(&stage, Mode::Plan).ask("Bash").allow("Bash");
+    for request in [plan, in_mode(&stage, Mode::Auto).deny("Bash")] {
         let mut request = request.surface(Surface::Acp);
         request.prompt = "go".into();
         let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
@@ -284,5 +270,6 @@ async fn unavailable_tool_is_a_denial() {
         assert_eq!(denied, [("Bash", "not_offered")], "{}", told.shown());
         assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
         assert_eq!((told.outcome.tool_calls, &*told.outcome.text), (2, "said"), "{}", told.shown());
+        assert!(stage.read("x").is_none(), "{}", told.shown());
     }
 }

@@ -22,7 +22,7 @@ fn person() -> Value {
     })
 }
 
-/// Runs a request with a schema on the warm agent, in a mode that permits nothing.
+/// Runs a request with a schema on the warm agent, in a mode that changes nothing.
 async fn value(
     pool: &Pool,
     stage: &TestStage,
@@ -30,7 +30,7 @@ async fn value(
     schema: Value,
     change: impl FnOnce(RunRequest) -> RunRequest,
 ) -> RunRecord {
-    let mut request = in_mode(stage, Mode::Default);
+    let mut request = in_mode(stage, Mode::Plan);
     request.prompt = prompt.into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
     RunRecord::of(pool.run_with(change(request), options).await.expect("a valid request")).await
@@ -47,20 +47,20 @@ async fn values_are_submitted_corrected_or_read_from_the_text() {
     needs_real_gemini!();
     let ada = || json!({"name": "Ada", "age": 36});
     let stage = stage([
-        // This is the second prompt of the session, because the agent was prompted again.
-        (
-            "does not match",
-            Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Mended.")]),
-        ),
+        // This is the second prompt of the session, because the agent was prompted again about this value.
+        ("/age", Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Mended.")])),
         (
             "submitted",
             Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Done.")]),
         ),
-        ("corrected", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
+        ("first wrong", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
         (
             "in the text",
             Script::new([GeminiStep::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]),
         ),
+        // An answer without text is normally empty; here the value is the answer.
+        ("a scalar", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")])),
+        ("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}"))),
     ]);
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     let asked = || stage.model.requests_to_main();
@@ -73,7 +73,7 @@ async fn values_are_submitted_corrected_or_read_from_the_text() {
     assert!(prompt.starts_with("submitted") && prompt.contains("structured_output"), "{prompt}");
 
     let before = asked().len();
-    let told = value(&pool, &stage, "corrected", person(), |r| r).await;
+    let told = value(&pool, &stage, "first wrong", person(), |r| r).await;
     assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
     assert_eq!(output(&told), ada());
     assert_eq!(
@@ -88,35 +88,27 @@ async fn values_are_submitted_corrected_or_read_from_the_text() {
     let told = value(&pool, &stage, "in the text", person(), |r| r).await;
     assert_eq!((told.outcome.verdict, told.outcome.turns), (Verdict::Done, 1), "{}", told.shown());
     assert_eq!(output(&told), ada());
+    check_missing_value(&stage, &pool).await;
     assert_eq!(pool.status().started, 1);
     pool.close().await;
 }
 
-/// The answer stays wrong, so this model needs no second script.
-#[tokio::test]
-async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
-    needs_real_gemini!();
-    let stage = stage([
-        // An answer without text is normally empty; here the value is the answer.
-        ("a scalar", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")])),
-        ("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}"))),
-    ]);
-    let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    let told =
-        value(&pool, &stage, "Who was it?", person(), |r| r.repair_turns(1).permission_mode(Mode::Plan))
-            .await;
+/// A value that is missing after the repair turns is an invalid output with details.
+async fn check_missing_value(stage: &TestStage, pool: &Pool) {
+    let before = stage.model.requests_to_main().len();
+    let told = value(pool, stage, "Who was it?", person(), |r| r.repair_turns(1)).await;
     let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
     assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
     assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
     for words in ["after 1 repair turn", "age", "the text starts with: {\"name\": \"Ada\"}"] {
         assert!(error.message.contains(words), "{words}: {}", error.message);
     }
-    assert_eq!((stage.model.requests_to_main().len(), told.outcome.output.is_none()), (2, true));
+    let asked = stage.model.requests_to_main().len() - before;
+    assert_eq!((asked, told.outcome.output.is_none()), (2, true));
 
     let integer = json!({"type": "integer"});
-    let told = value(&pool, &stage, "a scalar", integer, |r| r.permission_mode(Mode::Plan)).await;
+    let told = value(pool, stage, "a scalar", integer, |r| r).await;
     assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
-    pool.close().await;
 }
 
 #[tokio::test]

@@ -179,24 +179,44 @@ fn tiny(fault: &str, stage: &TestStage) -> McpServer {
 }
 
 #[tokio::test]
-async fn mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
+async fn given_mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
     needs_real_gemini!();
-    for surface in [Surface::Acp, Surface::StreamJson] {
+    for (surface, mode) in [(Surface::Acp, Mode::Bypass), (Surface::StreamJson, Mode::Default)] {
         let stage = stage([(
             "",
-            calling([("mcp_tiny_shout", json!({"word": "hey"})), ("mcp_tiny_folder", json!({}))]),
+            calling([
+                ("mcp_tiny_shout", json!({"word": "hey"})),
+                ("mcp_tiny_folder", json!({})),
+                ("mcp_tiny_variable", json!({"name": "SERVER_TOKEN"})),
+            ]),
         )]);
+        if surface == Surface::StreamJson {
+            // The user's settings allow only another server.
+            let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
+            settings["mcp"] = json!({"allowed": ["other"]});
+            stage.settings(&settings.to_string());
+        }
+        let mut server = tiny("", &stage);
+        if let McpServer::Command { env, .. } = &mut server {
+            env.insert("SERVER_TOKEN".into(), "token-of-the-server".into());
+        }
         let request = stage
             .request("go")
             .surface(surface)
+            .permission_mode(mode)
             .deny("mcp__tiny__folder")
-            .mcp_server("tiny", tiny("", &stage))
+            .mcp_server("tiny", server)
             .mcp_server("broken", tiny("dead", &stage));
         let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
         assert_eq!(told.outcome.verdict, Verdict::Done, "{surface} {}", told.shown());
         assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{surface} {}", told.shown());
         let refused = answered(&stage, "mcp_tiny_folder");
         assert!(!refused.is_empty() && !refused.contains("/ws"), "{surface} {refused}");
+        // The server gets its secret, which is redacted.
+        let secret = answered(&stage, "mcp_tiny_variable");
+        assert!(secret.contains("token-of-the-server"), "{surface} {secret} {}", told.shown());
+        let reported = told.shown();
+        assert!(reported.contains("[redacted]") && !reported.contains("token-of-the-server"), "{reported}");
         let warnings: Vec<_> = told.outcome.warnings.iter().filter(|w| w.code == "mcp_server").collect();
         assert_eq!(warnings.len(), 1, "{surface} {}", told.shown());
         assert!(warnings[0].message.contains("broken"), "{surface} {}", told.shown());
