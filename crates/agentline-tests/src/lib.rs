@@ -17,11 +17,11 @@ mod process_case;
 mod promptfoo;
 mod python;
 mod real;
+mod run_record;
 pub mod scanners;
 pub mod session_store;
 mod stage;
 pub mod tapes;
-mod told;
 mod typescript;
 mod watchdog;
 
@@ -46,8 +46,8 @@ pub use process_case::ProcessCase;
 pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
 pub use real::{real_gemini, skipped};
+pub use run_record::RunRecord;
 pub use stage::{MODEL, TestStage};
-pub use told::RunRecord;
 pub use typescript::TypeScript;
 pub use watchdog::Watchdog;
 

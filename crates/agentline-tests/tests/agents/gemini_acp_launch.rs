@@ -40,12 +40,12 @@ async fn rules_apply_in_accept_edits_and_bypass_modes() {
     // A session in this mode needs the rules that the agent itself enforces.
     let session = stage.agentline().session_with(request(PermissionMode::Bypass), options).await.unwrap();
     for (mode, name) in &names {
-        let told = send_prompt(&session, request(*mode), name).await;
-        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{name} {}", told.shown());
+        let result = send_prompt(&session, request(*mode), name).await;
+        assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{name} {}", result.shown());
         let there = ["yes", "no", "shell"].map(|word| stage.read(&format!("{word}-{name}.txt")).is_some());
-        assert_eq!(there, [true, false, false], "{name} {}", told.shown());
-        assert_eq!(told.denied().len(), 2, "{name} {}", told.shown());
-        assert!(!told.shown().contains("callback"), "the handler is not asked: {name} {}", told.shown());
+        assert_eq!(there, [true, false, false], "{name} {}", result.shown());
+        assert_eq!(result.denied().len(), 2, "{name} {}", result.shown());
+        assert!(!result.shown().contains("callback"), "the handler is not asked: {name} {}", result.shown());
     }
     session.close().await;
 }
@@ -58,8 +58,8 @@ async fn a_prompt_that_looks_like_a_command_reaches_the_model() {
     let request = || acp_request(&stage, "", PermissionMode::Default);
     let session = stage.agentline().session(request()).await.unwrap();
     for prompt in ["/about", " \n$help me", "/etc/hosts @a.txt bob@example.com"] {
-        let told = send_prompt(&session, request(), prompt).await;
-        assert_eq!(told.outcome.text, "answered", "{}", told.shown());
+        let result = send_prompt(&session, request(), prompt).await;
+        assert_eq!(result.outcome.text, "answered", "{}", result.shown());
         let texts = stage.model.requests_to_main().last().expect("a request").user_texts().concat();
         assert!(texts.ends_with(prompt) && !texts.contains("not to be sent"), "{texts}");
     }

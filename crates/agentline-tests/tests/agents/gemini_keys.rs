@@ -246,8 +246,8 @@ fn sandbox_uses_the_named_program() {
     let path = format!("{}:{}", folder.display(), stage.variables()["PATH"]);
     let stage = stage.env("PATH", Some(&path));
     let outcome = run(&stage, json!({"sandbox": "podman"}));
-    let heard = fs::read_to_string(&asked).unwrap_or_default();
-    assert!(heard.starts_with("podman "), "`{heard}` {}", shown(&outcome));
+    let log = fs::read_to_string(&asked).unwrap_or_default();
+    assert!(log.starts_with("podman "), "`{log}` {}", shown(&outcome));
     assert_eq!(outcome.verdict, Verdict::Failed, "{}", shown(&outcome));
     assert!(stage.model.requests().is_empty(), "nothing ran without it");
     let stage = answering();

@@ -133,8 +133,8 @@ fn limited(limits: Limits) -> TapedRun {
     request.limits = limits;
     let (records, outcome) = stage.play(request);
     assert_eq!(survivors(&outcome.run_id), [0_u32; 0], "{}", shown(&outcome));
-    let told = &stage.model.requests_to_main()[0].body["generationConfig"]["maxOutputTokens"];
-    assert_eq!(told.as_u64(), longest, "{}", shown(&outcome));
+    let result = &stage.model.requests_to_main()[0].body["generationConfig"]["maxOutputTokens"];
+    assert_eq!(result.as_u64(), longest, "{}", shown(&outcome));
     let facts = RecordedFacts::of(&stage);
     TapedRun { run: RunRecord { records, outcome }, facts }
 }

@@ -168,12 +168,12 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
     ]) {
         let (records, outcome) = (&taped.run.records, &taped.run.outcome);
         assert!(warnings(records, "rate_limited") >= 1, "{records:?}");
-        let told_at = records
+        let warned_at = records
             .iter()
             .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
             .unwrap()
             .at_ms;
-        assert!(told_at + 1000 < outcome.duration_ms, "reported at {told_at} of {}", outcome.duration_ms);
+        assert!(warned_at + 1000 < outcome.duration_ms, "reported at {warned_at} of {}", outcome.duration_ms);
     }
 }
 

@@ -74,20 +74,25 @@ async fn pooled_runs_share_nothing() {
     assert_text(&run(&pool, stage.request("Without one.")).await, "hello");
     assert!(warm.elapsed() * 4 < cold, "{:?} {cold:?}", warm.elapsed());
     assert_eq!(pool.status().started, 1, "{:?}", pool.status());
-    let asked = stage.model.requests_to_main();
-    let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
+    let model_requests = stage.model.requests_to_main();
+    let models: Vec<&str> = model_requests.iter().map(|request| request.model.as_str()).collect();
     assert_eq!(models, ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash"]);
-    let heard = |index: usize, word: &str| asked[index].body.to_string().contains(word);
-    assert!(heard(0, "MARZIPAN") && !(1..4).any(|index| heard(index, "MARZIPAN")));
-    let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
+    let contains = |index: usize, word: &str| model_requests[index].body.to_string().contains(word);
+    assert!(contains(0, "MARZIPAN") && !(1..4).any(|index| contains(index, "MARZIPAN")));
+    let offered =
+        |index: usize| model_requests[index].offered_tools().iter().any(|name| name.contains("tell_time"));
     assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
 
     // A run that names no model does not get the one that a process was started with.
     let mut unnamed = stage.request("Any model.");
     unnamed.model = None;
     assert_text(&run(&pool, unnamed).await, "hello");
-    let asked = stage.model.requests_to_main();
-    assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
+    let model_requests = stage.model.requests_to_main();
+    assert!(
+        model_requests.last().is_some_and(|request| !request.model.contains("2.5")),
+        "{:?}",
+        model_requests.last()
+    );
     assert_eq!(pool.status().started, 2, "{:?}", pool.status());
 
     // Rules and variables apply to a whole process, so runs with different ones get another process.
@@ -95,8 +100,9 @@ async fn pooled_runs_share_nothing() {
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
     assert_text(&run(&pool, stage.request("A shell again.")).await, "hello");
     assert_eq!(pool.status().started, 3);
-    let asked = stage.model.requests_to_main();
-    let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
+    let model_requests = stage.model.requests_to_main();
+    let shell =
+        |index: usize| model_requests[index].offered_tools().iter().any(|name| name == "run_shell_command");
     assert_eq!([shell(3), shell(5), shell(6)], [true, false, true]);
     check_permissions_and_variables(&stage, &pool).await;
     pool.close().await;

@@ -68,14 +68,14 @@ fn blocks<'a>(messages: &'a [Message<'static>]) -> impl Iterator<Item = &'a Bloc
 
 /// Returns the messages in order, without thinking and arguments, which not every surface reports.
 pub(crate) fn actions(messages: &[Message<'static>]) -> Vec<String> {
-    let told = blocks(messages).filter_map(|block| match block {
+    let result = blocks(messages).filter_map(|block| match block {
         Block::Text { text } => Some(format!("says {text}")),
         Block::ToolUse { name, .. } => Some(format!("calls {name}")),
         Block::ToolResult { is_error: true, .. } => Some("got an error".into()),
         Block::ToolResult { .. } => Some("got it".into()),
         _ => None,
     });
-    told.collect()
+    result.collect()
 }
 
 /// Returns whether the arguments of a tool contain this.
@@ -130,33 +130,38 @@ const FACTS: [Fact; 12] = [
 #[test]
 fn messages_are_completed_from_the_session() {
     needs_real_gemini!();
-    let told = SURFACES.map(|surface| {
+    let result = SURFACES.map(|surface| {
         let stage = TestStage::new(script());
-        let told = run_and_read(&stage, stage.request("Write it").surface(surface));
-        assert_eq!(told.completed.source, MessageSource::Session, "{surface}: {:?}", told.completed.warning);
-        assert!(told.completed.warning.is_none());
-        assert_eq!(actions(&told.live), actions(&told.completed.messages), "{surface}: live and saved");
-        told
-    });
-    for other in &told[1..] {
+        let result = run_and_read(&stage, stage.request("Write it").surface(surface));
         assert_eq!(
-            actions(&told[0].completed.messages),
+            result.completed.source,
+            MessageSource::Session,
+            "{surface}: {:?}",
+            result.completed.warning
+        );
+        assert!(result.completed.warning.is_none());
+        assert_eq!(actions(&result.live), actions(&result.completed.messages), "{surface}: live and saved");
+        result
+    });
+    for other in &result[1..] {
+        assert_eq!(
+            actions(&result[0].completed.messages),
             actions(&other.completed.messages),
             "{:?}",
             other.outcome.surface
         );
     }
     // The tokens of the messages equal those of the run.
-    for told in &told {
-        let sum = told.completed.messages.iter().filter_map(|m| m.usage?.input).sum::<u64>();
-        assert_eq!(Some(sum), told.outcome.usage.tokens.input, "{}", shown(&told.outcome));
+    for result in &result {
+        let sum = result.completed.messages.iter().filter_map(|m| m.usage?.input).sum::<u64>();
+        assert_eq!(Some(sum), result.outcome.usage.tokens.input, "{}", shown(&result.outcome));
     }
     let mut table =
         String::from("| | `json` | `stream-json` | `acp` | completed, on any |\n|---|---|---|---|---|\n");
     for (name, knows) in FACTS {
-        let live = told.each_ref().map(|told| knows(&told.live));
+        let live = result.each_ref().map(|result| knows(&result.live));
         // Only a surface can report why a turn ended.
-        let completed = told.iter().all(|told| knows(&told.completed.messages));
+        let completed = result.iter().all(|result| knows(&result.completed.messages));
         let word = |knows| if knows { "yes" } else { "–" };
         let [json, stream, acp] = live.map(word);
         let completed = match (completed, live[2]) {

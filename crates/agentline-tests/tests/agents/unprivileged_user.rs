@@ -192,27 +192,27 @@ fn check_home_is_used_and_not_changed(user: &User) {
     let before = fs::metadata(&settings).unwrap();
     let done = user.run(&["--permission-mode", "bypass", "--deny", "Bash(touch *)", "Work"]);
     let outcome = done.json();
-    let told = format!("{outcome:#}\n{}", done.err);
-    assert_eq!((done.code, &outcome["verdict"]), (Some(5), &json!("done_with_denials")), "{told}");
-    assert_eq!(outcome["text"], "All done.", "{told}");
+    let shown = format!("{outcome:#}\n{}", done.err);
+    assert_eq!((done.code, &outcome["verdict"]), (Some(5), &json!("done_with_denials")), "{shown}");
+    assert_eq!(outcome["text"], "All done.", "{shown}");
     // No process outlives the run.
     let mark = format!("MARK_OF_THE_TEST={}\0", user.folder.path().display());
-    assert_eq!(survivors(&mark), [0_u32; 0], "{told}");
+    assert_eq!(survivors(&mark), [0_u32; 0], "{shown}");
 
     // The rule was read, and nothing else was denied.
-    assert_eq!(outcome["denied"].as_array().map(Vec::len), Some(1), "{told}");
-    assert!(!user.path("ws/refused.txt").exists(), "{told}");
+    assert_eq!(outcome["denied"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert!(!user.path("ws/refused.txt").exists(), "{shown}");
     let who = fs::read_to_string(user.path("ws/who.txt")).unwrap();
     let id = fs::metadata(user.path("home")).unwrap().uid();
     assert_eq!(who.trim(), id.to_string(), "the agent ran as the user");
     let files: Vec<&str> =
         outcome["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
-    assert_eq!(files, ["hello.txt", "who.txt"], "{told}");
+    assert_eq!(files, ["hello.txt", "who.txt"], "{shown}");
 
     // Sign-in, settings and memory are the user's.
     let request = &user.model.requests_to_main()[0];
-    assert_eq!(request.headers["x-goog-api-key"], "key-of-the-user-in-a-file", "{told}");
-    assert!(!told.contains("key-of-the-user-in-a-file"), "{told}");
+    assert_eq!(request.headers["x-goog-api-key"], "key-of-the-user-in-a-file", "{shown}");
+    assert!(!shown.contains("key-of-the-user-in-a-file"), "{shown}");
     let offered = request.offered_tools();
     assert!(!offered.contains(&"glob".to_owned()) && !offered.is_empty(), "{offered:?}");
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
@@ -244,18 +244,21 @@ fn check_required_settings_override_the_users_own(user: &User) {
     let done = user.run(&["Fail"]);
     let outcome = done.json();
     assert_eq!((done.code, &outcome["verdict"]), (Some(1), &json!("failed")), "{outcome:#}\n{}", done.err);
-    let asked = user.model.requests_to_main().len() - before;
-    assert!((1..=3).contains(&asked), "{asked} requests; the user's setting allows 10: {outcome:#}");
+    let request_count = user.model.requests_to_main().len() - before;
+    assert!(
+        (1..=3).contains(&request_count),
+        "{request_count} requests; the user's setting allows 10: {outcome:#}"
+    );
     assert_eq!(fs::read_to_string(user.path("home/.gemini/settings.json")).unwrap(), SETTINGS);
 }
 
 fn check_doctor(user: &User) {
     let done = user.agentline(&["doctor", "-o", "json"]);
-    let told = format!("{}{}", done.out, done.err);
-    assert_eq!(done.code, Some(0), "{told}");
+    let shown = format!("{}{}", done.out, done.err);
+    assert_eq!(done.code, Some(0), "{shown}");
     let agent = &done.json()["agents"][0];
-    assert_eq!((&agent["ready"], &agent["version"]), (&json!(true), &json!("0.61.0")), "{told}");
-    assert!(told.contains(".gemini/.env") && !told.contains("key-of-the-user-in-a-file"), "{told}");
+    assert_eq!((&agent["ready"], &agent["version"]), (&json!(true), &json!("0.61.0")), "{shown}");
+    assert!(shown.contains(".gemini/.env") && !shown.contains("key-of-the-user-in-a-file"), "{shown}");
     fs::remove_file(user.path("home/.gemini/.env")).unwrap();
     assert_eq!(user.agentline(&["doctor"]).code, Some(4));
 }

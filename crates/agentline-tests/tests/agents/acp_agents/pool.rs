@@ -2,7 +2,7 @@
 //! OpenCode, which starts slowly, is also tested here with tools, rules about MCP tools, and a trusted workspace.
 
 use crate::acp_agents::{
-    harness::{CLAUDE, CODEX, OPENCODE, Player, stage, tokens},
+    harness::{CLAUDE, CODEX, OPENCODE, TestedAgent, stage, tokens},
     rules, tools,
 };
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Trust, Verdict};
@@ -25,17 +25,17 @@ async fn opencode() {
     warm(OPENCODE).await;
 }
 
-async fn warm(player: Player) {
-    let left = player.shell("(sleep 600 >/dev/null 2>&1 &); echo left");
+async fn warm(tested: TestedAgent) {
+    let left = tested.shell("(sleep 600 >/dev/null 2>&1 &); echo left");
     let mut scripts = vec![
         ("first of two", vec![left, ModelStep::text("left")]),
         ("second of two", vec![ModelStep::text("done")]),
     ];
-    scripts.extend(tools::scripts(player).into_iter().chain(rules::mcp_scripts(player)));
-    let mut stage = stage!(player, scripts);
+    scripts.extend(tools::scripts(tested).into_iter().chain(rules::mcp_scripts(tested)));
+    let mut stage = stage!(tested, scripts);
     let mark = stage.command_in_workspace_settings();
     // OpenCode is also tested with tools on the same process, so it has to be started to ask.
-    let is_opencode = player.name == "opencode";
+    let is_opencode = tested.name == "opencode";
     let mode = if is_opencode { Mode::Auto } else { Mode::Bypass };
     if is_opencode {
         stage.trust = Trust::Full;
@@ -45,12 +45,12 @@ async fn warm(player: Player) {
     for prompt in ["first of two", "second of two"] {
         let mut request = stage.request(mode);
         request.prompt = prompt.into();
-        let told = RunRecord::of(pool.run(request).await.unwrap()).await;
+        let result = RunRecord::of(pool.run(request).await.unwrap()).await;
         assert_eq!(
-            (told.outcome.verdict, told.outcome.turns),
+            (result.outcome.verdict, result.outcome.turns),
             (Verdict::Done, if prompt == "first of two" { 2 } else { 1 })
         );
-        runs.push(told);
+        runs.push(result);
     }
     let [first, second] = &runs[..] else { unreachable!("two commands ran") };
     let status = pool.status();
@@ -58,15 +58,15 @@ async fn warm(player: Player) {
     assert_ne!(first.outcome.session_id, second.outcome.session_id, "{}", second.shown());
     // The second run has neither text nor tokens of the first.
     assert_eq!(tokens(&second.outcome)[0], Some(100), "{}", second.shown());
-    let said = stage.stage.model.turns().last().unwrap().user_texts().concat();
-    assert!(said.contains("second of two") && !said.contains("first of two"), "{said}");
-    if player.name == "claude" {
+    let texts = stage.stage.model.turns().last().unwrap().user_texts().concat();
+    assert!(texts.contains("second of two") && !texts.contains("first of two"), "{texts}");
+    if tested.name == "claude" {
         // The adapter keeps a process for each session until the session is closed.
         let end = Instant::now() + Duration::from_secs(30);
-        while stage.living().len() > 1 && Instant::now() < end {
+        while stage.live_processes().len() > 1 && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert_eq!(stage.living(), [status.processes[0].pid.unwrap()]);
+        assert_eq!(stage.live_processes(), [status.processes[0].pid.unwrap()]);
     }
     if is_opencode {
         tools::check_call(&stage, Some(&pool)).await;
@@ -77,5 +77,5 @@ async fn warm(player: Player) {
     assert_eq!(mark.exists(), is_opencode);
     pool.close().await;
     #[cfg(target_os = "linux")]
-    assert_eq!(stage.living(), [0_u32; 0]);
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
 }

@@ -1,7 +1,7 @@
 //! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule. `pool`
 //! and `conversation` test OpenCode, which starts slowly, on the processes of those tests.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, Played, Player, Scripts, send_prompt, stage};
+use crate::acp_agents::harness::{AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, send_prompt, stage};
 use agentline::{
     McpServer, Permission, PermissionHandler, PermissionMode as Mode, Pool, RunOptions, RunRequest,
     ToolStatus, Trust,
@@ -50,25 +50,33 @@ pub(crate) const COMMANDS: &[&str] = &[
 pub(crate) const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
 
 /// Runs these commands in one turn, permits every request, and returns the commands for which there was none.
-async fn unasked(stage: &Played, request: RunRequest, commands: &[&'static str]) -> Vec<&'static str> {
+async fn commands_without_request(
+    stage: &AgentStage,
+    request: RunRequest,
+    commands: &[&'static str],
+) -> Vec<&'static str> {
     fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
-    let asked = Arc::new(Mutex::new(Vec::<String>::new()));
-    let seen = asked.clone();
+    let asked_commands = Arc::new(Mutex::new(Vec::<String>::new()));
+    let seen = asked_commands.clone();
     let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().extend(ask.command.clone());
         async move { Permission::Allow }
     });
     let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
-    let told = send_prompt(&session, request, "commands task").await;
+    let result = send_prompt(&session, request, "commands task").await;
     session.close().await;
-    assert_eq!(told.ends().len(), commands.len(), "{}", told.shown());
-    let asked = asked.lock().unwrap();
-    commands.iter().copied().filter(|command| !asked.iter().any(|asked| asked == command)).collect()
+    assert_eq!(result.ends().len(), commands.len(), "{}", result.shown());
+    let asked_commands = asked_commands.lock().unwrap();
+    commands
+        .iter()
+        .copied()
+        .filter(|command| !asked_commands.iter().any(|asked_commands| asked_commands == command))
+        .collect()
 }
 
-pub(crate) fn commands(player: Player) -> Vec<ModelStep> {
-    vec![player.commands(COMMANDS), ModelStep::text("said")]
+pub(crate) fn commands(tested: TestedAgent) -> Vec<ModelStep> {
+    vec![tested.commands(COMMANDS), ModelStep::text("said")]
 }
 
 #[tokio::test]
@@ -77,7 +85,7 @@ async fn claude_code_asks_about_every_command_with_rules() {
     // The user's own settings permit everything.
     stage.stage.home_file(".claude/settings.json", r#"{"permissions": {"allow": ["Bash"]}}"#);
     let ruled = stage.request(Mode::Default).ask("Bash(nothing *)");
-    assert_eq!(unasked(&stage, ruled, COMMANDS).await, [""; 0]);
+    assert_eq!(commands_without_request(&stage, ruled, COMMANDS).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -85,7 +93,7 @@ async fn claude_code_runs_commands_without_asking_without_rules() {
     let harmless = ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"];
     let all = [&harmless[..], &["touch made", "env", "> cut"]].concat();
     let stage = stage!(CLAUDE, vec![("commands task", vec![CLAUDE.commands(&all), ModelStep::text("said")])]);
-    assert_eq!(unasked(&stage, stage.request(Mode::Default), &all).await, harmless);
+    assert_eq!(commands_without_request(&stage, stage.request(Mode::Default), &all).await, harmless);
 }
 
 /// Rules also decide about actions that Claude Code does not ask about.
@@ -103,12 +111,12 @@ async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     std::os::unix::fs::symlink(at("secret"), at("way-in")).unwrap();
     let mut request = stage.request(Mode::Auto).deny("Bash(echo *)").deny("Read(secret/**)");
     request.prompt = "rules task".into();
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     use ToolStatus::{Denied, Ok};
-    assert_eq!(told.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", told.shown());
-    let told_model: String =
+    assert_eq!(result.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", result.shown());
+    let sent_to_model: String =
         stage.stage.model.requests().iter().map(|request| request.body.to_string()).collect();
-    assert!(!told_model.contains("KEYWORDS"));
+    assert!(!sent_to_model.contains("KEYWORDS"));
 }
 
 /// An MCP server over stdio with three tools, each of which creates a file of its name. One of them claims to be
@@ -152,23 +160,23 @@ async fn codex_uses_read_only_mcp_tools_without_asking() {
 }
 
 /// Checks that rules decide about the tools of a server, in a run of its own or on a warm agent.
-pub(crate) async fn check_rules_about_mcp_tools(stage: &Played, pool: Option<&Pool>) {
+pub(crate) async fn check_rules_about_mcp_tools(stage: &AgentStage, pool: Option<&Pool>) {
     let [ran, _] = mcp_tools(stage, pool, Mode::Auto, &["mcp__notes__look", "mcp__notes__put"]).await;
-    assert_eq!(ran, ["free"], "{}", stage.player.name);
+    assert_eq!(ran, ["free"], "{}", stage.tested.name);
 }
 
 /// The tools of the server.
 const TOOLS: [&str; 3] = ["free", "look", "put"];
 
 /// Returns what the model answers in these tests.
-pub(crate) fn mcp_scripts(player: Player) -> Scripts {
-    let calls = TOOLS.map(|tool| player.hosted("notes", tool, json!({})));
+pub(crate) fn mcp_scripts(tested: TestedAgent) -> Scripts {
+    let calls = TOOLS.map(|tool| tested.hosted("notes", tool, json!({})));
     vec![("server task", calls.into_iter().chain([ModelStep::text("said")]).collect())]
 }
 
 /// Calls each tool of the server once. Returns those that ran, and those that agentline denied.
 async fn mcp_tools(
-    stage: &Played,
+    stage: &AgentStage,
     pool: Option<&Pool>,
     mode: Mode,
     denied: &[&str],
@@ -184,9 +192,9 @@ async fn mcp_tools(
         Some(pool) => pool.run(request).await,
         None => stage.agentline().run(request).await,
     };
-    let told = RunRecord::of(run.unwrap()).await;
+    let result = RunRecord::of(run.unwrap()).await;
     let ran = TOOLS.into_iter().filter(|tool| stage.stage.home().join(tool).exists()).collect();
     let refused =
-        |tool: &&str| told.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));
+        |tool: &&str| result.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));
     [ran, TOOLS.into_iter().filter(refused).collect()]
 }

@@ -35,6 +35,6 @@ fn schema_and_check_are_passed_as_flags() {
     assert_eq!((outcome["verdict"].as_str(), code), (Some("done"), 0), "{outcome:#}");
     assert_eq!((&outcome["output"], &outcome["text"]), (&json!({"n": 2}), &json!("Two.")), "{outcome:#}");
     assert_eq!(outcome["surface"], "acp");
-    let asked: Vec<String> = stage.model.requests_to_main().iter().map(|r| r.prompt()).collect();
-    assert!(asked.last().unwrap().contains("try again"), "{asked:?}");
+    let prompts: Vec<String> = stage.model.requests_to_main().iter().map(|r| r.prompt()).collect();
+    assert!(prompts.last().unwrap().contains("try again"), "{prompts:?}");
 }

@@ -60,17 +60,17 @@ async fn preset_runs_with_its_documented_defaults_and_attachments_reach_the_mode
     let run = stage.agentline().run(request).await.unwrap();
     let command = run.launched().unwrap().command.clone();
     assert!(command.contains(&"--experimental-acp".to_owned()), "{command:?}");
-    let told = RunRecord::of(run).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!((told.outcome.agent.as_str(), told.outcome.surface), ("gemini", Some(Surface::Acp)));
-    assert_eq!(told.decisions(), ["Write allow mode auto -"], "{}", told.shown());
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!((result.outcome.agent.as_str(), result.outcome.surface), ("gemini", Some(Surface::Acp)));
+    assert_eq!(result.decisions(), ["Write allow mode auto -"], "{}", result.shown());
     assert_eq!(stage.read("by-preset.txt").as_deref(), Some("new\n"));
     // Updates within half a second after the answer belong to it.
-    assert!(told.outcome.duration_ms > 500, "{}", told.shown());
-    let asked = &stage.model.requests_to_main()[0];
-    let types: Vec<String> = asked.attachments().into_iter().map(|(mime, _)| mime).collect();
-    assert_eq!(types.len(), 2, "{types:?} {}", asked.body["contents"]);
+    assert!(result.outcome.duration_ms > 500, "{}", result.shown());
+    let model_request = &stage.model.requests_to_main()[0];
+    let types: Vec<String> = model_request.attachments().into_iter().map(|(mime, _)| mime).collect();
+    assert_eq!(types.len(), 2, "{types:?} {}", model_request.body["contents"]);
     assert!(types[0] == "image/png" && types[1].starts_with("audio/"), "{types:?}");
-    let texts = asked.user_texts().concat();
+    let texts = model_request.user_texts().concat();
     assert!(texts.contains("look at these") && texts.contains("swordfish"), "{texts}");
 }

@@ -40,17 +40,17 @@ async fn check_function(stage: &TestStage, pool: &Pool) {
     });
     let request = stage.request("go").surface(Surface::Acp);
     let run = pool.run_with(request, RunOptions::new().until(checker)).await.unwrap();
-    let told = RunRecord::of(run).await;
+    let result = RunRecord::of(run).await;
     assert_eq!(
-        (told.outcome.verdict, told.outcome.text.as_str()),
+        (result.outcome.verdict, result.outcome.text.as_str()),
         (Verdict::Done, "Now it is there."),
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert_eq!((told.outcome.turns, told.outcome.tool_calls), (3, 1), "{}", told.shown());
-    assert_eq!(told.warnings(), ["unknown_model", "round"], "{}", told.shown());
+    assert_eq!((result.outcome.turns, result.outcome.tool_calls), (3, 1), "{}", result.shown());
+    assert_eq!(result.warnings(), ["unknown_model", "round"], "{}", result.shown());
     // All rounds are one run: three requests of 100, 20 and 5 tokens.
-    assert_eq!(told.outcome.usage.tokens.total, Some(375), "{}", told.shown());
+    assert_eq!(result.outcome.usage.tokens.total, Some(375), "{}", result.shown());
 }
 
 /// The error of a limit, and how to set it.
@@ -58,20 +58,20 @@ type LimitCase = (FailureKind, fn(&mut Limits));
 
 /// The check is a command, which never passes.
 async fn check_command_and_limits(stage: &TestStage, pool: &Pool) {
-    let begun = stage.model.requests_to_main().len();
+    let before_all = stage.model.requests_to_main().len();
     // The agent is not idle while the check runs.
     let check = "sleep 2.5; echo two tests failed; exit 3";
     let request = stage.request("go").surface(Surface::Acp);
     let limited = request.clone().until(check).max_rounds(2).idle_timeout(Duration::from_secs(2));
-    let told = RunRecord::of(pool.run(limited).await.unwrap()).await;
-    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
-    assert_eq!(told.outcome.verdict, Verdict::LimitReached, "{}", told.shown());
-    assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", told.shown());
+    let result = RunRecord::of(pool.run(limited).await.unwrap()).await;
+    let error = result.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
+    assert_eq!(result.outcome.verdict, Verdict::LimitReached, "{}", result.shown());
+    assert_eq!((error.kind, error.phase), (FailureKind::MaxRounds, Phase::Budget), "{}", result.shown());
     assert!(error.message.contains("still fails after round 2"), "{}", error.message);
     assert!(error.message.contains("two tests failed"), "{}", error.message);
-    let asked = stage.model.requests_to_main().split_off(begun);
-    assert_eq!((asked.len(), told.outcome.turns), (3, 3), "{}", told.shown());
-    assert!(asked[2].prompt().contains("two tests failed"), "{}", asked[2].prompt());
+    let model_requests = stage.model.requests_to_main().split_off(before_all);
+    assert_eq!((model_requests.len(), result.outcome.turns), (3, 3), "{}", result.shown());
+    assert!(model_requests[2].prompt().contains("two tests failed"), "{}", model_requests[2].prompt());
 
     let cases: [LimitCase; 2] = [
         (FailureKind::MaxTurns, |limits| limits.max_turns = Some(3)),
@@ -81,15 +81,15 @@ async fn check_command_and_limits(stage: &TestStage, pool: &Pool) {
         let before = stage.model.requests_to_main().len();
         let mut request = request.clone().until("false");
         limit(&mut request.limits);
-        let told = RunRecord::of(pool.run(request).await.unwrap()).await;
-        let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
+        let result = RunRecord::of(pool.run(request).await.unwrap()).await;
+        let error = result.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
         assert_eq!(
-            (told.outcome.verdict, error.phase),
+            (result.outcome.verdict, error.phase),
             (Verdict::LimitReached, Phase::Budget),
             "{}",
-            told.shown()
+            result.shown()
         );
-        assert_eq!(error.kind, kind, "{}", told.shown());
-        assert!(stage.model.requests_to_main().len() - before <= 4, "{}", told.shown());
+        assert_eq!(error.kind, kind, "{}", result.shown());
+        assert!(stage.model.requests_to_main().len() - before <= 4, "{}", result.shown());
     }
 }
