@@ -1,6 +1,6 @@
 //! Real ACP agents other than Gemini CLI, at fixed versions, each with its own home and scripted model.
 
-use crate::{npm::Package, real::left_out};
+use crate::{npm::Package, real::are_disabled};
 use agentline::{Agentline, install::find_node};
 use agentline_mock::scripted::ScriptedModel;
 use std::{
@@ -82,7 +82,7 @@ pub fn example_agent() -> Option<AcpAgent> {
 }
 
 fn agent(package: Package, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
-    if left_out() {
+    if are_disabled() {
         return None;
     }
     match package.modules() {

@@ -150,9 +150,9 @@ impl Browser {
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let told = self.call("Runtime.evaluate", asked);
-        assert!(told.get("exceptionDetails").is_none(), "{expression}: {told}");
-        told["result"]["value"].clone()
+        let reply = self.call("Runtime.evaluate", asked);
+        assert!(reply.get("exceptionDetails").is_none(), "{expression}: {reply}");
+        reply["result"]["value"].clone()
     }
 
     /// Waits until an expression is true in the page.
@@ -209,9 +209,9 @@ impl Browser {
     /// # Panics
     /// Panics if no screenshot is returned.
     pub fn picture(&mut self, whole: bool) -> String {
-        let told =
+        let reply =
             self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": whole}));
-        told["data"].as_str().expect("a picture").to_owned()
+        reply["data"].as_str().expect("a picture").to_owned()
     }
 
     /// Returns everything that the page requested.
@@ -238,18 +238,18 @@ impl Browser {
         stdin.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
         stdin.flush().expect("the browser listens");
         loop {
-            let told = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{method}: {why}"));
-            if told["id"] == json!(id) {
-                assert!(told.get("error").is_none(), "{method}: {told}");
-                return told["result"].clone();
+            let reply = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{method}: {why}"));
+            if reply["id"] == json!(id) {
+                assert!(reply.get("error").is_none(), "{method}: {reply}");
+                return reply["result"].clone();
             }
-            self.note(&told);
+            self.note(&reply);
         }
     }
 
-    fn note(&mut self, told: &Value) {
-        let params = &told["params"];
-        match told["method"].as_str() {
+    fn note(&mut self, reply: &Value) {
+        let params = &reply["params"];
+        match reply["method"].as_str() {
             Some("Network.requestWillBeSent") => {
                 self.requests.push(params["request"]["url"].as_str().unwrap_or_default().to_owned());
             }

@@ -1,6 +1,6 @@
 //! Claude's own SDK for TypeScript with its types and a compiler, at fixed versions, for checks of our compatibility.
 
-use crate::{npm::Package, real::left_out};
+use crate::{npm::Package, real::are_disabled};
 use agentline::{Agentline, install::find_node};
 use std::{
     fs,
@@ -38,7 +38,7 @@ impl ClaudeSdk {
     /// Panics if it cannot be installed or there is no Node.js.
     #[must_use]
     pub fn find() -> Option<Self> {
-        if left_out() {
+        if are_disabled() {
             return None;
         }
         let modules = SDK

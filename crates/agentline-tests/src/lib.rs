@@ -17,15 +17,17 @@ mod process_case;
 mod promptfoo;
 mod python;
 mod real;
+mod run_record;
 pub mod scanners;
 pub mod session_store;
 mod stage;
 pub mod tapes;
-mod told;
 mod typescript;
 mod watchdog;
 
 use agentline::Outcome;
+#[cfg(target_os = "linux")]
+use memchr::memmem;
 
 pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
@@ -44,8 +46,8 @@ pub use process_case::ProcessCase;
 pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
 pub use real::{real_gemini, skipped};
+pub use run_record::RunRecord;
 pub use stage::{MODEL, TestStage};
-pub use told::RunRecord;
 pub use typescript::TypeScript;
 pub use watchdog::Watchdog;
 
@@ -81,7 +83,7 @@ pub fn survivors(mark: &str) -> Vec<u32> {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let is_zombie = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
-        !is_zombie && environment.windows(mark.len()).any(|w| w == mark.as_bytes())
+        !is_zombie && memmem::find(&environment, mark.as_bytes()).is_some()
     })
     .collect()
 }
@@ -95,7 +97,7 @@ pub fn running_with(text: &str) -> Vec<u32> {
     pids.filter(|pid| {
         // A dead process has an empty command line.
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        *pid != std::process::id() && command.windows(text.len()).any(|part| part == text.as_bytes())
+        *pid != std::process::id() && memmem::find(&command, text.as_bytes()).is_some()
     })
     .collect()
 }

@@ -27,32 +27,32 @@ impl Package {
     /// Returns its `node_modules`, and installs it if necessary.
     pub(crate) fn modules(self) -> Result<PathBuf, String> {
         let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
-        let here = agentline.host_env();
-        let agents = here.cache.join("agents");
+        let host_env = agentline.host_env();
+        let agents = host_env.cache.join("agents");
         let name = format!("{}-{}", self.id, self.version);
         let folder = agents.join(&name);
         if self.is_in(&folder) {
             return Ok(folder.join("node_modules"));
         }
-        let said = |e: std::io::Error| format!("{}: {e}", agents.display());
-        fs::create_dir_all(&agents).map_err(said)?;
+        let describe = |e: std::io::Error| format!("{}: {e}", agents.display());
+        fs::create_dir_all(&agents).map_err(describe)?;
         // Tests run in several processes; one installs, and the others wait for it.
-        let lock = File::create(agents.join(format!(".{name}.lock"))).map_err(said)?;
-        lock.lock().map_err(said)?;
+        let lock = File::create(agents.join(format!(".{name}.lock"))).map_err(describe)?;
+        lock.lock().map_err(describe)?;
         if self.is_in(&folder) {
             return Ok(folder.join("node_modules"));
         }
-        let node = find_node(here).ok_or("Node.js was not found")?.path;
+        let node = find_node(host_env).ok_or("Node.js was not found")?.path;
         let staging =
-            tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(&agents).map_err(said)?;
+            tempfile::Builder::new().prefix(&format!(".{name}-")).tempdir_in(&agents).map_err(describe)?;
         self.install(&node, staging.path())?;
         if !self.is_in(staging.path()) {
             return Err(format!("npm succeeded, but {}@{} is missing", self.name, self.version));
         }
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(said)?;
+            fs::remove_dir_all(&folder).map_err(describe)?;
         }
-        fs::rename(staging.path(), &folder).map_err(said)?;
+        fs::rename(staging.path(), &folder).map_err(describe)?;
         // The directory was moved: there is nothing to remove.
         let _moved = staging.keep();
         Ok(folder.join("node_modules"))

@@ -1,7 +1,7 @@
 //! The real promptfoo at a fixed version, with the Node.js that it needs: evaluations as a user starts them, with a
 //! clean environment, a separate home, and no network access.
 
-use crate::{TestStage, npm::Package, real::left_out, real_gemini};
+use crate::{TestStage, npm::Package, real::are_disabled, real_gemini};
 use serde_json::Value;
 use std::{
     fs,
@@ -47,7 +47,7 @@ impl InstalledPromptfoo {
     /// Panics if it cannot be installed.
     #[must_use]
     pub fn find(agentline: impl Into<PathBuf>) -> Option<Self> {
-        if left_out() {
+        if are_disabled() {
             return None;
         }
         let modules = PROMPTFOO

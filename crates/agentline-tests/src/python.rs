@@ -1,6 +1,6 @@
 //! A Python with pytest and a type checker at fixed versions, and our package installed by pip.
 
-use crate::real::left_out;
+use crate::real::are_disabled;
 use agentline::Agentline;
 use std::{
     ffi::OsString,
@@ -50,7 +50,7 @@ impl Python {
     #[must_use]
     pub fn find() -> Option<Self> {
         let made = READY_MADE.get_or_init(|| {
-            if left_out() {
+            if are_disabled() {
                 return None;
             }
             let made = make().unwrap_or_else(|why| {

@@ -11,7 +11,7 @@ use std::{
 };
 
 static GEMINI: OnceLock<Option<Program>> = OnceLock::new();
-static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
+static SKIPPED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the real Gemini CLI, or `None` if `AGENTLINE_REAL_AGENTS=off` disables real agents.
 ///
@@ -22,7 +22,7 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 pub fn real_gemini() -> Option<Program> {
     GEMINI
         .get_or_init(|| {
-            if left_out() {
+            if are_disabled() {
                 return None;
             }
             let agent = agents::find("gemini").expect("it is listed");
@@ -40,7 +40,7 @@ pub fn real_gemini() -> Option<Program> {
 }
 
 /// Returns whether real agents are disabled.
-pub(crate) fn left_out() -> bool {
+pub(crate) fn are_disabled() -> bool {
     let off = std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off");
     assert!(
         !(off && std::env::var("CI").is_ok_and(|v| v == "true")),
@@ -51,7 +51,7 @@ pub(crate) fn left_out() -> bool {
 
 /// Prints that a test was skipped, and how many were skipped so far.
 pub fn skipped(test: &str) {
-    let so_far = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
+    let so_far = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
     // A print macro would be captured by the test runner.
     let _ = writeln!(std::io::stderr(), "skipped ({so_far} in this file so far): {test}");
 }

@@ -113,8 +113,8 @@ impl TestStage {
     #[must_use]
     pub fn agentline(&self) -> Agentline {
         let program = real_gemini().expect("real agents are enabled");
-        let here = HostEnv::new(self.env.clone(), self.home(), self.workspace());
-        Agentline::new(here).program("gemini", program.path)
+        let host_env = HostEnv::new(self.env.clone(), self.home(), self.workspace());
+        Agentline::new(host_env).program("gemini", program.path)
     }
 
     /// Returns the default request of a test: everything permitted, no extensions, a model with a price.

@@ -8,7 +8,7 @@ mod recorder;
 mod scenarios;
 mod scrub;
 
-use crate::{stage::TestStage, told::RunRecord};
+use crate::{run_record::RunRecord, stage::TestStage};
 use agentline::{Event, Surface};
 use agentline_core::Tape;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The TypeScript compiler and the types of Node.js, at fixed versions, which check our package for Node.js.
 
-use crate::{npm::Package, real::left_out};
+use crate::{npm::Package, real::are_disabled};
 use agentline::{Agentline, install::find_node};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl TypeScript {
     /// Panics if they cannot be installed or there is no Node.js.
     #[must_use]
     pub fn find() -> Option<Self> {
-        if left_out() {
+        if are_disabled() {
             return None;
         }
         let modules = TYPESCRIPT

@@ -34,16 +34,16 @@ async fn host() {
         Err(error) => return print_line(&error.to_string()),
     };
     let mut bytes = Vec::new();
-    let mut told = false;
+    let mut is_ready = false;
     loop {
         match process.next(&mut bytes).await {
-            ProcessEvent::Bytes(_) if !told && bytes.starts_with(b"ready") => {
-                told = true;
+            ProcessEvent::Bytes(_) if !is_ready && bytes.starts_with(b"ready") => {
+                is_ready = true;
                 print_line("ready");
                 assert_ne!(how, "panic", "panic on request");
             }
             // An agent that never becomes ready must not use unbounded memory.
-            ProcessEvent::Bytes(_) if told || bytes.len() > 4096 => bytes.clear(),
+            ProcessEvent::Bytes(_) if is_ready || bytes.len() > 4096 => bytes.clear(),
             ProcessEvent::Bytes(_) => {}
             ProcessEvent::Exit(exit) => return print_line(&format!("{exit:?}")),
         }

@@ -3,7 +3,7 @@
 use crate::TestStage;
 use agentline::{PermissionMode, PriceTable, RunRequest, Surface, Trust};
 use agentline_core::Price;
-use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
+use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script, demo_script};
 use serde_json::json;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ fn denials() -> Vec<Scenario> {
             Script::new([calls, GeminiStep::text("The plan.")])
         })
         .request_with(|_, request| request.permission_mode(PermissionMode::Plan)),
-        Scenario::new("blocked_commands", JSON, || {
+        Scenario::new("blocked_commands", BOTH, || {
             let command = |text: &str| ("run_shell_command", json!({"command": text, "description": "d"}));
             let calls =
                 ["echo $(ls)", "echo `ls`", "echo '$(ls)'", "echo 'Blocked: command substitution detected'"];
@@ -146,12 +146,17 @@ fn refused_requests() -> Vec<Scenario> {
             request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
             request
         }),
+        Scenario::new("vertex_ai_without_a_project", STREAM, hello).request_with(|_, mut request| {
+            request.use_vertex_ai = Some(true);
+            request
+        }),
         Scenario::new("invalid_settings", STREAM, hello).prepare(|stage| settings(stage, "{ \"security\": ")),
     ]
 }
 
 fn service_errors() -> Vec<Scenario> {
     vec![
+        Scenario::new("invalid_key", STREAM, || Script::always(GeminiStep::invalid_key())),
         Scenario::new("unauthenticated", JSON, || {
             api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.")
         }),
@@ -195,11 +200,16 @@ fn answers() -> Vec<Scenario> {
         Scenario::new("empty_at_the_token_limit", STREAM, || {
             Script::always(GeminiStep::empty().finish("MAX_TOKENS"))
         }),
+        Scenario::new("demo", &[Surface::Json, Surface::Acp], demo_script),
+        Scenario::new("text_repeated", STREAM, || {
+            let cut = GeminiStep::text("The answer ").finish(None);
+            Script::new([cut, GeminiStep::text("The answer is 4.")])
+        }),
         Scenario::new("interrupted", BOTH, || Script::always(GeminiStep::text("The answer").finish(None))),
         Scenario::new("truncated", STREAM, || {
             Script::always(GeminiStep::text("The beginning").finish("MAX_TOKENS"))
         }),
-        Scenario::new("loop", JSON, || {
+        Scenario::new("loop", BOTH, || {
             Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))
         }),
     ]
@@ -246,12 +256,16 @@ fn endless() -> Script {
 
 fn limits() -> Vec<Scenario> {
     vec![
-        Scenario::new("max_turns", JSON, endless).request_with(|_, mut request| {
+        Scenario::new("max_turns", &[Surface::Json, Surface::Acp], endless).request_with(|_, mut request| {
             request.limits.max_turns = Some(2);
             request
         }),
-        Scenario::new("max_tool_calls", JSON, endless).request_with(|_, mut request| {
+        Scenario::new("max_tool_calls", BOTH, endless).request_with(|_, mut request| {
             request.limits.max_tool_calls = Some(2);
+            request
+        }),
+        Scenario::new("max_tokens", STREAM, endless).request_with(|_, mut request| {
+            request.limits.max_tokens = Some(2400);
             request
         }),
         Scenario::new("max_output_tokens", STREAM, endless).request_with(|_, mut request| {
@@ -262,7 +276,7 @@ fn limits() -> Vec<Scenario> {
             request.limits.max_cost = Some(0.0015);
             request
         }),
-        Scenario::new("agent_turns", JSON, || {
+        Scenario::new("agent_turns", BOTH, || {
             Script::new((0..5).map(|n| write(&format!("{n}.txt"), "x")))
         })
         .prepare(|stage| {
@@ -273,6 +287,21 @@ fn limits() -> Vec<Scenario> {
         }),
         Scenario::new("idle", JSON, || Script::always(GeminiStep::hang()))
             .request_with(|_, request| request.idle_timeout(Duration::from_secs(3))),
+        Scenario::new("idle_midway", STREAM, || {
+            Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway())
+        })
+        .request_with(|_, request| request.idle_timeout(Duration::from_secs(3))),
+        Scenario::new("tool_timeout", STREAM, || {
+            Script::new([
+                write("kept.txt", "kept\n"),
+                GeminiStep::text("Then a long command.")
+                    .and_call("run_shell_command", json!({"command": "touch begun && sleep 300"})),
+                GeminiStep::text("Never said."),
+            ])
+        })
+        .request_with(|_, request| {
+            request.idle_timeout(Duration::from_secs(30)).tool_timeout(Duration::from_secs(4))
+        }),
     ]
 }
 

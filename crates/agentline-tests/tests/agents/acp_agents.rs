@@ -11,4 +11,3 @@ mod permissions;
 mod pool;
 mod rules;
 mod tools;
-mod trust;

@@ -9,7 +9,6 @@ mod files;
 pub(crate) mod harness;
 mod observed_behaviour;
 mod permissions;
-mod resume;
 mod structured;
 mod surfaces;
 mod tools;

@@ -51,15 +51,15 @@ async fn cached_run_is_replayed_with_its_files() {
         "{}",
         shown(&made)
     );
-    let asked = stage.model.requests_to_main().len();
+    let request_count = stage.model.requests_to_main().len();
 
     let file = stage.workspace().join("hello.txt");
     fs::remove_file(&file).expect("the file was written");
-    let (told, again) = run(&pool, request()).await;
-    assert!(told.cache.as_ref().is_some_and(|mark| mark.hit), "{}", shown(&told));
+    let (result, again) = run(&pool, request()).await;
+    assert!(result.cache.as_ref().is_some_and(|mark| mark.hit), "{}", shown(&result));
     assert_eq!(plain(&again), plain(&events));
     assert_eq!(fs::read_to_string(&file).expect("the file was restored"), "Hello\n");
-    assert_eq!(told.usage.tokens, made.usage.tokens);
-    assert_eq!(stage.model.requests_to_main().len(), asked, "there was no model request");
+    assert_eq!(result.usage.tokens, made.usage.tokens);
+    assert_eq!(stage.model.requests_to_main().len(), request_count, "there was no model request");
     pool.close().await;
 }

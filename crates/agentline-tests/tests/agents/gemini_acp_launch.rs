@@ -1,7 +1,7 @@
 //! Tests a launch of the real Gemini CLI over ACP: rules in every mode, prompts, directories and the files that remain.
 
 use crate::acp_gemini::harness::{send_prompt, stage as answering_by_prompt};
-use agentline::{Outcome, PermissionMode, RunRequest, Surface, Verdict};
+use agentline::{Outcome, PermissionHandler, PermissionMode, RunOptions, RunRequest, Surface, Verdict};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use serde_json::json;
@@ -25,46 +25,29 @@ async fn rules_apply_in_accept_edits_and_bypass_modes() {
     let modes = [PermissionMode::AcceptEdits, PermissionMode::Bypass, PermissionMode::Auto];
     let names = modes.map(|mode| (mode, format!("{mode:?}")));
     let stage = answering_by_prompt(names.iter().map(|(_, name)| {
-        let files = [write(&format!("yes-{name}.txt")), write(&format!("no-{name}.txt"))];
-        (name.as_str(), Script::new(files.into_iter().chain([GeminiStep::text("done")])))
+        let shell = json!({"command": format!("touch shell-{name}.txt"), "description": "d"});
+        let steps = [
+            write(&format!("yes-{name}.txt")),
+            write(&format!("no-{name}.txt")),
+            GeminiStep::call("run_shell_command", shell),
+            GeminiStep::text("done"),
+        ];
+        (name.as_str(), Script::new(steps))
     }));
-    let request = |mode| acp_request(&stage, "", mode).deny("Write(no*)");
+    let request = |mode| acp_request(&stage, "", mode).deny("Write(no*)").deny("Bash(touch *)");
+    let handler = PermissionHandler::new(|ask| async move { panic!("a rule decides: {ask:?}") });
+    let options = RunOptions::new().permission_handler(handler);
     // A session in this mode needs the rules that the agent itself enforces.
-    let session = stage.agentline().session(request(PermissionMode::Bypass)).await.unwrap();
+    let session = stage.agentline().session_with(request(PermissionMode::Bypass), options).await.unwrap();
     for (mode, name) in &names {
-        let told = send_prompt(&session, request(*mode), name).await;
-        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{name} {}", told.shown());
-        let there = ["yes", "no"].map(|word| stage.read(&format!("{word}-{name}.txt")).is_some());
-        assert_eq!(there, [true, false], "{name} {}", told.shown());
+        let result = send_prompt(&session, request(*mode), name).await;
+        assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{name} {}", result.shown());
+        let there = ["yes", "no", "shell"].map(|word| stage.read(&format!("{word}-{name}.txt")).is_some());
+        assert_eq!(there, [true, false, false], "{name} {}", result.shown());
+        assert_eq!(result.denied().len(), 2, "{name} {}", result.shown());
+        assert!(!result.shown().contains("callback"), "the handler is not asked: {name} {}", result.shown());
     }
     session.close().await;
-}
-
-#[test]
-fn accept_edits_permits_only_edits() {
-    needs_real_gemini!();
-    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
-    let web = GeminiStep::call("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"}));
-    let stage = TestStage::new(Script::new([write("a.txt"), shell, web, GeminiStep::text("done")]));
-    let outcome = stage.outcome(acp_request(&stage, "work", PermissionMode::AcceptEdits));
-    let denied: Vec<&str> = outcome.denied.iter().map(|d| d.native_tool.as_str()).collect();
-    assert_eq!(denied, ["run_shell_command", "web_fetch"], "{}", to_json(&outcome));
-    assert!(stage.read("a.txt").is_some() && stage.read("by-shell.txt").is_none());
-}
-
-#[test]
-fn plan_mode_changes_nothing_and_has_no_shell() {
-    needs_real_gemini!();
-    let shell = GeminiStep::call("run_shell_command", json!({"command": "touch by-shell.txt"}));
-    let stage = TestStage::new(Script::new([write("a.txt"), shell, GeminiStep::text("the plan")]));
-    let outcome = stage.outcome(acp_request(&stage, "plan", PermissionMode::Plan).ask("Bash").allow("Bash"));
-    assert_eq!(
-        (outcome.verdict, outcome.text.as_str()),
-        (Verdict::DoneWithDenials, "the plan"),
-        "{}",
-        to_json(&outcome)
-    );
-    assert!(stage.read("a.txt").is_none() && stage.read("by-shell.txt").is_none());
 }
 
 #[tokio::test]
@@ -75,8 +58,8 @@ async fn a_prompt_that_looks_like_a_command_reaches_the_model() {
     let request = || acp_request(&stage, "", PermissionMode::Default);
     let session = stage.agentline().session(request()).await.unwrap();
     for prompt in ["/about", " \n$help me", "/etc/hosts @a.txt bob@example.com"] {
-        let told = send_prompt(&session, request(), prompt).await;
-        assert_eq!(told.outcome.text, "answered", "{}", told.shown());
+        let result = send_prompt(&session, request(), prompt).await;
+        assert_eq!(result.outcome.text, "answered", "{}", result.shown());
         let texts = stage.model.requests_to_main().last().expect("a request").user_texts().concat();
         assert!(texts.ends_with(prompt) && !texts.contains("not to be sent"), "{texts}");
     }

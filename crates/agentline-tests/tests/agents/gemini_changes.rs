@@ -98,13 +98,16 @@ fn changes_by_tools_shell_and_background_are_listed() {
 #[test]
 fn reported_files_are_listed_even_if_ignored_or_outside() {
     needs_real_gemini!();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let [elsewhere, forbidden] = [(), ()].map(|()| tempfile::tempdir().unwrap());
     let elsewhere = elsewhere.path().canonicalize().unwrap();
     let outside = elsewhere.join("out.txt");
+    let forbidden = forbidden.path().join("out.txt");
     let stage = TestStage::new(Script::new([
         write("tool.log", "by a tool\n"),
         shell("echo by-the-shell > shell.log; echo seen > seen.txt"),
         write(&outside, "outside\n"),
+        // This directory is not included.
+        write(&forbidden, "out"),
         GeminiStep::text("Done."),
     ]));
     let git = |args: &[&str]| {
@@ -114,7 +117,9 @@ fn reported_files_are_listed_even_if_ignored_or_outside() {
     stage.file(".gitignore", "*.log\n");
     let outcome = stage.outcome(default_request(&stage).include_dir(&elsewhere));
     let all = shown(&outcome);
-    assert_eq!(outcome.verdict, Verdict::Done, "{all}");
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+    let denied: Vec<&str> = outcome.denied.iter().map(|d| d.reason.as_str()).collect();
+    assert_eq!((denied, forbidden.exists()), (vec!["outside_workspace"], false), "{all}");
     let expected: [Row<'_>; 3] = [
         (outside.to_str().unwrap(), Created, Tool, Some("Write"), true),
         ("seen.txt", Created, Shell, None, true),

@@ -1,11 +1,12 @@
 //! Tests the main workflow with the real Gemini CLI: a write, an edit, a failing read and a shell command, reported
-//! correctly. The run is recorded, and its tape gives the same events and outcome.
+//! correctly. The run is recorded, and its tape gives the same events and outcome. Tapes show the other surfaces, which
+//! `run_messages` runs with the real agent.
 
 use crate::gemini_output::run_and_replay;
 use agentline::{Event, Surface, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::gemini::demo_script;
-use agentline_tests::{TestStage, needs_real_gemini};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini, tapes::replay};
 
 #[test]
 fn stream_json_run_reports_events_files_and_usage() {
@@ -39,11 +40,7 @@ fn stream_json_run_reports_events_files_and_usage() {
 
 #[test]
 fn json_run_reports_the_same_from_the_session_file() {
-    needs_real_gemini!();
-    let stage = TestStage::new(demo_script());
-    let tape = stage.outside().join("tape.jsonl");
-    let (records, outcome, _) =
-        run_and_replay(&stage, stage.request("Write a small program").surface(Surface::Json), &tape);
+    let RunRecord { records, outcome } = replay("demo.json").run;
     let shown = serde_json::to_string_pretty(&outcome).unwrap();
     assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
     assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
@@ -52,5 +49,28 @@ fn json_run_reports_the_same_from_the_session_file() {
     let results = records.iter().filter(|r| matches!(r.event, Event::ToolResult { .. })).count();
     assert_eq!(results, 4, "{records:?}");
     assert!(records.len() > 15 && outcome.files.len() == 2, "{shown}");
-    assert_eq!(outcome.tape.as_deref(), tape.to_str());
+}
+
+#[test]
+fn acp_run_reports_events_files_and_usage() {
+    let RunRecord { records, outcome } = replay("demo.acp").run;
+    let shown = serde_json::to_string_pretty(&outcome).unwrap();
+    assert_eq!(outcome.verdict, Verdict::Done, "{shown}");
+    let files: Vec<_> =
+        outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
+    assert_eq!(
+        files,
+        [
+            ("SUMMARY.txt", FileChangeKind::Created, ChangeSource::Shell, true),
+            ("primes.py", FileChangeKind::Created, ChangeSource::Tool, true)
+        ],
+        "{shown}"
+    );
+    assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
+    assert!(outcome.usage.tokens.thoughts.is_some_and(|t| t > 0), "{shown}");
+    assert!(records.iter().any(|r| matches!(r.event, Event::Thinking { .. })), "{records:#?}");
+    assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"), "{shown}");
+    // The CLI runs the scripted model but does not list it.
+    let codes: Vec<&str> = outcome.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert_eq!(codes, ["unknown_model"], "{shown}");
 }

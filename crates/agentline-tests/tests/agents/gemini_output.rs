@@ -3,7 +3,7 @@
 use agentline::{Event, FailureKind, Outcome, Record, RunRequest, Surface, Verdict, blocking};
 use agentline_core::{ConnectionOutput, Phase, Tape};
 use agentline_mock::gemini::{FAKE_KEY, GeminiPart, GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini, shown};
+use agentline_tests::{TestStage, needs_real_gemini, shown, tapes::replay};
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -59,15 +59,16 @@ fn an_answer_of_five_megabytes_arrives_complete_on_both_surfaces() {
 }
 
 #[test]
-fn text_is_streamed_while_the_model_answers() {
+fn text_is_streamed_while_the_model_answers_and_the_outcome_is_complete() {
     needs_real_gemini!();
     let words = (1..=10).map(|n| GeminiPart::Text(format!("word {n} ")));
     let stage = TestStage::new(Script::new([GeminiStep::chunks(words).chunk_delay(400)]));
-    let mut seen = Vec::new();
-    let outcome = blocking::run(&stage.agentline(), default_request(&stage), |record, _| {
-        if matches!(record.event, Event::Text { .. }) {
-            seen.push((Instant::now(), record.at_ms));
-        }
+    let (mut seen, mut started) = (Vec::new(), None);
+    let request = default_request(&stage).name("greeting");
+    let outcome = blocking::run(&stage.agentline(), request, |record, _| match &record.event {
+        Event::Text { .. } => seen.push((Instant::now(), record.at_ms)),
+        Event::Started(first) => started = Some((first.run_id.clone(), first.session_id.clone())),
+        _ => {}
     })
     .unwrap();
     let all = shown(&outcome);
@@ -76,6 +77,20 @@ fn text_is_streamed_while_the_model_answers() {
     let (first, last) = (seen[0], seen[9]);
     assert!(last.0 - first.0 > Duration::from_millis(2400), "{:?}: {all}", last.0 - first.0);
     assert!(last.1 - first.1 > 2400, "{all}");
+
+    assert_eq!((outcome.error.is_none(), outcome.agent_exit_code), (true, Some(0)), "{all}");
+    assert_eq!((outcome.turns, outcome.tool_calls), (1, 0), "{all}");
+    assert_eq!(
+        (outcome.name.as_deref(), outcome.agent_version.as_deref()),
+        (Some("greeting"), Some("0.61.0")),
+        "{all}"
+    );
+    assert!(outcome.files.is_empty() && outcome.denied.is_empty() && outcome.warnings.is_empty(), "{all}");
+    assert_eq!((outcome.unreadable_lines, outcome.stop_reason.as_deref()), (0, None), "{all}");
+    assert!(outcome.first_event_ms.is_some_and(|first| first <= outcome.duration_ms), "{all}");
+    assert_eq!(outcome.surface, Some(Surface::StreamJson), "the default: {all}");
+    assert!(outcome.session_id.is_some(), "{all}");
+    assert_eq!(started, Some((outcome.run_id.clone(), outcome.session_id.clone())), "{all}");
 }
 
 #[test]
@@ -100,14 +115,9 @@ fn large_error_body_is_read_completely_from_stderr() {
 
 #[test]
 fn text_repeated_by_a_retry_appears_once_in_the_outcome() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::text("The answer ").finish(None),
-        GeminiStep::text("The answer is 4."),
-    ]));
-    let (records, outcome) = stage.play(default_request(&stage));
-    let all = shown(&outcome);
-    assert_eq!(texts(&records).concat(), "The answer The answer is 4.", "as the agent reported it");
+    let run = replay("text_repeated.stream-json").run;
+    let (outcome, all) = (&run.outcome, shown(&run.outcome));
+    assert_eq!(texts(&run.records).concat(), "The answer The answer is 4.", "as the agent reported it");
     assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "The answer is 4."), "{all}");
     assert!(outcome.warnings.iter().any(|w| w.code == "text_repeated"), "{all}");
 }
@@ -138,7 +148,7 @@ pub(crate) fn run_and_replay(
 }
 
 #[test]
-fn secrets_printed_by_a_command_are_redacted_everywhere() {
+fn agent_sees_only_listed_variables_and_printed_secrets_are_redacted_everywhere() {
     needs_real_gemini!();
     let script = Script::new([
         GeminiStep::call("run_shell_command", json!({"command": "env | tee env.txt; env >&2"})),
@@ -148,10 +158,14 @@ fn secrets_printed_by_a_command_are_redacted_everywhere() {
     ]);
     let stage = TestStage::new(script)
         .env("DATABASE_PASSWORD", Some("correct-horse-battery"))
-        .env("UNRELATED", Some("not for the agent"));
+        .env("UNRELATED", Some("not for the agent"))
+        .env("PASSED", Some("yes"))
+        .env("LC_ALL", Some("C"));
     let tape = stage.outside().join("tape.jsonl");
-    let request =
-        default_request(&stage).env("MY_TOKEN", "tok-in-the-request").env("MY_PLACE", "somewhere nice");
+    let request = default_request(&stage)
+        .pass_env("PASSED")
+        .env("MY_TOKEN", "tok-in-the-request")
+        .env("MY_PLACE", "somewhere nice");
     let (records, outcome, tape) = run_and_replay(&stage, request, &tape);
     let all = shown(&outcome);
     assert_eq!(outcome.verdict, Verdict::Done, "{all}");
@@ -162,6 +176,8 @@ fn secrets_printed_by_a_command_are_redacted_everywhere() {
         format!("GEMINI_API_KEY={FAKE_KEY}"),
         "MY_TOKEN=tok-in-the-request".into(),
         "MY_PLACE=somewhere nice".into(),
+        "PASSED=yes".into(),
+        "LC_ALL=C".into(),
     ] {
         assert!(seen.lines().any(|l| l == line), "{line} is not in {seen}");
     }

@@ -57,9 +57,7 @@ fn silence_before_the_answer_times_out_on_both_surfaces() {
 
 #[test]
 fn idle_timeout_during_an_answer_keeps_the_partial_text() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway()));
-    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(3)));
+    let outcome = replay("idle_midway.stream-json").run.outcome;
     timed_out(
         &outcome,
         FailureKind::TimeoutIdle,
@@ -88,10 +86,8 @@ fn run_timeout_stops_a_long_command_and_keeps_the_files() {
 
 #[test]
 fn silent_tool_has_its_own_timeout() {
-    needs_real_gemini!();
-    let stage = TestStage::new(write_then_sleep());
-    // The idle timeout without an open tool is one second shorter than the tool timeout, and does not stop the command.
-    let outcome = stage.outcome(default_request(&stage).idle_timeout(secs(30)).tool_timeout(secs(4)));
+    // The idle timeout is longer; it applies while no tool is open.
+    let outcome = replay("tool_timeout.stream-json").run.outcome;
     let words = ["tool timeout of 4 s", "last activity: tool_use run_shell_command"];
     timed_out(&outcome, FailureKind::TimeoutIdle, Phase::Response, &words);
 }

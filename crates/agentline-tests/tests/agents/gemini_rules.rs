@@ -2,8 +2,9 @@
 //! denied, and that neither can be evaded.
 
 use agentline::{Event, Outcome, PermissionMode, Record, RunRequest, Surface, ToolStatus, Verdict};
+use agentline_core::Denial;
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini, tapes::replay};
+use agentline_tests::{TestStage, needs_real_gemini, tapes::replay_on};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs};
 
@@ -11,14 +12,14 @@ use std::{collections::BTreeMap, fs};
 type Call = (&'static str, Value, ToolStatus);
 
 /// Lets the model make all calls in one turn, and compares each result.
-fn check(calls: &[Call], ask: impl Fn(&TestStage) -> RunRequest) -> TestStage {
+fn check(calls: &[Call], ask: impl Fn(&TestStage) -> RunRequest) -> (TestStage, Outcome) {
     let steps = calls.iter().map(|(tool, args, _)| (*tool, args.clone()));
     let stage = TestStage::new(Script::new([GeminiStep::calls(steps), GeminiStep::text("done")]));
     stage.file("src/here.txt", "old");
     stage.file("secret/key.txt", "old");
     let (records, outcome) = stage.play(ask(&stage));
     assert_calls(calls, &records, &outcome);
-    stage
+    (stage, outcome)
 }
 
 #[track_caller]
@@ -127,7 +128,7 @@ fn more_specific_rule_wins_across_lists() {
         write("b.txt", Denied),
         write("src/gen/c.txt", Denied),
     ];
-    let stage = check(&calls, |stage| {
+    let (stage, _) = check(&calls, |stage| {
         let request = stage.request("go").permission_mode(PermissionMode::AcceptEdits);
         let request = request.deny("Bash").allow("Bash(echo *)").deny("Bash(echo secret)");
         request.deny("Write").allow("Write(src/**)").deny("Write(src/gen/**)")
@@ -165,8 +166,15 @@ fn denied_directory_and_command_are_denied_in_every_spelling() {
         command("echo $(rm src/here.txt)", Denied),
         command("echo rmdir", Done),
     ];
-    let stage =
+    let (stage, outcome) =
         check(&calls, |stage| stage.request("go").deny("Write(secret/**)").deny("Bash(rm *)").allow("Bash"));
+    // Each denial names its rule.
+    let denied = |tool, rule| {
+        let is_it = |d: &&Denial| (&*d.tool, &*d.reason, d.rule.as_deref()) == (tool, "rule", Some(rule));
+        outcome.denied.iter().filter(is_it).count()
+    };
+    let found = [denied("Write", "Write(secret/**)"), denied("Bash", "Bash(rm *)")];
+    assert_eq!(found, [9, 7], "{:?}", outcome.denied);
     let held: Vec<_> =
         fs::read_dir(stage.workspace().join("secret")).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(held, ["key.txt"]);
@@ -175,51 +183,36 @@ fn denied_directory_and_command_are_denied_in_every_spelling() {
 
 #[test]
 fn command_blocked_by_the_agent_is_not_a_success() {
-    needs_real_gemini!();
     let calls = [
         command("echo $(ls)", Denied),
         command("echo `ls`", Denied),
         command("echo '$(ls)'", Done),
         command("echo 'Blocked: command substitution detected'", Done),
     ];
-    check(&calls, |stage| stage.request("go").permission_mode(PermissionMode::Bypass));
-    let taped = replay("blocked_commands.json").run;
-    assert_calls(&calls, &taped.records, &taped.outcome);
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let taped = replay_on("blocked_commands", surface).run;
+        assert_calls(&calls, &taped.records, &taped.outcome);
+    }
 }
 
+/// Checks rules about whole tools over ACP, where they are the keys of an engine, and headless. The user's own policy
+/// forbids `web_fetch`. `gemini_keys` shows the tools of each mode without rules.
 #[test]
-fn whole_tool_rules_decide_which_tools_are_available() {
-    needs_real_gemini!();
-    let offered = |ask: &dyn Fn(RunRequest) -> RunRequest| {
-        let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
-        let outcome = stage.outcome(ask(stage.request("go").permission_mode(PermissionMode::Default)));
-        assert_eq!(outcome.verdict, Verdict::Done, "{}", outcome.stderr_tail);
-        stage.model.requests_to_main()[0].offered_tools()
-    };
-    let has = |tools: &[String], name: &str| tools.iter().any(|t| t == name);
-    // Without rules, `tools_are_allowed_and_excluded` shows the tools of this mode.
-    let with = offered(&|r| r.allow("WebFetch").allow("Write").deny("Glob"));
-    assert!(has(&with, "web_fetch") && has(&with, "write_file") && !has(&with, "glob"), "{with:?}");
-    let bypass = offered(&|r| r.permission_mode(PermissionMode::Bypass).deny("run_shell_command"));
-    assert!(!has(&bypass, "run_shell_command") && has(&bypass, "write_file"), "{bypass:?}");
-    let edits = offered(&|r| r.permission_mode(PermissionMode::AcceptEdits));
-    assert!(
-        has(&edits, "write_file") && has(&edits, "replace") && !has(&edits, "run_shell_command"),
-        "{edits:?}"
-    );
-}
-
-#[test]
-fn user_policies_stay_in_force() {
+fn rules_and_user_policies_decide_which_tools_are_available() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::text("ok")));
     let policies = stage.home().join(".gemini/policies");
     fs::create_dir_all(&policies).unwrap();
-    let rule = "[[rule]]\ntoolName = \"glob\"\ndecision = \"deny\"\npriority = 500\n";
+    let rule = "[[rule]]\ntoolName = \"web_fetch\"\ndecision = \"deny\"\npriority = 500\n";
     fs::write(policies.join("mine.toml"), rule).unwrap();
-    for surface in [Surface::StreamJson, Surface::Json] {
-        let request = stage.request("go").surface(surface).permission_mode(PermissionMode::Default);
-        let outcome = stage.outcome(request.allow("Glob").allow("WebFetch"));
+    let keys = json!({"allowed_tools": ["write_file", "ShellTool(echo)"], "disable_tools": ["glob"]});
+    let by_keys = crate::gemini_keys::request(&stage, &keys).allow("WebFetch").allow("WebSearch");
+    let in_bypass = stage.request("go").deny("run_shell_command").deny("Glob").allow("WebFetch");
+    for (request, surface, has_shell) in
+        [(by_keys, Surface::Acp, true), (in_bypass, Surface::StreamJson, false)]
+    {
+        let outcome = stage.outcome(request);
+        assert_eq!(outcome.surface, Some(surface));
         assert_eq!(outcome.verdict, Verdict::Done, "{surface}: {}", outcome.stderr_tail);
         assert!(
             !outcome.stderr_tail.contains("Policy file"),
@@ -228,36 +221,8 @@ fn user_policies_stay_in_force() {
         );
         let offered = stage.model.requests_to_main().pop().expect("a request").offered_tools();
         let has = |name: &str| offered.iter().any(|tool| tool == name);
-        assert!(!has("glob") && has("web_fetch"), "{surface}: {offered:?}");
-    }
-}
-
-/// Returns the steps by which a model could obtain every permission itself: it plans, leaves plan mode, and works.
-fn escalation_script() -> Script {
-    Script::new([
-        GeminiStep::call("enter_plan_mode", json!({"reason": "x"})),
-        GeminiStep::call("write_file", json!({"file_path": "plan.md", "content": "x"})),
-        GeminiStep::call("exit_plan_mode", json!({"plan_filename": "plan.md"})),
-        GeminiStep::call("write_file", json!({"file_path": "escaped.txt", "content": "x"})),
-        GeminiStep::call(
-            "run_shell_command",
-            json!({"command": "touch escaped-too.txt", "description": "d"}),
-        ),
-        GeminiStep::text("done"),
-    ])
-}
-
-#[test]
-fn mode_cannot_be_widened() {
-    needs_real_gemini!();
-    for (mode, writes) in
-        [(PermissionMode::Default, false), (PermissionMode::AcceptEdits, true), (PermissionMode::Plan, false)]
-    {
-        let stage = TestStage::new(escalation_script());
-        let outcome = stage.outcome(stage.request("go").permission_mode(mode));
-        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{mode:?}: {}", outcome.stderr_tail);
-        assert_eq!(stage.read("escaped.txt").is_some(), writes, "{mode:?}");
-        assert_eq!(stage.read("escaped-too.txt"), None, "{mode:?}");
+        assert!(!has("glob") && !has("web_fetch") && has("write_file"), "{surface}: {offered:?}");
+        assert!(has("google_web_search") && has("run_shell_command") == has_shell, "{surface}: {offered:?}");
     }
 }
 

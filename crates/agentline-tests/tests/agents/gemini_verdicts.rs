@@ -1,14 +1,13 @@
 //! Tests the ways in which the real Gemini CLI can end, and the verdict of each. Variations run on its tapes.
 
 use agentline::{Event, Record};
-use agentline::{FailureKind, Outcome, PermissionMode, RunRequest, Surface, ToolStatus, Trust, Verdict};
+use agentline::{FailureKind, Outcome, RunRequest, Surface, Trust, Verdict};
 use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script, refused_url};
 use agentline_tests::{
     TestStage, needs_real_gemini, shown, survivors,
     tapes::{TapedRun, replay, replay_on},
 };
-use serde_json::json;
 use std::time::Duration;
 
 /// Returns a short run: every timeout is far below that of the test runner.
@@ -48,99 +47,22 @@ fn failed<const N: usize>(tapes: [FailedTape; N]) -> [TapedRun; N] {
     })
 }
 
-fn service_error(step: GeminiStep, surface: Surface) -> Outcome {
-    let stage = TestStage::new(Script::always(step));
-    stage.outcome(default_request(&stage).surface(surface))
-}
-
-#[test]
-fn answer_is_done_with_a_complete_outcome() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([GeminiStep::text("Hello.")]));
-    let (records, outcome) = stage.play(default_request(&stage).name("greeting"));
-    let all = shown(&outcome);
-    assert_eq!(
-        (outcome.verdict, outcome.error.is_none(), outcome.agent_exit_code),
-        (Verdict::Done, true, Some(0)),
-        "{all}"
-    );
-    assert_eq!((outcome.text.as_str(), outcome.turns, outcome.tool_calls), ("Hello.", 1, 0), "{all}");
-    assert_eq!(
-        (outcome.name.as_deref(), outcome.agent_version.as_deref()),
-        (Some("greeting"), Some("0.61.0")),
-        "{all}"
-    );
-    assert!(outcome.files.is_empty() && outcome.denied.is_empty() && outcome.warnings.is_empty(), "{all}");
-    assert_eq!((outcome.unreadable_lines, outcome.stop_reason.as_deref()), (0, None), "{all}");
-    assert!(outcome.first_event_ms.is_some_and(|first| first <= outcome.duration_ms), "{all}");
-    assert!(outcome.session_id.is_some(), "{all}");
-    assert_eq!(outcome.surface, Some(Surface::StreamJson), "the default: {all}");
-    let Event::Started(started) = &records[0].event else { panic!("{:?}", records[0]) };
-    assert_eq!((&started.run_id, &started.session_id), (&outcome.run_id, &outcome.session_id));
-}
-
+/// `gemini_keys` shows the same with the real agent.
 #[test]
 fn unavailable_tools_are_denials() {
-    needs_real_gemini!();
-    let script = Script::new([
-        GeminiStep::calls([
-            ("write_file", json!({"file_path": "a.txt", "content": "a"})),
-            ("run_shell_command", json!({"command": "touch b.txt"})),
-            ("no_such_tool", json!({})),
-        ]),
-        GeminiStep::text("I could not."),
-    ]);
-    let stage = TestStage::new(script);
-    let live = stage.outcome(default_request(&stage).permission_mode(PermissionMode::Default));
-    assert!(stage.read("a.txt").is_none(), "{}", shown(&live));
     let taped = replay("unavailable_tools.json");
-    assert!(taped.facts.files.is_empty(), "{:?}", taped.facts);
-    for outcome in [&live, &taped.run.outcome] {
-        let all = shown(outcome);
-        assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
-        let denied: Vec<_> = outcome
-            .denied
-            .iter()
-            .map(|d| (d.tool.as_str(), d.native_tool.as_str(), d.reason.as_str()))
-            .collect();
-        // A tool that does not exist was not denied; the call was a mistake.
-        assert_eq!(
-            denied,
-            [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
-            "{all}"
-        );
-        assert!(outcome.files.is_empty(), "{all}");
-        assert_eq!(outcome.text, "I could not.", "{all}");
-    }
-}
-
-#[test]
-fn denial_names_the_deny_rule() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::call("run_shell_command", json!({"command": "rm -rf keep.txt"})),
-        GeminiStep::call("write_file", json!({"file_path": "a.txt", "content": "a\n"})),
-        GeminiStep::text("Partly."),
-    ]));
-    stage.file("keep.txt", "kept");
-    let (records, outcome) = stage.play(default_request(&stage).deny("Bash(rm *)"));
-    let all = shown(&outcome);
-    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+    let (outcome, all) = (&taped.run.outcome, taped.run.shown());
+    assert_eq!((outcome.verdict, outcome.error.is_none()), (Verdict::DoneWithDenials, true), "{all}");
     let denied: Vec<_> =
-        outcome.denied.iter().map(|d| (d.tool.as_str(), d.reason.as_str(), d.rule.as_deref())).collect();
-    assert_eq!(denied, [("Bash", "rule", Some("Bash(rm *)"))], "{all}");
-    let statuses: Vec<_> = records
-        .iter()
-        .filter_map(|r| match &r.event {
-            Event::ToolResult { status, .. } => Some(*status),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(statuses, [ToolStatus::Denied, ToolStatus::Ok]);
+        outcome.denied.iter().map(|d| (d.tool.as_str(), d.native_tool.as_str(), d.reason.as_str())).collect();
+    // A tool that does not exist was not denied; the call was a mistake.
     assert_eq!(
-        (stage.read("keep.txt").as_deref(), stage.read("a.txt").as_deref()),
-        (Some("kept"), Some("a\n"))
+        denied,
+        [("Write", "write_file", "not_offered"), ("Bash", "run_shell_command", "not_offered")],
+        "{all}"
     );
+    assert!(outcome.files.is_empty() && taped.facts.files.is_empty(), "{all}");
+    assert_eq!(outcome.text, "I could not.", "{all}");
 }
 
 #[test]
@@ -153,27 +75,15 @@ fn plan_mode_changes_nothing() {
     assert!(outcome.files.is_empty() && taped.facts.files.is_empty(), "{all}");
 }
 
+/// `gemini_changes` shows the same with the real agent.
 #[test]
 fn path_outside_the_workspace_is_denied() {
-    needs_real_gemini!();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("out.txt");
-    let stage = TestStage::new(Script::new([
-        GeminiStep::call("write_file", json!({"file_path": path, "content": "out"})),
-        GeminiStep::text("Not there."),
-    ]));
-    let live = stage.outcome(default_request(&stage));
-    assert!(!path.exists(), "{}", shown(&live));
-    for outcome in [&live, &replay("path_outside.json").run.outcome] {
-        let all = shown(outcome);
-        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
-        assert_eq!(
-            (outcome.denied.len(), outcome.denied[0].reason.as_str()),
-            (1, "outside_workspace"),
-            "{all}"
-        );
-        assert!(outcome.files.is_empty(), "{all}");
-    }
+    let outcome = replay("path_outside.json").run.outcome;
+    let all = shown(&outcome);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{all}");
+    let denied: Vec<&str> = outcome.denied.iter().map(|d| d.reason.as_str()).collect();
+    assert_eq!(denied, ["outside_workspace"], "{all}");
+    assert!(outcome.files.is_empty(), "{all}");
 }
 
 #[test]
@@ -202,13 +112,12 @@ fn missing_sign_in_is_reported_before_any_request() {
     }
 }
 
+/// `acp_gemini::observed_behaviour` shows a rejected key with the real agent.
 #[test]
 fn rejected_key_is_not_authenticated() {
-    needs_real_gemini!();
-    let outcome = service_error(GeminiStep::invalid_key(), Surface::StreamJson);
-    assert_failed(&outcome, Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request, 144);
     let (verdict, kind, phase) = (Verdict::NotAuthenticated, FailureKind::NotAuthenticated, Phase::Request);
-    let [_, denied] = failed([
+    let [.., denied] = failed([
+        ("invalid_key.stream-json", verdict, kind, phase, 144),
         ("unauthenticated.json", verdict, kind, phase, 145),
         ("permission_denied.stream-json", verdict, kind, phase, 147),
     ]);
@@ -259,12 +168,12 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
     ]) {
         let (records, outcome) = (&taped.run.records, &taped.run.outcome);
         assert!(warnings(records, "rate_limited") >= 1, "{records:?}");
-        let told_at = records
+        let warned_at = records
             .iter()
             .find(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
             .unwrap()
             .at_ms;
-        assert!(told_at + 1000 < outcome.duration_ms, "reported at {told_at} of {}", outcome.duration_ms);
+        assert!(warned_at + 1000 < outcome.duration_ms, "reported at {warned_at} of {}", outcome.duration_ms);
     }
 }
 
@@ -370,27 +279,19 @@ fn truncated_answer_is_done_without_a_stop_reason() {
 
 #[test]
 fn loop_is_a_failure_despite_reported_success() {
-    needs_real_gemini!();
-    let step = GeminiStep::call("list_directory", json!({"dir_path": "."}));
-    let live = service_error(step, Surface::StreamJson);
-    for outcome in [&live, &replay("loop.json").run.outcome] {
-        assert_failed(outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
-        assert!(outcome.tool_calls >= 3, "{}", shown(outcome));
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let outcome = replay_on("loop", surface).run.outcome;
+        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
+        assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
     }
 }
 
 #[test]
 fn turn_limit_of_the_agent_is_reported_as_a_limit() {
-    needs_real_gemini!();
-    let write =
-        |n: usize| GeminiStep::call("write_file", json!({"file_path": format!("{n}.txt"), "content": "x"}));
-    let stage = TestStage::new(Script::new((0..5).map(write)));
-    stage
-        .settings(r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#);
-    let live = stage.outcome(default_request(&stage));
-    for outcome in [&live, &replay("agent_turns.json").run.outcome] {
-        assert_failed(outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
-        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(outcome));
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let outcome = replay_on("agent_turns", surface).run.outcome;
+        assert_failed(&outcome, Verdict::LimitReached, FailureKind::AgentTurns, Phase::Budget, 53);
+        assert_eq!(outcome.files.len(), 2, "completed work is reported: {}", shown(&outcome));
     }
 }
 

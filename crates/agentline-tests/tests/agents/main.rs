@@ -5,7 +5,6 @@ mod acp_agents;
 mod acp_gemini;
 #[cfg(target_os = "linux")]
 mod cache_gemini;
-mod gemini_acp;
 #[cfg(unix)]
 mod gemini_acp_launch;
 mod gemini_changes;
@@ -18,6 +17,8 @@ mod gemini_limits;
 mod gemini_output;
 #[cfg(target_os = "linux")]
 mod gemini_processes;
+#[cfg(unix)]
+mod gemini_resume;
 mod gemini_rules;
 mod gemini_verdicts;
 mod opencode_sessions;

@@ -99,7 +99,7 @@ fn opencode_database_is_read_while_opencode_writes() {
     let mut seen: Vec<usize> = Vec::new();
     let store = SessionStore::new(built_in(), stage.variables().clone(), stage.home());
     let mut watch: Option<SessionWatch> = None;
-    let mut told: Vec<Entry> = Vec::new();
+    let mut followed_entries: Vec<Entry> = Vec::new();
     let status = loop {
         let ended = child.try_wait().unwrap();
         if watch.is_none() {
@@ -109,11 +109,11 @@ fn opencode_database_is_read_while_opencode_writes() {
         for change in watch.iter_mut().flat_map(SessionWatch::look) {
             match change {
                 SessionChange::Added { at, entry } => {
-                    assert_eq!(at, told.len());
-                    told.push(*entry);
+                    assert_eq!(at, followed_entries.len());
+                    followed_entries.push(*entry);
                 }
-                SessionChange::Grown { at, entry } => told[at] = *entry,
-                SessionChange::Cut { at } => told.truncate(at),
+                SessionChange::Grown { at, entry } => followed_entries[at] = *entry,
+                SessionChange::Cut { at } => followed_entries.truncate(at),
                 _ => {}
             }
         }
@@ -143,31 +143,31 @@ fn opencode_database_is_read_while_opencode_writes() {
     let row = &listed.value[0];
     let session = open.load(&row.info.id).unwrap().unwrap();
     assert_eq!(session.damage, []);
-    let said = words(&session);
-    assert_eq!(said[..3], ["User: go", "thinking: First the file.", "Assistant: I write."]);
-    assert!(said[3].starts_with("Write Some((Ok, ") && said[3].ends_with("a.txt"), "{said:?}");
-    assert!(said[4].starts_with("Edit Some((Ok, ") && said[4].ends_with("a.txt"), "{said:?}");
-    assert!(said[5].starts_with("Bash Some((Error, \"out"), "{said:?}");
-    assert_eq!(said[6..], ["Assistant: All done."]);
+    let lines = words(&session);
+    assert_eq!(lines[..3], ["User: go", "thinking: First the file.", "Assistant: I write."]);
+    assert!(lines[3].starts_with("Write Some((Ok, ") && lines[3].ends_with("a.txt"), "{lines:?}");
+    assert!(lines[4].starts_with("Edit Some((Ok, ") && lines[4].ends_with("a.txt"), "{lines:?}");
+    assert!(lines[5].starts_with("Bash Some((Error, \"out"), "{lines:?}");
+    assert_eq!(lines[6..], ["Assistant: All done."]);
     let edit = session.entries.iter().flat_map(|e| e.tools()).find(|tool| tool.call.name == "Edit").unwrap();
     assert_eq!(edit.call.input.as_ref().unwrap().get().matches("old_string").count(), 1);
     assert!(edit.diff.as_ref().unwrap().unified.as_ref().unwrap().contains("+two"));
     assert_eq!(edit.result.as_ref().unwrap().status, ToolStatus::Ok);
-    let spent = session
+    let token_counts = session
         .entries
         .iter()
         .filter_map(|entry| entry.usage)
         .fold(agentline::Tokens::default(), |a, b| a.plus(b));
-    assert_eq!(spent.total, row.tokens.unwrap().total, "the steps add up to the session's count");
+    assert_eq!(token_counts.total, row.tokens.unwrap().total, "the steps add up to the session's count");
     assert_eq!(session.entries.iter().filter_map(|entry| entry.requests).sum::<u64>(), 4);
     assert_eq!(session.info.agent_version.as_deref(), Some("1.18.33"));
     let workspace = fs::canonicalize(stage.workspace()).unwrap();
     assert_eq!(session.info.project.as_deref().map(Path::new), Some(workspace.as_path()));
     let mut followed = SavedSession::default();
-    followed.entries = told;
-    assert_eq!(words(&followed), said, "the followed session equals the stored one");
+    followed.entries = followed_entries;
+    assert_eq!(words(&followed), lines, "the followed session equals the stored one");
     let end = watch.unwrap().finish();
-    assert_eq!((words(&end), end.info), (said.clone(), session.info.clone()));
+    assert_eq!((words(&end), end.info), (lines.clone(), session.info.clone()));
     drop(open);
     assert!(files(&stage) == before, "reading changed something");
 
@@ -177,6 +177,6 @@ fn opencode_database_is_read_while_opencode_writes() {
     let mut fold = OpenCode.sessions().reader(SessionFormat::Whole).unwrap();
     fold.take(RawJson::new(text));
     let exported = fold.finish();
-    assert_eq!((words(&exported), &exported.damage), (said, &vec![]));
+    assert_eq!((words(&exported), &exported.damage), (lines, &vec![]));
     assert_eq!(exported.info, session.info);
 }

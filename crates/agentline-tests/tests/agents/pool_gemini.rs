@@ -8,6 +8,7 @@ use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini, shown, survivors};
 use serde_json::json;
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -46,11 +47,21 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
+async fn pooled_runs_share_nothing() {
     needs_real_gemini!();
-    let stage = TestStage::new(Script::always(GeminiStep::text("hello")));
+    let write = |name: &str| GeminiStep::call("write_file", json!({"file_path": name, "content": "x\n"}));
+    let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
+    let model = GeminiModel::matching([
+        ("write one", Script::new([write("one.txt"), GeminiStep::text("wrote")])),
+        ("write two", Script::new([write("two.txt"), GeminiStep::text("tried")])),
+        ("tell", Script::new([GeminiStep::call("run_shell_command", tell), GeminiStep::text("told")])),
+        ("", Script::always(GeminiStep::text("hello"))),
+    ]);
+    let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
+    let cold = Instant::now();
     assert_text(&run(&pool, stage.request("The word is MARZIPAN.")).await, "hello");
+    let cold = cold.elapsed();
     assert_text(&run(&pool, stage.request("What was the word?").model("gemini-2.5-pro")).await, "hello");
     let clock =
         Tool::new("tell_time", "Tells the time", json!({"type": "object"}), |_, _| async { Ok("noon") });
@@ -59,22 +70,29 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
         &pool.run_with(stage.request("With a tool."), options).await.unwrap().outcome().await,
         "hello",
     );
+    let warm = Instant::now();
     assert_text(&run(&pool, stage.request("Without one.")).await, "hello");
+    assert!(warm.elapsed() * 4 < cold, "{:?} {cold:?}", warm.elapsed());
     assert_eq!(pool.status().started, 1, "{:?}", pool.status());
-    let asked = stage.model.requests_to_main();
-    let models: Vec<&str> = asked.iter().map(|request| request.model.as_str()).collect();
+    let model_requests = stage.model.requests_to_main();
+    let models: Vec<&str> = model_requests.iter().map(|request| request.model.as_str()).collect();
     assert_eq!(models, ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash"]);
-    let heard = |index: usize, word: &str| asked[index].body.to_string().contains(word);
-    assert!(heard(0, "MARZIPAN") && !(1..4).any(|index| heard(index, "MARZIPAN")));
-    let offered = |index: usize| asked[index].offered_tools().iter().any(|name| name.contains("tell_time"));
+    let contains = |index: usize, word: &str| model_requests[index].body.to_string().contains(word);
+    assert!(contains(0, "MARZIPAN") && !(1..4).any(|index| contains(index, "MARZIPAN")));
+    let offered =
+        |index: usize| model_requests[index].offered_tools().iter().any(|name| name.contains("tell_time"));
     assert_eq!([offered(1), offered(2), offered(3)], [false, true, false]);
 
     // A run that names no model does not get the one that a process was started with.
     let mut unnamed = stage.request("Any model.");
     unnamed.model = None;
     assert_text(&run(&pool, unnamed).await, "hello");
-    let asked = stage.model.requests_to_main();
-    assert!(asked.last().is_some_and(|request| !request.model.contains("2.5")), "{:?}", asked.last());
+    let model_requests = stage.model.requests_to_main();
+    assert!(
+        model_requests.last().is_some_and(|request| !request.model.contains("2.5")),
+        "{:?}",
+        model_requests.last()
+    );
     assert_eq!(pool.status().started, 2, "{:?}", pool.status());
 
     // Rules and variables apply to a whole process, so runs with different ones get another process.
@@ -82,41 +100,26 @@ async fn pooled_runs_do_not_share_context_model_tools_or_rules() {
     assert_eq!(without_shell.verdict, Verdict::Done, "{}", shown(&without_shell));
     assert_text(&run(&pool, stage.request("A shell again.")).await, "hello");
     assert_eq!(pool.status().started, 3);
-    let asked = stage.model.requests_to_main();
-    let shell = |index: usize| asked[index].offered_tools().iter().any(|name| name == "run_shell_command");
+    let model_requests = stage.model.requests_to_main();
+    let shell =
+        |index: usize| model_requests[index].offered_tools().iter().any(|name| name == "run_shell_command");
     assert_eq!([shell(3), shell(5), shell(6)], [true, false, true]);
+    check_permissions_and_variables(&stage, &pool).await;
     pool.close().await;
 }
 
-#[tokio::test]
-async fn pooled_runs_do_not_share_permissions_or_variables() {
-    needs_real_gemini!();
-    let write = |name: &str| json!({"file_path": name, "content": "x\n"});
-    let tell = json!({"command": "echo colour=$COLOUR > colour.txt"});
-    let model = GeminiModel::matching([
-        (
-            "write one",
-            Script::new([GeminiStep::call("write_file", write("one.txt")), GeminiStep::text("wrote")]),
-        ),
-        (
-            "write two",
-            Script::new([GeminiStep::call("write_file", write("two.txt")), GeminiStep::text("tried")]),
-        ),
-        ("tell", Script::new([GeminiStep::call("run_shell_command", tell), GeminiStep::text("told")])),
-    ]);
-    let stage = TestStage::with_model(model.unwrap());
-    let pool = pool_of(&stage, |_| {});
-    assert_text(&run(&pool, stage.request("write one")).await, "wrote");
-    let denied = run(&pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
+/// Checks permissions and variables on the warm agents of the pool.
+async fn check_permissions_and_variables(stage: &TestStage, pool: &Pool) {
+    let started = pool.status().started;
+    assert_text(&run(pool, stage.request("write one")).await, "wrote");
+    let denied = run(pool, stage.request("write two").permission_mode(PermissionMode::Default)).await;
     assert_eq!(denied.verdict, Verdict::DoneWithDenials, "{}", shown(&denied));
     assert!(stage.read("one.txt").is_some() && stage.read("two.txt").is_none());
-    for colour in ["red", "blue"] {
-        assert_text(&run(&pool, stage.request("tell").env("COLOUR", colour)).await, "told");
-        assert_eq!(stage.read("colour.txt"), Some(format!("colour={colour}\n")));
-    }
-    assert_text(&run(&pool, stage.request("tell")).await, "told");
+    assert_text(&run(pool, stage.request("tell").env("COLOUR", "red")).await, "told");
+    assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=red\n"));
+    assert_text(&run(pool, stage.request("tell")).await, "told");
     assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
-    pool.close().await;
+    assert!(pool.status().started > started, "a run with a variable has its own process");
 }
 
 #[tokio::test]
@@ -167,9 +170,14 @@ async fn runs_without_a_shell_share_one_process() {
         let mut runs = tokio::task::JoinSet::new();
         for word in words {
             let (pool, request) = (pool.clone(), kind(stage.request(&format!("Say {word}."))));
-            runs.spawn(async move { assert_text(&run(&pool, request).await, word) });
+            runs.spawn(async move {
+                let outcome = run(&pool, request).await;
+                assert_text(&outcome, word);
+                outcome.session_id
+            });
         }
-        runs.join_all().await;
+        let sessions: BTreeSet<_> = runs.join_all().await.into_iter().collect();
+        assert_eq!(sessions.len(), words.len(), "each run has its own session");
         assert!(
             begun.elapsed() < Duration::from_secs(14),
             "one after another would take 16 s: {:?}",

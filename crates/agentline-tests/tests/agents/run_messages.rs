@@ -7,9 +7,9 @@ use agentline::{
     Event, Message, Outcome, PermissionMode, RunRequest, Surface,
     messages::{Completer, MessageSource, RunMessages},
 };
-use agentline_core::{Block, Content, Original, Role};
-use agentline_mock::gemini::{FAKE_KEY, GeminiStep, GeminiTokens, Script};
-use agentline_tests::{TestStage, needs_real_gemini, shown};
+use agentline_core::{Block, Content, Original, Role, Transcript};
+use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
+use agentline_tests::{TestStage, needs_real_gemini, shown, tapes::replay};
 use serde_json::json;
 use std::{fs, path::Path};
 
@@ -30,13 +30,14 @@ fn script() -> Script {
 }
 
 /// A run as reported live and as saved.
-struct ComparedRun {
+pub(crate) struct ComparedRun {
     live: Vec<Message<'static>>,
-    completed: RunMessages,
-    outcome: Outcome,
+    pub(crate) completed: RunMessages,
+    pub(crate) outcome: Outcome,
 }
 
-fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRun {
+/// Runs to the end, and reads the messages of the run and of its session.
+pub(crate) fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRun {
     let agentline = stage.agentline();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -66,15 +67,15 @@ fn blocks<'a>(messages: &'a [Message<'static>]) -> impl Iterator<Item = &'a Bloc
 }
 
 /// Returns the messages in order, without thinking and arguments, which not every surface reports.
-fn actions(messages: &[Message<'static>]) -> Vec<String> {
-    let told = blocks(messages).filter_map(|block| match block {
+pub(crate) fn actions(messages: &[Message<'static>]) -> Vec<String> {
+    let result = blocks(messages).filter_map(|block| match block {
         Block::Text { text } => Some(format!("says {text}")),
         Block::ToolUse { name, .. } => Some(format!("calls {name}")),
         Block::ToolResult { is_error: true, .. } => Some("got an error".into()),
         Block::ToolResult { .. } => Some("got it".into()),
         _ => None,
     });
-    told.collect()
+    result.collect()
 }
 
 /// Returns whether the arguments of a tool contain this.
@@ -129,33 +130,38 @@ const FACTS: [Fact; 12] = [
 #[test]
 fn messages_are_completed_from_the_session() {
     needs_real_gemini!();
-    let told = SURFACES.map(|surface| {
+    let result = SURFACES.map(|surface| {
         let stage = TestStage::new(script());
-        let told = run_and_read(&stage, stage.request("Write it").surface(surface));
-        assert_eq!(told.completed.source, MessageSource::Session, "{surface}: {:?}", told.completed.warning);
-        assert!(told.completed.warning.is_none());
-        assert_eq!(actions(&told.live), actions(&told.completed.messages), "{surface}: live and saved");
-        told
-    });
-    for other in &told[1..] {
+        let result = run_and_read(&stage, stage.request("Write it").surface(surface));
         assert_eq!(
-            actions(&told[0].completed.messages),
+            result.completed.source,
+            MessageSource::Session,
+            "{surface}: {:?}",
+            result.completed.warning
+        );
+        assert!(result.completed.warning.is_none());
+        assert_eq!(actions(&result.live), actions(&result.completed.messages), "{surface}: live and saved");
+        result
+    });
+    for other in &result[1..] {
+        assert_eq!(
+            actions(&result[0].completed.messages),
             actions(&other.completed.messages),
             "{:?}",
             other.outcome.surface
         );
     }
     // The tokens of the messages equal those of the run.
-    for told in &told {
-        let sum = told.completed.messages.iter().filter_map(|m| m.usage?.input).sum::<u64>();
-        assert_eq!(Some(sum), told.outcome.usage.tokens.input, "{}", shown(&told.outcome));
+    for result in &result {
+        let sum = result.completed.messages.iter().filter_map(|m| m.usage?.input).sum::<u64>();
+        assert_eq!(Some(sum), result.outcome.usage.tokens.input, "{}", shown(&result.outcome));
     }
     let mut table =
         String::from("| | `json` | `stream-json` | `acp` | completed, on any |\n|---|---|---|---|---|\n");
     for (name, knows) in FACTS {
-        let live = told.each_ref().map(|told| knows(&told.live));
+        let live = result.each_ref().map(|result| knows(&result.live));
         // Only a surface can report why a turn ended.
-        let completed = told.iter().all(|told| knows(&told.completed.messages));
+        let completed = result.iter().all(|result| knows(&result.completed.messages));
         let word = |knows| if knows { "yes" } else { "–" };
         let [json, stream, acp] = live.map(word);
         let completed = match (completed, live[2]) {
@@ -181,41 +187,26 @@ fn in_the_documentation(table: &str) {
     }
 }
 
-#[test]
-fn resumed_run_has_only_its_own_messages() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([
-        GeminiStep::text("First."),
-        GeminiStep::text(format!("Second, {FAKE_KEY}.")),
-    ]));
-    let first = run_and_read(&stage, stage.request("One").surface(Surface::StreamJson));
-    assert_eq!(actions(&first.completed.messages), ["says First."]);
-    let mut request = stage.request("Two").surface(Surface::StreamJson);
-    request.resume = first.outcome.session_id;
-    let second = run_and_read(&stage, request);
-    assert_eq!(second.completed.source, MessageSource::Session, "{:?}", second.completed.warning);
-    assert_eq!(actions(&second.completed.messages), ["says Second, [redacted]."]);
-    let text = serde_json::to_string(&second.completed.messages).unwrap();
-    assert!(!text.contains(FAKE_KEY), "{text}");
-}
-
+/// The messages are completed from the session, which does not depend on the surface. The tapes show the other surfaces.
 #[test]
 fn denied_call_is_in_the_messages() {
     needs_real_gemini!();
     let write = json!({"file_path": "hello.txt", "content": "hello\n"});
-    for surface in SURFACES {
-        let stage = TestStage::new(Script::new([
-            GeminiStep::call("write_file", write.clone()),
-            GeminiStep::text("I may not."),
-        ]));
-        let request = stage.request("Write it").surface(surface).permission_mode(PermissionMode::Default);
-        let told = run_and_read(&stage, request);
-        let calls = actions(&told.completed.messages);
-        assert!(
-            calls.iter().any(|action| action.starts_with("calls Write")),
-            "{surface}: {calls:?} {:?}",
-            told.completed
-        );
-        assert!(calls.contains(&"got an error".to_owned()), "{surface}: {calls:?}");
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("write_file", write.clone()),
+        GeminiStep::text("I may not."),
+    ]));
+    let request = stage.request("Write it").surface(Surface::Acp).permission_mode(PermissionMode::Default);
+    let run = run_and_read(&stage, request);
+    let on_tape = |name: &str| {
+        let mut transcript = Transcript::begun(0);
+        replay(name).run.records.iter().for_each(|record| transcript.take(record));
+        transcript.into_messages()
+    };
+    let tapes = ["unavailable_tools.json", "plan_mode.stream-json"].map(on_tape);
+    for messages in [&run.completed.messages, &tapes[0], &tapes[1]] {
+        let calls = actions(messages);
+        assert!(calls.iter().any(|action| action.starts_with("calls Write")), "{calls:?} {messages:?}");
+        assert!(calls.contains(&"got an error".to_owned()), "{calls:?}");
     }
 }

@@ -196,8 +196,8 @@ fn usage_of_all_agents_is_summed_without_changing_the_store() {
 
     for row in store.usage(&SessionFilter::new(), UsageBy::Agent).unwrap() {
         let [fresh, cached, answer] = made.tokens[&row.name];
-        let told = (row.used.tokens.input, row.used.tokens.cached, row.used.tokens.output);
-        assert_eq!(told, (Some(fresh + cached), Some(cached), Some(answer)), "{}", row.name);
+        let counts = (row.used.tokens.input, row.used.tokens.cached, row.used.tokens.output);
+        assert_eq!(counts, (Some(fresh + cached), Some(cached), Some(answer)), "{}", row.name);
     }
 
     let found = store.search(&Query::new([RARE])).unwrap();
@@ -249,8 +249,8 @@ fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
     let found = store.find(REVERTED, &user.project()).unwrap();
     assert_eq!(found.places().count(), 2);
     let session = store.load(&found).unwrap();
-    let said = ["one [[hello]]", "three [[hello]]"];
-    assert_eq!(prompts(&session), said, "rewound messages are not part of it");
+    let expected_prompts = ["one [[hello]]", "three [[hello]]"];
+    assert_eq!(prompts(&session), expected_prompts, "rewound messages are not part of it");
     let listed =
         store.list(&SessionFilter::new()).unwrap().into_iter().find(|one| one.info.id == REVERTED).unwrap();
     assert_eq!((listed.prompts, listed.used.requests), (2, 3), "but its tokens count");
@@ -258,14 +258,21 @@ fn session_continued_in_a_second_file_after_a_rewind_is_one_session() {
         let found = store.search(&Query::new([word]).filter(SessionFilter::new().agent("codex"))).unwrap();
         found.into_iter().flat_map(|result| result.hits).map(|hit| (hit.entry, hit.text)).collect::<Vec<_>>()
     };
-    let at = session.entries.iter().position(|entry| entry.text() == said[1]).unwrap();
-    assert_eq!(hits("three"), [(at, said[1].to_owned())], "entry numbers continue across both files");
+    let at = session.entries.iter().position(|entry| entry.text() == expected_prompts[1]).unwrap();
+    assert_eq!(
+        hits("three"),
+        [(at, expected_prompts[1].to_owned())],
+        "entry numbers continue across both files"
+    );
     assert_eq!(hits("two [[again]]"), [], "rewound messages are not found");
     // Without its first file, the content of the second is still read.
     let [(first, _), _] = reverted(&user);
     fs::remove_file(first).unwrap();
     let rest = store.load(&found).unwrap();
-    assert_eq!((prompts(&rest).last().map(String::as_str), rest.damage.len()), (Some(said[1]), 1));
+    assert_eq!(
+        (prompts(&rest).last().map(String::as_str), rest.damage.len()),
+        (Some(expected_prompts[1]), 1)
+    );
 }
 
 #[test]

@@ -36,12 +36,11 @@ struct Done {
 }
 
 impl User {
-    fn new(script: Script) -> Self {
+    fn new(model: GeminiModel) -> Self {
         let folder = tempfile::Builder::new().prefix("agentline-test-").tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
-        let user =
-            Self { folder, model: GeminiModel::start(script).unwrap(), becomes: is_root.then_some(NOBODY) };
+        let user = Self { folder, model, becomes: is_root.then_some(NOBODY) };
         // The programs of the tests may be in a directory that only root can read.
         let installed = real_gemini().unwrap().path.canonicalize().unwrap();
         let modules = installed.ancestors().find(|path| path.ends_with("node_modules")).unwrap();
@@ -169,38 +168,51 @@ fn shell(command: &str) -> (&'static str, Value) {
 }
 
 #[test]
-fn unprivileged_users_home_is_used_and_not_changed() {
+fn program_works_for_an_unprivileged_user() {
     needs_real_gemini!();
-    let user = User::new(Script::new([
+    let work = Script::new([
         GeminiStep::calls([
             ("write_file", json!({"file_path": "hello.txt", "content": "hello\n"})),
             shell("touch refused.txt"),
             shell("id -u > who.txt"),
+            shell("setsid -f sleep 3600 > /dev/null 2>&1; (setsid sleep 3601 > /dev/null 2>&1 &)"),
         ]),
         GeminiStep::text("All done."),
-    ]));
+    ]);
+    let broken = GeminiStep::http(500, json!({"error": {"code": 500, "message": "broken"}}));
+    let model = GeminiModel::matching([("Work", work), ("Fail", Script::always(broken))]);
+    let user = User::new(model.unwrap());
+    check_home_is_used_and_not_changed(&user);
+    check_required_settings_override_the_users_own(&user);
+    check_doctor(&user);
+}
+
+fn check_home_is_used_and_not_changed(user: &User) {
     let settings = user.path("home/.gemini/settings.json");
     let before = fs::metadata(&settings).unwrap();
     let done = user.run(&["--permission-mode", "bypass", "--deny", "Bash(touch *)", "Work"]);
     let outcome = done.json();
-    let told = format!("{outcome:#}\n{}", done.err);
-    assert_eq!((done.code, &outcome["verdict"]), (Some(5), &json!("done_with_denials")), "{told}");
-    assert_eq!(outcome["text"], "All done.", "{told}");
+    let shown = format!("{outcome:#}\n{}", done.err);
+    assert_eq!((done.code, &outcome["verdict"]), (Some(5), &json!("done_with_denials")), "{shown}");
+    assert_eq!(outcome["text"], "All done.", "{shown}");
+    // No process outlives the run.
+    let mark = format!("MARK_OF_THE_TEST={}\0", user.folder.path().display());
+    assert_eq!(survivors(&mark), [0_u32; 0], "{shown}");
 
     // The rule was read, and nothing else was denied.
-    assert_eq!(outcome["denied"].as_array().map(Vec::len), Some(1), "{told}");
-    assert!(!user.path("ws/refused.txt").exists(), "{told}");
+    assert_eq!(outcome["denied"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert!(!user.path("ws/refused.txt").exists(), "{shown}");
     let who = fs::read_to_string(user.path("ws/who.txt")).unwrap();
     let id = fs::metadata(user.path("home")).unwrap().uid();
     assert_eq!(who.trim(), id.to_string(), "the agent ran as the user");
     let files: Vec<&str> =
         outcome["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
-    assert_eq!(files, ["hello.txt", "who.txt"], "{told}");
+    assert_eq!(files, ["hello.txt", "who.txt"], "{shown}");
 
     // Sign-in, settings and memory are the user's.
     let request = &user.model.requests_to_main()[0];
-    assert_eq!(request.headers["x-goog-api-key"], "key-of-the-user-in-a-file", "{told}");
-    assert!(!told.contains("key-of-the-user-in-a-file"), "{told}");
+    assert_eq!(request.headers["x-goog-api-key"], "key-of-the-user-in-a-file", "{shown}");
+    assert!(!shown.contains("key-of-the-user-in-a-file"), "{shown}");
     let offered = request.offered_tools();
     assert!(!offered.contains(&"glob".to_owned()) && !offered.is_empty(), "{offered:?}");
     assert!(request.body.to_string().contains("The user likes short words."), "memory is read");
@@ -226,42 +238,27 @@ fn unprivileged_users_home_is_used_and_not_changed() {
     assert!(left.iter().all(|path| !path.contains("tmp/agentline-")), "{left:?}");
 }
 
-#[test]
-fn required_settings_override_the_settings_of_an_unprivileged_user() {
-    needs_real_gemini!();
-    let user = User::new(Script::always(GeminiStep::http(
-        500,
-        json!({"error": {"code": 500, "message": "broken"}}),
-    )));
-    let done = user.run(&["Work"]);
+/// Runs against a service that always fails.
+fn check_required_settings_override_the_users_own(user: &User) {
+    let before = user.model.requests_to_main().len();
+    let done = user.run(&["Fail"]);
     let outcome = done.json();
     assert_eq!((done.code, &outcome["verdict"]), (Some(1), &json!("failed")), "{outcome:#}\n{}", done.err);
-    let asked = user.model.requests_to_main().len();
-    assert!((1..=3).contains(&asked), "{asked} requests; the user's setting allows 10: {outcome:#}");
+    let request_count = user.model.requests_to_main().len() - before;
+    assert!(
+        (1..=3).contains(&request_count),
+        "{request_count} requests; the user's setting allows 10: {outcome:#}"
+    );
     assert_eq!(fs::read_to_string(user.path("home/.gemini/settings.json")).unwrap(), SETTINGS);
 }
 
-#[test]
-fn no_process_of_an_unprivileged_user_outlives_a_run() {
-    needs_real_gemini!();
-    let detached = shell("setsid -f sleep 3600 > /dev/null 2>&1; (setsid sleep 3601 > /dev/null 2>&1 &)");
-    let user = User::new(Script::new([GeminiStep::calls([detached]), GeminiStep::text("Started.")]));
-    let done = user.run(&["--permission-mode", "bypass", "Work"]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
-    let mark = format!("MARK_OF_THE_TEST={}\0", user.folder.path().display());
-    assert_eq!(survivors(&mark), [0_u32; 0], "{}", done.out);
-}
-
-#[test]
-fn doctor_works_for_an_unprivileged_user() {
-    needs_real_gemini!();
-    let user = User::new(Script::always(GeminiStep::text("ok")));
+fn check_doctor(user: &User) {
     let done = user.agentline(&["doctor", "-o", "json"]);
-    let told = format!("{}{}", done.out, done.err);
-    assert_eq!(done.code, Some(0), "{told}");
+    let shown = format!("{}{}", done.out, done.err);
+    assert_eq!(done.code, Some(0), "{shown}");
     let agent = &done.json()["agents"][0];
-    assert_eq!((&agent["ready"], &agent["version"]), (&json!(true), &json!("0.61.0")), "{told}");
-    assert!(told.contains(".gemini/.env") && !told.contains("key-of-the-user-in-a-file"), "{told}");
+    assert_eq!((&agent["ready"], &agent["version"]), (&json!(true), &json!("0.61.0")), "{shown}");
+    assert!(shown.contains(".gemini/.env") && !shown.contains("key-of-the-user-in-a-file"), "{shown}");
     fs::remove_file(user.path("home/.gemini/.env")).unwrap();
     assert_eq!(user.agentline(&["doctor"]).code, Some(4));
 }

@@ -1,7 +1,7 @@
 //! Tests these agents on the command line, `agentline run -a NAME`, and checks that the usage in the outcome equals the
-//! usage in the session that the agent saved.
+//! usage in the session that the agent saved. Settings of the workspace, which is not trusted, run nothing.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, stage};
+use crate::acp_agents::harness::{AgentStage, CLAUDE, CODEX, OPENCODE, TestedAgent, stage};
 use agentline::{
     PriceTable,
     sessions::{SessionFilter, UsageBy, UsageRow},
@@ -27,40 +27,43 @@ fn opencode() {
     run(OPENCODE, false);
 }
 
-fn run(player: Player, run_tells: bool) {
+fn run(tested: TestedAgent, reports_usage: bool) {
     let steps = vec![
-        player.write("a.txt"),
-        player.shell("echo made > b.txt"),
+        tested.write("a.txt"),
+        tested.shell("echo made > b.txt"),
         ModelStep::thought("Now I know.").and_text("It is done."),
     ];
-    let stage = stage!(player, vec![("", steps)]);
+    let stage = stage!(tested, vec![("", steps)]);
+    // `rules` and `pool` show that the command runs in a trusted workspace.
+    let mark = stage.command_in_workspace_settings();
     let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-        .args(["run", "-a", player.name, "--permission-mode", "bypass", "--output", "json"])
+        .args(["run", "-a", tested.name, "--permission-mode", "bypass", "--output", "json"])
         .args(["--startup-timeout", "120s", "--timeout", "180s", "Do it."])
         .env_clear()
         .envs(stage.stage.variables())
-        .env(player.variable, &stage.stage.agent.program)
+        .env(tested.variable, &stage.stage.agent.program)
         .current_dir(stage.stage.workspace())
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let all = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = format!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{all}");
-    let outcome: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {all}"));
+    let outcome: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {all}"));
     let found = [&outcome["verdict"], &outcome["agent"], &outcome["surface"], &outcome["text"]];
-    assert_eq!(found, [&json!("done"), &json!(player.name), &json!("acp"), &json!("It is done.")], "{all}");
+    assert_eq!(found, [&json!("done"), &json!(tested.name), &json!("acp"), &json!("It is done.")], "{all}");
     let files = outcome["files"].as_array().unwrap();
     let paths: Vec<_> = files.iter().map(|file| (&file["path"], &file["source"])).collect();
     assert_eq!(paths, [(&json!("a.txt"), &json!("tool")), (&json!("b.txt"), &json!("shell"))], "{all}");
-    assert_eq!(outcome["agent_version"], player.version, "{all}");
+    assert_eq!(outcome["agent_version"], tested.version, "{all}");
     #[cfg(target_os = "linux")]
-    assert_eq!(stage.living(), [0_u32; 0]);
-    same_numbers(&stage, &outcome, run_tells);
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+    assert!(!mark.exists(), "{all}");
+    check_saved_usage(&stage, &outcome, reports_usage);
 }
 
 /// Compares the outcome with the saved session, as listed, shown and summed up.
-fn same_numbers(stage: &Played, outcome: &Value, run_tells: bool) {
+fn check_saved_usage(stage: &AgentStage, outcome: &Value, reports_usage: bool) {
     let store = stage.agentline().sessions();
     let all = store.list(&SessionFilter::new().project(stage.stage.workspace())).unwrap();
     assert_eq!(all.len(), 1, "{all:?}");
@@ -74,7 +77,7 @@ fn same_numbers(stage: &Played, outcome: &Value, run_tells: bool) {
     let used = &listed.used;
     let t = &used.tokens;
     assert_eq!((used.requests, t.total), (3, Some(390)), "{used:?}");
-    if run_tells {
+    if reports_usage {
         let run = ["input", "output", "cached", "total"]
             .map(|name| outcome["usage"][format!("{name}_tokens")].as_u64());
         assert_eq!(run, [t.input, t.output, t.cached, t.total]);

@@ -1,7 +1,7 @@
 //! Helpers for these tests: the three real agents with their tool names, and a model that answers each prompt with its
 //! own script.
 
-use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, detect::HostEnv};
+use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, Trust, detect::HostEnv};
 use agentline_mock::{
     anthropic, openai, responses,
     scripted::{ModelRequest, ModelStep, ScriptedModel},
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs, io,
+    path::PathBuf,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -20,7 +21,7 @@ pub(crate) type Scripts = Vec<(&'static str, Vec<ModelStep>)>;
 
 /// One of the agents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Player {
+pub(crate) struct TestedAgent {
     /// The agent's name in agentline.
     pub(crate) name: &'static str,
     /// The version that is tested.
@@ -36,7 +37,7 @@ pub(crate) struct Player {
     pub(crate) native: [&'static str; 2],
 }
 
-pub(crate) const OPENCODE: Player = Player {
+pub(crate) const OPENCODE: TestedAgent = TestedAgent {
     name: "opencode",
     version: "1.18.33",
     model: |scripts| openai::model_by(answering(scripts)),
@@ -48,7 +49,7 @@ pub(crate) const OPENCODE: Player = Player {
     native: ["write", "bash"],
 };
 
-pub(crate) const CLAUDE: Player = Player {
+pub(crate) const CLAUDE: TestedAgent = TestedAgent {
     name: "claude",
     version: "0.99.0",
     model: |scripts| anthropic::model_by(answering(scripts)),
@@ -60,7 +61,7 @@ pub(crate) const CLAUDE: Player = Player {
     native: ["Write", "Bash"],
 };
 
-pub(crate) const CODEX: Player = Player {
+pub(crate) const CODEX: TestedAgent = TestedAgent {
     name: "codex",
     version: "2.6.0",
     model: |scripts| responses::model_by(answering(scripts)),
@@ -88,11 +89,11 @@ fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + S
     }
 }
 
-impl Player {
+impl TestedAgent {
     /// Creates an environment for this agent with a model that plays these scripts.
-    pub(crate) fn plays(self, scripts: Scripts) -> Option<Played> {
+    pub(crate) fn stage_with(self, scripts: Scripts) -> Option<AgentStage> {
         let model = (self.model)(scripts).expect("a port");
-        Some(Played { player: self, stage: (self.stage)(model)? })
+        Some(AgentStage { tested: self, stage: (self.stage)(model)?, trust: Trust::Run })
     }
 
     /// Returns a step in which the model writes a file.
@@ -105,6 +106,13 @@ impl Player {
         (self.shell)(command)
     }
 
+    /// Returns a step in which the model runs all of these commands.
+    pub(crate) fn commands(self, commands: &[&str]) -> ModelStep {
+        let args = |command: &str| json!({"command": command, "description": "d"});
+        let (first, others) = commands.split_first().expect("a command");
+        others.iter().fold(self.shell(first), |step, command| step.and_call(self.native[1], args(command)))
+    }
+
     /// Returns a step in which the model calls a function of the program.
     pub(crate) fn hosted(self, server: &str, tool: &str, args: Value) -> ModelStep {
         (self.hosted)(server, tool, args)
@@ -113,26 +121,43 @@ impl Player {
 
 /// An agent with its test environment.
 #[derive(Debug)]
-pub(crate) struct Played {
-    pub(crate) player: Player,
+pub(crate) struct AgentStage {
+    pub(crate) tested: TestedAgent,
     pub(crate) stage: AcpStage,
+    /// How far requests trust the workspace.
+    pub(crate) trust: Trust,
 }
 
-impl Played {
+impl AgentStage {
     /// Returns the library with the environment of this user.
     pub(crate) fn agentline(&self) -> Agentline {
-        let here = HostEnv::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
-        Agentline::new(here).program(self.player.name, &self.stage.agent.program)
+        let host_env =
+            HostEnv::new(self.stage.variables().clone(), self.stage.home(), self.stage.workspace());
+        Agentline::new(host_env).program(self.tested.name, &self.stage.agent.program)
     }
 
     /// Returns a request in a permission mode.
     pub(crate) fn request(&self, mode: PermissionMode) -> RunRequest {
         RunRequest::default()
-            .agent(self.player.name)
+            .agent(self.tested.name)
             .permission_mode(mode)
+            .trust(self.trust)
             .working_dir(self.stage.workspace())
             .startup_timeout(Duration::from_secs(120))
             .timeout(Duration::from_secs(180))
+    }
+
+    /// Adds settings of Claude Code and OpenCode to the workspace that run a command, and returns the file that the
+    /// command creates.
+    pub(crate) fn command_in_workspace_settings(&self) -> PathBuf {
+        let mark = self.stage.home().join("was-run");
+        let hook = json!([{"hooks": [{"type": "command", "command": format!("touch {}", mark.display())}]}]);
+        let claude = json!({"hooks": {"SessionStart": hook, "UserPromptSubmit": hook}});
+        let opencode = json!({"mcp": {"evil": {"type": "local", "command": ["touch", mark]}}});
+        fs::create_dir_all(self.stage.workspace().join(".claude")).expect("a folder");
+        fs::write(self.stage.workspace().join(".claude/settings.json"), claude.to_string()).expect("a file");
+        fs::write(self.stage.workspace().join("opencode.json"), opencode.to_string()).expect("a file");
+        mark
     }
 
     /// Reads a file of the workspace.
@@ -142,7 +167,7 @@ impl Played {
 
     /// Returns the live processes of this test. Each has the test's home in its environment.
     #[cfg(target_os = "linux")]
-    pub(crate) fn living(&self) -> Vec<u32> {
+    pub(crate) fn live_processes(&self) -> Vec<u32> {
         agentline_tests::survivors(&format!("HOME={}", self.stage.home().display()))
     }
 }
@@ -154,9 +179,9 @@ pub(crate) async fn send_prompt(session: &Session, mut request: RunRequest, prom
 }
 
 /// Waits until a condition holds. A loaded machine may be slow.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !is_so() {
+    while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not happen");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -171,8 +196,8 @@ pub(crate) fn tokens(outcome: &Outcome) -> [Option<u64>; 5] {
 /// Creates the environment of an agent with these scripts, or skips the test with a message if real agents are
 /// disabled.
 macro_rules! stage {
-    ($player:expr, $scripts:expr) => {
-        match $player.plays($scripts) {
+    ($tested:expr, $scripts:expr) => {
+        match $tested.stage_with($scripts) {
             Some(stage) => stage,
             None => return agentline_tests::skipped(concat!(module_path!(), " line ", line!())),
         }

@@ -11,16 +11,16 @@ fn each_agent_is_installed_at_the_tested_version() {
         return skipped("installation");
     }
     let (agentline, home) = (Agentline::from_env().unwrap(), tempfile::tempdir().unwrap());
-    for player in [CLAUDE, CODEX, OPENCODE] {
-        let (name, agent) = (player.name, agents::find(player.name).unwrap());
+    for tested in [CLAUDE, CODEX, OPENCODE] {
+        let (name, agent) = (tested.name, agents::find(tested.name).unwrap());
         let program =
             install::ensure(&*agent, agent.info().pinned, agentline.host_env(), &mut |_| ()).unwrap();
         let found = program.version.map(|version| version.to_string());
-        assert_eq!((found.as_deref(), agent.info().pinned), (Some(player.version), player.version), "{name}");
+        assert_eq!((found.as_deref(), agent.info().pinned), (Some(tested.version), tested.version), "{name}");
         let mut command = Command::new(&program.path);
         command.args(&program.args).arg("--version").env_clear().env("HOME", home.path());
         command.env("PATH", std::env::var("PATH").unwrap_or_default()).stdin(Stdio::null());
-        let said = command.output().unwrap();
-        assert!(said.status.success(), "{name}: {said:?}");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
     }
 }

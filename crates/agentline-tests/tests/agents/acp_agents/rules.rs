@@ -1,8 +1,10 @@
-//! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule.
+//! Tests what these agents do without asking, and that they ask about every use of a tool with a pattern rule. `pool`
+//! and `conversation` test OpenCode, which starts slowly, on the processes of those tests.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, Played, Player, send_prompt, stage};
+use crate::acp_agents::harness::{AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, send_prompt, stage};
 use agentline::{
-    McpServer, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, RunRequest, ToolStatus,
+    McpServer, Permission, PermissionHandler, PermissionMode as Mode, Pool, RunOptions, RunRequest,
+    ToolStatus, Trust,
 };
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -47,26 +49,34 @@ pub(crate) const COMMANDS: &[&str] = &[
 /// The commands that OpenCode runs without asking, because they start no program.
 pub(crate) const STARTS_NOTHING: &[&str] = &["cd .", "[ -f f ]", "> cut"];
 
-/// Runs commands in one turn each, permits every request, and returns the commands for which there was none.
-async fn unasked(stage: &Played, request: RunRequest) -> Vec<&'static str> {
+/// Runs these commands in one turn, permits every request, and returns the commands for which there was none.
+async fn commands_without_request(
+    stage: &AgentStage,
+    request: RunRequest,
+    commands: &[&'static str],
+) -> Vec<&'static str> {
     fs::write(stage.stage.workspace().join("f"), "a\n").unwrap();
-    let asked = Arc::new(Mutex::new(Vec::<String>::new()));
-    let seen = asked.clone();
+    let asked_commands = Arc::new(Mutex::new(Vec::<String>::new()));
+    let seen = asked_commands.clone();
     let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().extend(ask.command.clone());
         async move { Permission::Allow }
     });
     let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(request.clone(), options).await.unwrap();
-    let told = send_prompt(&session, request, "commands task").await;
+    let result = send_prompt(&session, request, "commands task").await;
     session.close().await;
-    assert_eq!(told.ends().len(), COMMANDS.len(), "{}", told.shown());
-    let asked = asked.lock().unwrap();
-    COMMANDS.iter().copied().filter(|command| !asked.iter().any(|asked| asked == command)).collect()
+    assert_eq!(result.ends().len(), commands.len(), "{}", result.shown());
+    let asked_commands = asked_commands.lock().unwrap();
+    commands
+        .iter()
+        .copied()
+        .filter(|command| !asked_commands.iter().any(|asked_commands| asked_commands == command))
+        .collect()
 }
 
-pub(crate) fn commands(player: Player) -> Vec<ModelStep> {
-    COMMANDS.iter().map(|command| player.shell(command)).chain([ModelStep::text("said")]).collect()
+pub(crate) fn commands(tested: TestedAgent) -> Vec<ModelStep> {
+    vec![tested.commands(COMMANDS), ModelStep::text("said")]
 }
 
 #[tokio::test]
@@ -75,19 +85,15 @@ async fn claude_code_asks_about_every_command_with_rules() {
     // The user's own settings permit everything.
     stage.stage.home_file(".claude/settings.json", r#"{"permissions": {"allow": ["Bash"]}}"#);
     let ruled = stage.request(Mode::Default).ask("Bash(nothing *)");
-    assert_eq!(unasked(&stage, ruled).await, [""; 0]);
+    assert_eq!(commands_without_request(&stage, ruled, COMMANDS).await, [""; 0]);
 }
 
 #[tokio::test]
 async fn claude_code_runs_commands_without_asking_without_rules() {
-    let stage = stage!(CLAUDE, vec![("commands task", commands(CLAUDE))]);
-    let found = unasked(&stage, stage.request(Mode::Default)).await;
-    for command in ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"] {
-        assert!(found.contains(&command), "{command}: {found:?}");
-    }
-    for command in ["touch made", "env", "> cut"] {
-        assert!(!found.contains(&command), "{command}: {found:?}");
-    }
+    let harmless = ["cat f", "docker ps", "git log", "ls | head", "sleep 0", "[ -f f ]"];
+    let all = [&harmless[..], &["touch made", "env", "> cut"]].concat();
+    let stage = stage!(CLAUDE, vec![("commands task", vec![CLAUDE.commands(&all), ModelStep::text("said")])]);
+    assert_eq!(commands_without_request(&stage, stage.request(Mode::Default), &all).await, harmless);
 }
 
 /// Rules also decide about actions that Claude Code does not ask about.
@@ -105,12 +111,12 @@ async fn claude_code_obeys_rules_about_harmless_commands_and_reads() {
     std::os::unix::fs::symlink(at("secret"), at("way-in")).unwrap();
     let mut request = stage.request(Mode::Auto).deny("Bash(echo *)").deny("Read(secret/**)");
     request.prompt = "rules task".into();
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
     use ToolStatus::{Denied, Ok};
-    assert_eq!(told.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", told.shown());
-    let told_model: String =
+    assert_eq!(result.ends(), [Ok, Denied, Denied, Ok, Denied, Denied, Denied], "{}", result.shown());
+    let sent_to_model: String =
         stage.stage.model.requests().iter().map(|request| request.body.to_string()).collect();
-    assert!(!told_model.contains("KEYWORDS"));
+    assert!(!sent_to_model.contains("KEYWORDS"));
 }
 
 /// An MCP server over stdio with three tools, each of which creates a file of its name. One of them claims to be
@@ -135,39 +141,46 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', (l
 });
 "#;
 
+/// The workspace is trusted, so its settings apply; `command_line` shows that they do not otherwise.
 #[tokio::test]
 async fn claude_code_obeys_rules_about_mcp_tools() {
-    obeys_rules_about_mcp_tools(CLAUDE).await;
+    let mut stage = stage!(CLAUDE, mcp_scripts(CLAUDE));
+    stage.trust = Trust::Full;
+    let mark = stage.command_in_workspace_settings();
+    check_rules_about_mcp_tools(&stage, None).await;
+    assert!(mark.exists());
 }
 
 /// A rule about such a tool is therefore refused.
 #[tokio::test]
 async fn codex_uses_read_only_mcp_tools_without_asking() {
-    let [ran, denied] =
-        mcp_tools(CODEX, Mode::Deny, &[]).await.unwrap_or([vec!["look"], vec!["free", "put"]]);
+    let stage = stage!(CODEX, mcp_scripts(CODEX));
+    let [ran, denied] = mcp_tools(&stage, None, Mode::Deny, &[]).await;
     assert_eq!((ran, denied), (vec!["look"], vec!["free", "put"]));
 }
 
-#[tokio::test]
-async fn opencode_obeys_rules_about_mcp_tools() {
-    obeys_rules_about_mcp_tools(OPENCODE).await;
+/// Checks that rules decide about the tools of a server, in a run of its own or on a warm agent.
+pub(crate) async fn check_rules_about_mcp_tools(stage: &AgentStage, pool: Option<&Pool>) {
+    let [ran, _] = mcp_tools(stage, pool, Mode::Auto, &["mcp__notes__look", "mcp__notes__put"]).await;
+    assert_eq!(ran, ["free"], "{}", stage.tested.name);
 }
 
-async fn obeys_rules_about_mcp_tools(player: Player) {
-    if let Some([ran, _]) = mcp_tools(player, Mode::Auto, &["mcp__notes__look", "mcp__notes__put"]).await {
-        assert_eq!(ran, ["free"], "{}", player.name);
-    }
+/// The tools of the server.
+const TOOLS: [&str; 3] = ["free", "look", "put"];
+
+/// Returns what the model answers in these tests.
+pub(crate) fn mcp_scripts(tested: TestedAgent) -> Scripts {
+    let calls = TOOLS.map(|tool| tested.hosted("notes", tool, json!({})));
+    vec![("server task", calls.into_iter().chain([ModelStep::text("said")]).collect())]
 }
 
 /// Calls each tool of the server once. Returns those that ran, and those that agentline denied.
-async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&'static str>; 2]> {
-    let tools = ["free", "look", "put"];
-    let calls = tools.map(|tool| player.hosted("notes", tool, json!({})));
-    let steps = calls.into_iter().chain([ModelStep::text("said")]).collect();
-    let Some(stage) = player.plays(vec![("server task", steps)]) else {
-        agentline_tests::skipped("rules about MCP tools");
-        return None;
-    };
+async fn mcp_tools(
+    stage: &AgentStage,
+    pool: Option<&Pool>,
+    mode: Mode,
+    denied: &[&str],
+) -> [Vec<&'static str>; 2] {
     let server = stage.stage.home().join("server.cjs");
     fs::write(&server, SERVER).unwrap();
     let args = vec![server.to_string_lossy().into_owned()];
@@ -175,9 +188,13 @@ async fn mcp_tools(player: Player, mode: Mode, denied: &[&str]) -> Option<[Vec<&
     let request = stage.request(mode).mcp_server("notes", server);
     let mut request = denied.iter().fold(request, |request, rule| request.deny(*rule));
     request.prompt = "server task".into();
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-    let ran = tools.into_iter().filter(|tool| stage.stage.home().join(tool).exists()).collect();
+    let run = match pool {
+        Some(pool) => pool.run(request).await,
+        None => stage.agentline().run(request).await,
+    };
+    let result = RunRecord::of(run.unwrap()).await;
+    let ran = TOOLS.into_iter().filter(|tool| stage.stage.home().join(tool).exists()).collect();
     let refused =
-        |tool: &&str| told.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));
-    Some([ran, tools.into_iter().filter(refused).collect()])
+        |tool: &&str| result.denied().iter().any(|denied| denied.contains(&format!("mcp__notes__{tool} ")));
+    [ran, TOOLS.into_iter().filter(refused).collect()]
 }

@@ -1,7 +1,7 @@
 //! Tests functions of the program as tools of these agents, and structured answers, in a mode that permits nothing.
 //! `pool` tests OpenCode, which starts slowly, on its warm process.
 
-use crate::acp_agents::harness::{CLAUDE, CODEX, Played, Player, Scripts, stage};
+use crate::acp_agents::harness::{AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, stage};
 use agentline::{
     PermissionMode as Mode, Pool, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},
@@ -21,23 +21,23 @@ async fn codex() {
     call(CODEX).await;
 }
 
-async fn call(player: Player) {
-    let stage = stage!(player, scripts(player));
+async fn call(tested: TestedAgent) {
+    let stage = stage!(tested, scripts(tested));
     check_call(&stage, None).await;
     #[cfg(target_os = "linux")]
-    assert_eq!(stage.living(), [0_u32; 0]);
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
 }
 
 /// Returns what the model answers in these tests.
-pub(crate) fn scripts(player: Player) -> Scripts {
-    let hand_in = |value: Value| player.hosted("shop", "structured_output", json!({"data": value}));
+pub(crate) fn scripts(tested: TestedAgent) -> Scripts {
+    let hand_in = |value: Value| tested.hosted("shop", "structured_output", json!({"data": value}));
     vec![
         // This is the second prompt of the session, because the agent was prompted again.
         ("does not match", vec![hand_in(json!({"sum": 42})), ModelStep::text("Mended.")]),
         (
             "Add it up",
             vec![
-                player.hosted("shop", "double", json!({"n": 21})),
+                tested.hosted("shop", "double", json!({"n": 21})),
                 ModelStep::text("It is {\"sum\": \"much\"}."),
             ],
         ),
@@ -45,7 +45,7 @@ pub(crate) fn scripts(player: Player) -> Scripts {
 }
 
 /// Lets the agent call a function and return a value, in a run of its own or on a warm agent.
-pub(crate) async fn check_call(stage: &Played, pool: Option<&Pool>) {
+pub(crate) async fn check_call(stage: &AgentStage, pool: Option<&Pool>) {
     let before = stage.stage.model.turns().len();
     let called = Arc::new(Mutex::new(Vec::<Value>::new()));
     let seen = called.clone();
@@ -64,22 +64,22 @@ pub(crate) async fn check_call(stage: &Played, pool: Option<&Pool>) {
         Some(pool) => pool.run_with(request, options).await,
         None => stage.agentline().run_with(request, options).await,
     };
-    let told = RunRecord::of(run.unwrap()).await;
+    let result = RunRecord::of(run.unwrap()).await;
 
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());
-    let tools: Vec<_> = told.tools().iter().map(|tool| (tool.name.as_str(), tool.kind)).collect();
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", result.shown());
+    let tools: Vec<_> = result.tools().iter().map(|tool| (tool.name.as_str(), tool.kind)).collect();
     let expected = ["mcp__shop__double", "mcp__shop__structured_output"].map(|name| (name, ToolKind::Mcp));
-    assert_eq!(tools, expected, "{}", told.shown());
-    assert_eq!(told.ends(), [ToolStatus::Ok; 2], "{}", told.shown());
-    assert_eq!(told.results()[0], "twice is 42", "{}", told.shown());
+    assert_eq!(tools, expected, "{}", result.shown());
+    assert_eq!(result.ends(), [ToolStatus::Ok; 2], "{}", result.shown());
+    assert_eq!(result.results()[0], "twice is 42", "{}", result.shown());
     let own = "allow agentline own_tool -";
-    assert_eq!(told.decisions(), tools.iter().map(|(name, _)| format!("{name} {own}")).collect::<Vec<_>>());
+    assert_eq!(result.decisions(), tools.iter().map(|(name, _)| format!("{name} {own}")).collect::<Vec<_>>());
     let turns = stage.stage.model.turns();
     let results = turns[before + 1].tool_results();
     assert!(results[0].contains("twice is 42"), "{results:?}");
 
-    let value: Value = serde_json::from_str(told.outcome.output.as_ref().unwrap().get()).unwrap();
-    assert_eq!((value, told.outcome.text.as_str()), (json!({"sum": 42}), "Mended."), "{}", told.shown());
-    assert!(told.warnings().contains(&"repair"), "{}", told.shown());
+    let value: Value = serde_json::from_str(result.outcome.output.as_ref().unwrap().get()).unwrap();
+    assert_eq!((value, result.outcome.text.as_str()), (json!({"sum": 42}), "Mended."), "{}", result.shown());
+    assert!(result.warnings().contains(&"repair"), "{}", result.shown());
 }

@@ -3,19 +3,19 @@
 
 use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
 use agentline::{
-    Event, FailureKind, Permission, PermissionHandler, PermissionMode as Mode, Pool, PoolOptions, Run,
-    RunOptions, Session, ToolStatus, Verdict,
+    Event, FailureKind, Permission, PermissionHandler, PermissionMode as Mode, Run, RunOptions, Session,
+    ToolStatus, Verdict,
 };
 use agentline_core::{FileChangeKind, Phase};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
-use agentline_tests::{TestStage, needs_real_gemini};
+use agentline_tests::needs_real_gemini;
 use serde_json::json;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Waits until a condition holds. A loaded machine may be slow.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !is_so() {
+    while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not happen");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -25,18 +25,18 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 async fn cancel(run: Run) -> RunRecord {
     let begun = Instant::now();
     run.cancel();
-    let told = RunRecord::of(run).await;
-    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {}", begun.elapsed(), told.shown());
-    told
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {}", begun.elapsed(), result.shown());
+    result
 }
 
 /// Checks that the session answers the next prompt normally.
 async fn check_next_prompt(session: &Session, after: &str) {
-    let told =
+    let result =
         RunRecord::of(session.prompt(format!("fine after {after}")).await.expect("a valid request")).await;
-    let found = (told.outcome.verdict, told.outcome.text.as_str());
-    assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", told.shown());
+    let found = (result.outcome.verdict, result.outcome.text.as_str());
+    assert_eq!(found, (Verdict::Done, "fine"), "after {after}: {}", result.shown());
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
         ("asks", calling([command("touch asked")])),
         ("busy", Script::always(GeminiStep::rate_limited(None))),
     ]);
-    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let (asked, mut is_requested) = tokio::sync::mpsc::unbounded_channel();
     let handler = PermissionHandler::new(move |_| {
         let asked = asked.clone();
         async move {
@@ -61,12 +61,12 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     });
     let options = RunOptions::new().permission_handler(handler);
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Default), options).await.unwrap();
-    let asks = || stage.model.requests_to_main().len();
+    let request_count = || stage.model.requests_to_main().len();
 
     for (prompt, text) in [("model", ""), ("midway", "some words"), ("busy", "")] {
-        let before = asks();
+        let before = request_count();
         let mut run = session.prompt(prompt).await.unwrap();
-        until("the request", || asks() > before).await;
+        until("the request", || request_count() > before).await;
         if !text.is_empty() {
             while let Some(record) = run.next().await {
                 if matches!(record.event, Event::Text { .. }) {
@@ -74,8 +74,8 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
                 }
             }
         }
-        let told = cancel(run).await;
-        assert_eq!(told.outcome.text, text, "{prompt}: {}", told.shown());
+        let result = cancel(run).await;
+        assert_eq!(result.outcome.text, text, "{prompt}: {}", result.shown());
         check_next_prompt(&session, prompt).await;
     }
 
@@ -83,9 +83,9 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     request.prompt = "tool".into();
     let run = session.prompt_with(request).await.unwrap();
     until("the command", || stage.read("pid").is_some_and(|pid| pid.ends_with('\n'))).await;
-    let told = cancel(run).await;
+    let result = cancel(run).await;
     // The CLI reports a command that it killed as completed.
-    assert_eq!(told.ends(), [ToolStatus::Cancelled], "{}", told.shown());
+    assert_eq!(result.ends(), [ToolStatus::Cancelled], "{}", result.shown());
     #[cfg(target_os = "linux")]
     {
         let stat = format!("/proc/{}/stat", stage.read("pid").unwrap().trim());
@@ -97,9 +97,9 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
     check_next_prompt(&session, "tool").await;
 
     let run = session.prompt("asks").await.unwrap();
-    tokio::time::timeout(Duration::from_secs(60), is_asked.recv()).await.unwrap();
-    let told = cancel(run).await;
-    assert!(stage.read("asked").is_none(), "{}", told.shown());
+    tokio::time::timeout(Duration::from_secs(60), is_requested.recv()).await.unwrap();
+    let result = cancel(run).await;
+    assert!(stage.read("asked").is_none(), "{}", result.shown());
     check_next_prompt(&session, "asks").await;
     session.close().await;
 }
@@ -124,6 +124,7 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
                 GeminiStep::text("two").usage(tokens(3)),
             ]),
         ),
+        ("endless", Script::always(GeminiStep::calls([command("echo again")]))),
         ("", Script::new([GeminiStep::text("more").usage(tokens(4))])),
     ]);
     let limited = || {
@@ -132,117 +133,76 @@ async fn each_prompt_has_its_own_timeouts_limits_and_tokens() {
         request
     };
     let session = stage.agentline().session(limited()).await.unwrap();
-    let spent = |told: &RunRecord| {
-        let t = told.outcome.usage.tokens;
+    let token_counts = |result: &RunRecord| {
+        let t = result.outcome.usage.tokens;
         [t.input, t.output, t.cached, t.thoughts, t.total].map(|n| n.unwrap_or(0))
     };
-    let told = send_prompt(&session, limited(), "one").await;
-    assert_eq!(spent(&told), [1001, 11, 501, 1, 1013], "{}", told.shown());
-    let told = send_prompt(&session, limited(), "two").await;
-    assert_eq!(spent(&told), [2005, 25, 1005, 5, 2035], "{}", told.shown());
-    assert_eq!((told.outcome.turns, told.outcome.usage.requests), (2, Some(2)), "{}", told.shown());
+    let result = send_prompt(&session, limited(), "one").await;
+    assert_eq!(token_counts(&result), [1001, 11, 501, 1, 1013], "{}", result.shown());
+    let result = send_prompt(&session, limited(), "two").await;
+    assert_eq!(token_counts(&result), [2005, 25, 1005, 5, 2035], "{}", result.shown());
+    assert_eq!((result.outcome.turns, result.outcome.usage.requests), (2, Some(2)), "{}", result.shown());
+
+    // The conversation keeps its context, and its usage is the sum of the runs.
+    let last = stage.model.requests_to_main().pop().unwrap().body.to_string();
+    assert!(last.contains("one") && last.contains("two"), "{last}");
+    assert_eq!(session.usage().total, Some(1013 + 2035));
 
     // A limit applies to one prompt, regardless of earlier ones.
     for _ in 0..2 {
-        let told = send_prompt(&session, limited(), "more").await;
-        assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+        let result = send_prompt(&session, limited(), "more").await;
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     }
+    // The agent's own limit counts the turns of a session, so agentline cancels the turn that exceeds the limit.
+    let result = send_prompt(&session, limited(), "endless").await;
+    let error = result.outcome.error.as_ref().unwrap();
+    let found = (result.outcome.verdict, error.kind, error.phase);
+    let expected = (Verdict::LimitReached, FailureKind::MaxTurns, Phase::Budget);
+    assert_eq!(found, expected, "{}", result.shown());
 
-    let told = send_prompt(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
-    let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (FailureKind::TimeoutRun, Phase::Budget), "{}", told.shown());
-    let told =
+    let result = send_prompt(&session, stage.request("").timeout(Duration::from_millis(1500)), "hang").await;
+    let error = result.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (FailureKind::TimeoutRun, Phase::Budget), "{}", result.shown());
+    let result =
         send_prompt(&session, stage.request("").idle_timeout(Duration::from_millis(1500)), "hang").await;
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", told.shown());
+    assert_eq!(result.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutIdle, "{}", result.shown());
 
     let mut request = stage.request("");
     request.deadline = Some(SystemTime::now() + Duration::from_millis(1500));
     let begun = Instant::now();
-    let told = send_prompt(&session, request, "hang").await;
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", told.shown());
+    let result = send_prompt(&session, request, "hang").await;
+    assert_eq!(result.outcome.error.as_ref().unwrap().kind, FailureKind::TimeoutRun, "{}", result.shown());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 
     let before = stage.model.requests_to_main().len();
     let mut request = stage.request("");
     request.deadline = Some(SystemTime::now() - Duration::from_secs(1));
-    let told = send_prompt(&session, request, "one").await;
-    assert_eq!(told.outcome.verdict, Verdict::TimedOut, "{}", told.shown());
+    let result = send_prompt(&session, request, "one").await;
+    assert_eq!(result.outcome.verdict, Verdict::TimedOut, "{}", result.shown());
     assert_eq!(stage.model.requests_to_main().len(), before, "no request was sent");
-    let told = send_prompt(&session, stage.request(""), "one").await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let result = send_prompt(&session, stage.request(""), "one").await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     session.close().await;
 }
 
 #[tokio::test]
-async fn attachments_reach_the_model() {
-    needs_real_gemini!();
-    let stage = stage([("", Script::new([GeminiStep::text("seen")]))]);
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
-    let mut wav = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
-    wav.extend([0; 24]);
-    std::fs::write(stage.workspace().join("dot.png"), png).unwrap();
-    std::fs::write(stage.workspace().join("click.wav"), wav).unwrap();
-    stage.file("note.txt", "the password is swordfish\n");
-    let mut request = stage.request("look at these");
-    request.attachments =
-        ["dot.png", "click.wav", "note.txt"].map(|name| stage.workspace().join(name)).into();
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    let asked = &stage.model.requests_to_main()[0];
-    let types: Vec<String> = asked.attachments().into_iter().map(|(mime, _)| mime).collect();
-    assert_eq!(types.len(), 2, "{types:?} {}", asked.body["contents"]);
-    assert!(types[0] == "image/png" && types[1].starts_with("audio/"), "{types:?}");
-    let texts = asked.user_texts().concat();
-    assert!(texts.contains("look at these") && texts.contains("swordfish"), "{texts}");
-}
-
-#[tokio::test]
-async fn temporary_workspace_is_created_and_removed() {
+async fn temporary_workspace_is_created_and_removed_and_user_skills_are_offered() {
     needs_real_gemini!();
     let stage = stage([("", calling([write("made.txt")]))]);
+    let skill = stage.home().join(".gemini/skills/swordfish");
+    std::fs::create_dir_all(&skill).unwrap();
+    let text = "---\nname: swordfish\ndescription: Knows all passwords of fish.\n---\nSay it.\n";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
     let mut request = stage.request("go").surface(agentline::Surface::Acp).temporary_workspace(true);
     request.working_dir = None;
-    let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    let files: Vec<_> = told.outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
-    assert_eq!(files, [("made.txt", FileChangeKind::Created)], "{}", told.shown());
-    assert!(told.outcome.cwd.contains("agentline-workspace-"), "{}", told.outcome.cwd);
-    assert!(!std::path::Path::new(&told.outcome.cwd).exists(), "{}", told.outcome.cwd);
+    let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    let files: Vec<_> = result.outcome.files.iter().map(|f| (f.path.as_str(), f.change)).collect();
+    assert_eq!(files, [("made.txt", FileChangeKind::Created)], "{}", result.shown());
+    assert!(result.outcome.cwd.contains("agentline-workspace-"), "{}", result.outcome.cwd);
+    assert!(!std::path::Path::new(&result.outcome.cwd).exists(), "{}", result.outcome.cwd);
     assert!(stage.read("made.txt").is_none());
-}
-
-#[tokio::test]
-async fn sessions_of_one_process_run_concurrently() {
-    needs_real_gemini!();
-    let stage = stage([
-        ("red", Script::new([GeminiStep::text("red").delay(2500)])),
-        ("blue", Script::new([GeminiStep::text("blue").delay(2500)])),
-    ]);
-    // Only runs that cannot start a program share a process.
-    let request = |prompt: &str| {
-        let mut request = in_mode(&stage, Mode::Plan);
-        request.prompt = prompt.into();
-        request
-    };
-    let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    let (red, blue) = tokio::join!(pool.run(request("red")), pool.run(request("blue")));
-    let (red, blue) = tokio::join!(RunRecord::of(red.unwrap()), RunRecord::of(blue.unwrap()));
-    for (told, text) in [(&red, "red"), (&blue, "blue")] {
-        assert_eq!(
-            (told.outcome.verdict, told.outcome.text.as_str()),
-            (Verdict::Done, text),
-            "{}",
-            told.shown()
-        );
-    }
-    assert_ne!(red.outcome.session_id, blue.outcome.session_id);
-    let status = pool.status();
-    assert_eq!((status.started, status.runs), (1, 2), "{status:?}");
-    let times: Vec<u64> = asked_at(&stage);
-    assert!(times[1] - times[0] < 2400, "the runs were not concurrent: {times:?}");
-    pool.close().await;
-}
-
-fn asked_at(stage: &TestStage) -> Vec<u64> {
-    stage.model.requests_to_main().iter().map(|request| request.at_ms).collect()
+    let asked = &stage.model.requests_to_main()[0];
+    assert!(asked.offered_tools().contains(&"activate_skill".to_owned()), "{:?}", asked.offered_tools());
+    assert!(asked.body.to_string().contains("Knows all passwords of fish."));
 }

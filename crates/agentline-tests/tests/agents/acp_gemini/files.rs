@@ -25,37 +25,37 @@ async fn client_file_access_is_limited_to_the_workspace() {
     let session = stage.agentline().session(request()).await.unwrap();
 
     // Gemini CLI requests the file first, and does not create it if the response says that it does not exist.
-    let told = send_prompt(&session, request(), "new").await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", told.shown());
+    let result = send_prompt(&session, request(), "new").await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(stage.read("deep/er/new.txt").as_deref(), Some("new\n"), "{}", result.shown());
     assert_eq!(
-        rows(&told),
+        rows(&result),
         [("deep/er/new.txt".to_owned(), FileChangeKind::Created, ChangeSource::Tool, true)],
         "{}",
-        told.shown()
+        result.shown()
     );
 
-    let told = send_prompt(&session, request(), "edit").await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", told.shown());
+    let result = send_prompt(&session, request(), "edit").await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(stage.read("old.txt").as_deref(), Some("new\n"), "{}", result.shown());
     assert_eq!(
-        rows(&told),
+        rows(&result),
         [("old.txt".to_owned(), FileChangeKind::Modified, ChangeSource::Tool, true)],
         "{}",
-        told.shown()
+        result.shown()
     );
 
-    let told = send_prompt(&session, request(), "escape").await;
-    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    assert_eq!(told.denied(), ["Write outside_workspace -"], "{}", told.shown());
+    let result = send_prompt(&session, request(), "escape").await;
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+    assert_eq!(result.denied(), ["Write outside_workspace -"], "{}", result.shown());
 
-    let told = send_prompt(&session, request().deny("Write(refused.txt)"), "refused").await;
-    assert_eq!(told.denied(), ["Write rule Write(refused.txt)"], "{}", told.shown());
-    assert!(stage.read("refused.txt").is_none() && rows(&told).is_empty());
+    let result = send_prompt(&session, request().deny("Write(refused.txt)"), "refused").await;
+    assert_eq!(result.denied(), ["Write rule Write(refused.txt)"], "{}", result.shown());
+    assert!(stage.read("refused.txt").is_none() && rows(&result).is_empty());
     session.close().await;
 }
 
-fn rows(told: &RunRecord) -> Vec<(String, FileChangeKind, ChangeSource, bool)> {
-    told.outcome.files.iter().map(|f| (f.path.clone(), f.change, f.source, f.verified)).collect()
+fn rows(result: &RunRecord) -> Vec<(String, FileChangeKind, ChangeSource, bool)> {
+    result.outcome.files.iter().map(|f| (f.path.clone(), f.change, f.source, f.verified)).collect()
 }

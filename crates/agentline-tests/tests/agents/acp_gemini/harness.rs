@@ -6,6 +6,10 @@ pub(crate) use agentline_tests::RunRecord;
 use agentline_tests::TestStage;
 use serde_json::{Value, json};
 
+/// Settings of a user who forbids the bypass mode.
+pub(crate) const SETTINGS_WITHOUT_BYPASS: &str =
+    r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
+
 /// Creates an environment whose model answers each prompt with the first script whose words it contains.
 pub(crate) fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> TestStage {
     TestStage::with_model(GeminiModel::matching(scripts).expect("a free port on loopback"))

@@ -1,7 +1,9 @@
 //! Tests permission decisions: modes, rules and a permission handler. Each decision is reported, and options are chosen
 //! by kind.
 
-use crate::acp_gemini::harness::{RunRecord, calling, command, in_mode, send_prompt, stage, write};
+use crate::acp_gemini::harness::{
+    RunRecord, SETTINGS_WITHOUT_BYPASS, calling, command, in_mode, send_prompt, stage, write,
+};
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode as Mode, PermissionRequest, RunOptions,
     Surface, ToolStatus, Verdict,
@@ -33,69 +35,76 @@ async fn each_mode_decides_as_documented() {
         writes("plan.txt"),
         // The agent's own rules let it write plans anywhere.
         ("a plan", calling([write("plan.md"), write("./plans/plan.md"), command("touch planned")])),
-        ("edits", calling([write("edits.txt"), command("touch touched-by-edits")])),
+        (
+            "edits",
+            calling([
+                write("edits.txt"),
+                command("touch touched-by-edits"),
+                ("web_fetch", json!({"prompt": "see http://127.0.0.1:9/x"})),
+            ]),
+        ),
         ("auto", calling([write("auto1.txt"), write("auto2.txt"), command("touch auto3.txt")])),
     ]);
     // The CLI offers its plan mode only in a process that was started for it.
     let session = stage.agentline().session(in_mode(&stage, Mode::Plan)).await.unwrap();
     let is_there = |path: &str| stage.workspace().join(path).exists();
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "default.txt").await;
-    assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
-    assert_eq!(told.denied(), ["Write mode -"], "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    assert!(!is_there("default.txt") && told.outcome.files.is_empty(), "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "default.txt").await;
+    assert_eq!(result.decisions(), ["Write deny mode mode -"], "{}", result.shown());
+    assert_eq!(result.denied(), ["Write mode -"], "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+    assert!(!is_there("default.txt") && result.outcome.files.is_empty(), "{}", result.shown());
 
     // The agent is configured not to ask, so there is nothing to decide.
-    let told = send_prompt(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
-    assert_eq!(told.decisions(), [""; 0], "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Bypass), "bypass.txt").await;
+    assert_eq!(result.decisions(), [""; 0], "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     assert!(is_there("bypass.txt"));
 
     // A permission for one prompt does not apply to the next.
-    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "again.txt").await;
-    assert_eq!(told.decisions(), ["Write deny mode mode -"], "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "again.txt").await;
+    assert_eq!(result.decisions(), ["Write deny mode mode -"], "{}", result.shown());
     assert!(!is_there("again.txt"));
 
     for (mode, path) in [(Mode::Deny, "deny.txt"), (Mode::Prompt, "prompt.txt")] {
-        let told = send_prompt(&session, in_mode(&stage, mode), path).await;
-        assert_eq!(told.decisions(), ["Write deny mode mode -"], "{mode:?} {}", told.shown());
-        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{mode:?}");
+        let result = send_prompt(&session, in_mode(&stage, mode), path).await;
+        assert_eq!(result.decisions(), ["Write deny mode mode -"], "{mode:?} {}", result.shown());
+        assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{mode:?}");
         assert!(!is_there(path));
     }
 
     // In its plan mode, the agent refuses by itself.
-    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
-    assert_eq!(told.ends(), [ToolStatus::Denied], "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Plan), "plan.txt").await;
+    assert_eq!(result.ends(), [ToolStatus::Denied], "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
     assert!(!is_there("plan.txt"));
-    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "a plan").await;
+    let result = send_prompt(&session, in_mode(&stage, Mode::Plan), "a plan").await;
     let plans = stage.home().join(".gemini/tmp");
     assert!(
-        told.outcome.files.iter().all(|file| Path::new(&file.path).starts_with(&plans)),
+        result.outcome.files.iter().all(|file| Path::new(&file.path).starts_with(&plans)),
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert!(!is_there("plan.md") && !is_there("plans") && !is_there("planned"), "{}", told.shown());
+    assert!(!is_there("plan.md") && !is_there("plans") && !is_there("planned"), "{}", result.shown());
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
+    let result = send_prompt(&session, in_mode(&stage, Mode::AcceptEdits), "edits").await;
     assert_eq!(
-        told.decisions(),
-        ["Write allow mode accept-edits -", "Bash deny mode mode -"],
+        result.decisions(),
+        ["Write allow mode accept-edits -", "Bash deny mode mode -", "WebFetch deny mode mode -"],
         "{}",
-        told.shown()
+        result.shown()
     );
     assert!(is_there("edits.txt") && !is_there("touched-by-edits"));
 
     // The answer is `allow_once` each time: after `allow_always`, there would be no request for the second call.
-    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "auto").await;
+    let result = send_prompt(&session, in_mode(&stage, Mode::Auto), "auto").await;
     assert_eq!(
-        told.decisions(),
+        result.decisions(),
         ["Write allow mode auto -", "Write allow mode auto -", "Bash allow mode auto -"],
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     assert!(is_there("auto1.txt") && is_there("auto2.txt") && is_there("auto3.txt"));
     session.close().await;
 }
@@ -110,9 +119,9 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     let request =
         in_mode(&stage, Mode::Default).allow("Write(src/**)").allow("Bash(touch *)").deny("Bash(rm *)");
     let session = stage.agentline().session(request.clone()).await.unwrap();
-    let told = send_prompt(&session, request, "rules").await;
+    let result = send_prompt(&session, request, "rules").await;
     assert_eq!(
-        told.decisions(),
+        result.decisions(),
         [
             "Write allow rule - Write(src/**)",
             "Write deny mode mode -",
@@ -120,15 +129,15 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
             "Bash deny rule rule Bash(rm *)",
         ],
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert_eq!(told.denied(), ["Write mode -", "Bash rule Bash(rm *)"], "{}", told.shown());
+    assert_eq!(result.denied(), ["Write mode -", "Bash rule Bash(rm *)"], "{}", result.shown());
     assert_eq!(stage.read("src/a.txt").as_deref(), Some("new\n"));
     assert!(stage.read("ok").is_some() && stage.read("other.txt").is_none());
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Auto), "outside").await;
-    assert_eq!(told.ends().len(), 1, "{}", told.shown());
-    assert!(!stage.outside().join("outside.txt").exists(), "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Auto), "outside").await;
+    assert_eq!(result.ends().len(), 1, "{}", result.shown());
+    assert!(!stage.outside().join("outside.txt").exists(), "{}", result.shown());
 
     // When it starts, the agent receives the list of commands that it must ask about.
     let mut late = in_mode(&stage, Mode::Auto).deny("Read(secret/**)").deny("Grep");
@@ -137,11 +146,11 @@ async fn rules_override_the_mode_and_the_workspace_boundary_overrides_both() {
     assert!(refused.contains("`Read(secret/**)`") && refused.contains("`Grep`"), "{refused}");
 
     // This process does not offer plan mode, and continuing in a more permissive mode would be worse than failing.
-    let told = send_prompt(&session, in_mode(&stage, Mode::Plan), "rules").await;
-    assert_eq!(told.outcome.verdict, Verdict::Failed, "{}", told.shown());
-    let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request), "{}", told.shown());
-    assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("mode")), "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Plan), "rules").await;
+    assert_eq!(result.outcome.verdict, Verdict::Failed, "{}", result.shown());
+    let error = result.outcome.error.as_ref().unwrap();
+    assert_eq!((error.kind, error.phase), (FailureKind::Policy, Phase::Request), "{}", result.shown());
+    assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("mode")), "{}", result.shown());
     session.close().await;
 }
 
@@ -162,8 +171,8 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
         ("slow", calling([command("touch slow")])),
     ]);
     stage.file("a.txt", "old text\n");
-    let asked = Arc::new(Mutex::new(Vec::<PermissionRequest>::new()));
-    let seen = asked.clone();
+    let received = Arc::new(Mutex::new(Vec::<PermissionRequest>::new()));
+    let seen = received.clone();
     let handler = PermissionHandler::new(move |ask| {
         seen.lock().unwrap().push(ask.clone());
         async move {
@@ -184,105 +193,83 @@ async fn permission_handler_gets_open_requests_with_diff_or_command() {
         .await
         .unwrap();
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "edit").await;
-    assert_eq!(told.decisions(), ["Edit allow callback - -"], "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "edit").await;
+    assert_eq!(result.decisions(), ["Edit allow callback - -"], "{}", result.shown());
     assert_eq!(stage.read("a.txt").as_deref(), Some("new text\n"));
-    let ask = asked.lock().unwrap().remove(0);
+    let ask = received.lock().unwrap().remove(0);
     let diff = &ask.diffs[0];
     assert_eq!((diff.old.as_deref(), diff.new.as_str()), (Some("old text\n"), "new text\n"), "{ask:?}");
     assert!(ask.paths[0].ends_with("a.txt"), "{ask:?}");
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Prompt), "commands").await;
+    let result = send_prompt(&session, in_mode(&stage, Mode::Prompt), "commands").await;
     assert_eq!(
-        told.decisions(),
+        result.decisions(),
         ["Bash allow callback - -", "Bash deny callback not that -"],
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert_eq!(told.denied(), ["Bash not that -"], "{}", told.shown());
+    assert_eq!(result.denied(), ["Bash not that -"], "{}", result.shown());
     assert!(stage.read("allowed").is_some() && stage.read("refused").is_none());
-    let commands: Vec<_> = asked.lock().unwrap().drain(..).map(|ask| ask.command).collect();
+    let commands: Vec<_> = received.lock().unwrap().drain(..).map(|ask| ask.command).collect();
     assert_eq!(commands, [Some("touch allowed".to_owned()), Some("touch refused".to_owned())]);
 
     // A deny rule needs no answer. An ask rule goes to the permission handler with its name.
     let request = in_mode(&stage, Mode::Auto).deny("Write(secret/**)").ask("Write(src/**)");
-    let told = send_prompt(&session, request, "secret").await;
+    let result = send_prompt(&session, request, "secret").await;
     assert_eq!(
-        told.decisions(),
+        result.decisions(),
         ["Write deny rule rule Write(secret/**)", "Write allow callback - Write(src/**)"],
         "{}",
-        told.shown()
+        result.shown()
     );
-    assert_eq!(asked.lock().unwrap().drain(..).count(), 1);
+    assert_eq!(received.lock().unwrap().drain(..).count(), 1);
     assert!(stage.read("secret/key.txt").is_none() && stage.read("src/ask.txt").is_some());
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "panic").await;
-    assert_eq!(told.decisions(), ["Bash deny callback callback_failed -"], "{}", told.shown());
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "panic").await;
+    assert_eq!(result.decisions(), ["Bash deny callback callback_failed -"], "{}", result.shown());
 
     // The agent is not idle while a request is pending.
     let request = in_mode(&stage, Mode::Default).idle_timeout(Duration::from_secs(2));
-    let told = send_prompt(&session, request, "slow").await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
+    let result = send_prompt(&session, request, "slow").await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     assert!(stage.read("slow").is_some());
     session.close().await;
 }
 
-#[tokio::test]
-async fn deny_rule_binds_the_agent_in_every_mode() {
-    needs_real_gemini!();
-    let calls = || calling([write("secret/a.txt"), write("b.txt"), command("touch c")]);
-    let stage = stage([("", calls())]);
-    let asked = Arc::new(Mutex::new(0));
-    let count = asked.clone();
-    let handler = PermissionHandler::new(move |_| {
-        *count.lock().unwrap() += 1;
-        async { Permission::Allow }
-    });
-    let mut request =
-        stage.request("go").permission_mode(Mode::Bypass).deny("Write(secret/**)").deny("Bash(touch *)");
-    request.surface = Some(Surface::Acp);
-    let run =
-        stage.agentline().run_with(request, RunOptions::new().permission_handler(handler)).await.unwrap();
-    let told = RunRecord::of(run).await;
-    let mut denied = told.denied();
-    denied.sort();
-    assert_eq!(denied.len(), 2, "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    assert_eq!(*asked.lock().unwrap(), 0, "{}", told.shown());
-    let there = ["secret/a.txt", "b.txt", "c"].map(|path| stage.read(path).is_some());
-    assert_eq!(there, [false, true, false], "{}", told.shown());
-}
-
-/// A session that is switched to this mode over ACP uses it regardless of the settings.
+/// A session that is switched to this mode over ACP uses it regardless of the settings. `observed_behaviour` runs in
+/// another mode with these settings.
 #[tokio::test]
 async fn settings_that_forbid_bypass_are_respected() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("said")))]);
-    let forbids = r#"{"security": {"disableYoloMode": true, "auth": {"selectedType": "gemini-api-key"}}}"#;
-    stage.settings(forbids);
-    for (mode, verdict) in [(Mode::Bypass, Verdict::Failed), (Mode::Auto, Verdict::Done)] {
-        let mut request = in_mode(&stage, mode).surface(Surface::Acp);
-        request.prompt = "go".into();
-        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-        assert_eq!(told.outcome.verdict, verdict, "{}", told.shown());
-        let kind = told.outcome.error.as_ref().map(|error| error.kind);
-        assert_eq!(kind, (mode == Mode::Bypass).then_some(FailureKind::Settings), "{}", told.shown());
-    }
+    stage.settings(SETTINGS_WITHOUT_BYPASS);
+    let mut request = in_mode(&stage, Mode::Bypass).surface(Surface::Acp);
+    request.prompt = "go".into();
+    let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let kind = result.outcome.error.as_ref().map(|error| error.kind);
+    assert_eq!(
+        (result.outcome.verdict, kind),
+        (Verdict::Failed, Some(FailureKind::Settings)),
+        "{}",
+        result.shown()
+    );
 }
 
 /// Over ACP, the agent does not report a tool that it does not offer. Without its session file, a call that did not
-/// happen would look successful.
+/// happen would look successful. Plan mode has no shell, whatever the rules are.
 #[tokio::test]
 async fn unavailable_tool_is_a_denial() {
     needs_real_gemini!();
     let stage = stage([("", calling([command("touch x"), ("made_up", json!({"a": 1}))]))]);
-    for request in [in_mode(&stage, Mode::Plan), in_mode(&stage, Mode::Auto).deny("Bash")] {
+    let plan = in_mode(&stage, Mode::Plan).ask("Bash").allow("Bash");
+    for request in [plan, in_mode(&stage, Mode::Auto).deny("Bash")] {
         let mut request = request.surface(Surface::Acp);
         request.prompt = "go".into();
-        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-        let denied: Vec<_> = told.outcome.denied.iter().map(|d| (&*d.tool, &*d.reason)).collect();
-        assert_eq!(denied, [("Bash", "not_offered")], "{}", told.shown());
-        assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-        assert_eq!((told.outcome.tool_calls, &*told.outcome.text), (2, "said"), "{}", told.shown());
+        let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+        let denied: Vec<_> = result.outcome.denied.iter().map(|d| (&*d.tool, &*d.reason)).collect();
+        assert_eq!(denied, [("Bash", "not_offered")], "{}", result.shown());
+        assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+        assert_eq!((result.outcome.tool_calls, &*result.outcome.text), (2, "said"), "{}", result.shown());
+        assert!(stage.read("x").is_none(), "{}", result.shown());
     }
 }

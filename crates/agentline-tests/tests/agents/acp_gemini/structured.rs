@@ -22,7 +22,7 @@ fn person() -> Value {
     })
 }
 
-/// Runs a request with a schema on the warm agent, in a mode that permits nothing.
+/// Runs a request with a schema on the warm agent, in a mode that changes nothing.
 async fn value(
     pool: &Pool,
     stage: &TestStage,
@@ -30,14 +30,14 @@ async fn value(
     schema: Value,
     change: impl FnOnce(RunRequest) -> RunRequest,
 ) -> RunRecord {
-    let mut request = in_mode(stage, Mode::Default);
+    let mut request = in_mode(stage, Mode::Plan);
     request.prompt = prompt.into();
     let options = RunOptions::new().schema(Schema::from_value(schema).expect("a schema"));
     RunRecord::of(pool.run_with(change(request), options).await.expect("a valid request")).await
 }
 
-fn output(told: &RunRecord) -> Value {
-    let output = told.outcome.output.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
+fn output(result: &RunRecord) -> Value {
+    let output = result.outcome.output.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
     serde_json::from_str(output.get()).expect("a value")
 }
 
@@ -47,76 +47,73 @@ async fn values_are_submitted_corrected_or_read_from_the_text() {
     needs_real_gemini!();
     let ada = || json!({"name": "Ada", "age": 36});
     let stage = stage([
-        // This is the second prompt of the session, because the agent was prompted again.
-        (
-            "does not match",
-            Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Mended.")]),
-        ),
+        // This is the second prompt of the session, because the agent was prompted again about this value.
+        ("/age", Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Mended.")])),
         (
             "submitted",
             Script::new([GeminiStep::call(TOOL, json!({"data": ada()})), GeminiStep::text("Done.")]),
         ),
-        ("corrected", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
+        ("first wrong", Script::new([GeminiStep::text("It was `{\"name\": \"Ada\", \"age\": \"old\"}`.")])),
         (
             "in the text",
             Script::new([GeminiStep::text("Here:\n```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n")]),
         ),
-    ]);
-    let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    let asked = || stage.model.requests_to_main();
-
-    let told = value(&pool, &stage, "submitted", person(), |r| r).await;
-    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, ada()), "{}", told.shown());
-    assert_eq!((told.outcome.turns, told.outcome.text.as_str()), (2, "Done."), "{}", told.shown());
-    // The model receives the format, and the caller's prompt stays unchanged.
-    let prompt = asked()[0].prompt();
-    assert!(prompt.starts_with("submitted") && prompt.contains("structured_output"), "{prompt}");
-
-    let before = asked().len();
-    let told = value(&pool, &stage, "corrected", person(), |r| r).await;
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert_eq!(output(&told), ada());
-    assert_eq!(
-        (told.warnings(), told.outcome.text.as_str()),
-        (vec!["unknown_model", "repair"], "Mended."),
-        "{}",
-        told.shown()
-    );
-    let second = asked()[before + 1].prompt();
-    assert!(second.contains("/age") && second.contains("integer"), "{second}");
-
-    let told = value(&pool, &stage, "in the text", person(), |r| r).await;
-    assert_eq!((told.outcome.verdict, told.outcome.turns), (Verdict::Done, 1), "{}", told.shown());
-    assert_eq!(output(&told), ada());
-    assert_eq!(pool.status().started, 1);
-    pool.close().await;
-}
-
-/// The answer stays wrong, so this model needs no second script.
-#[tokio::test]
-async fn missing_value_after_repair_turns_is_invalid_output_with_details() {
-    needs_real_gemini!();
-    let stage = stage([
         // An answer without text is normally empty; here the value is the answer.
         ("a scalar", Script::new([GeminiStep::call(TOOL, json!({"data": 7})), GeminiStep::text("")])),
         ("", Script::always(GeminiStep::text("{\"name\": \"Ada\"}"))),
     ]);
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    let told =
-        value(&pool, &stage, "Who was it?", person(), |r| r.repair_turns(1).permission_mode(Mode::Plan))
-            .await;
-    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
-    assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
-    assert_eq!((error.kind, error.phase), (FailureKind::InvalidOutput, Phase::Response), "{}", told.shown());
+    let model_requests = || stage.model.requests_to_main();
+
+    let result = value(&pool, &stage, "submitted", person(), |r| r).await;
+    assert_eq!((result.outcome.verdict, output(&result)), (Verdict::Done, ada()), "{}", result.shown());
+    assert_eq!((result.outcome.turns, result.outcome.text.as_str()), (2, "Done."), "{}", result.shown());
+    // The model receives the format, and the caller's prompt stays unchanged.
+    let prompt = model_requests()[0].prompt();
+    assert!(prompt.starts_with("submitted") && prompt.contains("structured_output"), "{prompt}");
+
+    let before = model_requests().len();
+    let result = value(&pool, &stage, "first wrong", person(), |r| r).await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(output(&result), ada());
+    assert_eq!(
+        (result.warnings(), result.outcome.text.as_str()),
+        (vec!["unknown_model", "repair"], "Mended."),
+        "{}",
+        result.shown()
+    );
+    let second = model_requests()[before + 1].prompt();
+    assert!(second.contains("/age") && second.contains("integer"), "{second}");
+
+    let result = value(&pool, &stage, "in the text", person(), |r| r).await;
+    assert_eq!((result.outcome.verdict, result.outcome.turns), (Verdict::Done, 1), "{}", result.shown());
+    assert_eq!(output(&result), ada());
+    check_missing_value(&stage, &pool).await;
+    assert_eq!(pool.status().started, 1);
+    pool.close().await;
+}
+
+/// A value that is missing after the repair turns is an invalid output with details.
+async fn check_missing_value(stage: &TestStage, pool: &Pool) {
+    let before = stage.model.requests_to_main().len();
+    let result = value(pool, stage, "Who was it?", person(), |r| r.repair_turns(1)).await;
+    let error = result.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
+    assert_eq!(result.outcome.verdict, Verdict::InvalidOutput, "{}", result.shown());
+    assert_eq!(
+        (error.kind, error.phase),
+        (FailureKind::InvalidOutput, Phase::Response),
+        "{}",
+        result.shown()
+    );
     for words in ["after 1 repair turn", "age", "the text starts with: {\"name\": \"Ada\"}"] {
         assert!(error.message.contains(words), "{words}: {}", error.message);
     }
-    assert_eq!((stage.model.requests_to_main().len(), told.outcome.output.is_none()), (2, true));
+    let model_requests = stage.model.requests_to_main().len() - before;
+    assert_eq!((model_requests, result.outcome.output.is_none()), (2, true));
 
     let integer = json!({"type": "integer"});
-    let told = value(&pool, &stage, "a scalar", integer, |r| r.permission_mode(Mode::Plan)).await;
-    assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, json!(7)), "{}", told.shown());
-    pool.close().await;
+    let result = value(pool, stage, "a scalar", integer, |r| r).await;
+    assert_eq!((result.outcome.verdict, output(&result)), (Verdict::Done, json!(7)), "{}", result.shown());
 }
 
 #[tokio::test]
@@ -133,13 +130,18 @@ async fn lists_are_wrapped_and_each_prompt_has_its_own_value() {
     let options = RunOptions::new().schema(schema);
     let session = stage.agentline().session_with(request(), options).await.unwrap();
     for (prompt, expected) in [("first", json!([2, 3, 5])), ("second", json!([7]))] {
-        let told = send_prompt(&session, request(), prompt).await;
-        assert_eq!((told.outcome.verdict, output(&told)), (Verdict::Done, expected), "{}", told.shown());
+        let result = send_prompt(&session, request(), prompt).await;
+        assert_eq!(
+            (result.outcome.verdict, output(&result)),
+            (Verdict::Done, expected),
+            "{}",
+            result.shown()
+        );
     }
     // A value submitted for an earlier prompt is not the answer to this one.
-    let told = send_prompt(&session, request(), "third").await;
-    assert_eq!(told.outcome.verdict, Verdict::InvalidOutput, "{}", told.shown());
-    assert!(told.outcome.output.is_none(), "{}", told.shown());
+    let result = send_prompt(&session, request(), "third").await;
+    assert_eq!(result.outcome.verdict, Verdict::InvalidOutput, "{}", result.shown());
+    assert!(result.outcome.output.is_none(), "{}", result.shown());
     session.close().await;
 }
 

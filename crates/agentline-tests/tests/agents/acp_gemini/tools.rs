@@ -69,12 +69,12 @@ async fn agent_calls_functions_of_the_program() {
     let options = RunOptions::new().tools(host(&called));
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Plan), options).await.unwrap();
 
-    let told = send_prompt(&session, in_mode(&stage, Mode::Default), "all").await;
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "all").await;
     let offered = stage.model.requests_to_main()[0].offered_tools();
     for name in all {
         assert!(offered.contains(&format!("mcp_shop_{name}")), "{name} is not in {offered:?}");
     }
-    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", told.shown());
+    assert_eq!(*called.lock().unwrap(), [json!({"n": 21})], "{}", result.shown());
     for (tool, words) in [
         ("double", "twice is 42"),
         ("fails", "out of cheese"),
@@ -84,20 +84,20 @@ async fn agent_calls_functions_of_the_program() {
         ("noted", "first\\n\\nsecond"),
     ] {
         let answer = answered(&stage, &format!("mcp_shop_{tool}"));
-        assert!(answer.contains(words), "{tool}: {answer}\n{}", told.shown());
+        assert!(answer.contains(words), "{tool}: {answer}\n{}", result.shown());
     }
-    let mut ends = told.ends();
+    let mut ends = result.ends();
     ends.sort_by_key(|end| format!("{end:?}"));
     use ToolStatus::{Error, Ok};
-    assert_eq!(ends, [Error, Error, Error, Error, Ok, Ok], "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::Done, "{}", told.shown());
-    assert!(told.decisions().iter().all(|d| d.contains("allow agentline own_tool")), "{}", told.shown());
+    assert_eq!(ends, [Error, Error, Error, Error, Ok, Ok], "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert!(result.decisions().iter().all(|d| d.contains("allow agentline own_tool")), "{}", result.shown());
 
     for (mode, prompt) in [(Mode::Deny, "strict"), (Mode::Plan, "plan")] {
         called.lock().unwrap().clear();
-        let told = send_prompt(&session, in_mode(&stage, mode), prompt).await;
-        assert_eq!(told.outcome.verdict, Verdict::Done, "{mode:?} {}", told.shown());
-        assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", told.shown());
+        let result = send_prompt(&session, in_mode(&stage, mode), prompt).await;
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{mode:?} {}", result.shown());
+        assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", result.shown());
     }
     session.close().await;
 }
@@ -126,26 +126,26 @@ async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     let call = tokio::time::timeout(Duration::from_secs(60), has_begun.recv()).await.unwrap().unwrap();
     assert!(!call.is_cancelled());
     run.cancel();
-    let told = RunRecord::of(run).await;
-    assert_eq!(told.outcome.verdict, Verdict::Cancelled, "{}", told.shown());
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
     // The agent itself sends nothing to the server when a turn is cancelled.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
 
-    let told = send_prompt(&session, request(), "foreign").await;
-    assert_eq!(told.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", told.shown());
-    assert_eq!(told.outcome.verdict, Verdict::DoneWithDenials, "{}", told.shown());
-    let told = send_prompt(&session, request().allow("mcp__tiny"), "foreign").await;
-    assert_eq!(told.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", told.shown());
-    assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", told.shown());
-    assert!(!told.warnings().contains(&"mcp_server"), "{}", told.shown());
+    let result = send_prompt(&session, request(), "foreign").await;
+    assert_eq!(result.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", result.shown());
+    assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+    let result = send_prompt(&session, request().allow("mcp__tiny"), "foreign").await;
+    assert_eq!(result.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", result.shown());
+    assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", result.shown());
+    assert!(!result.warnings().contains(&"mcp_server"), "{}", result.shown());
     // A session keeps the servers that it was opened with.
-    let told = send_prompt(
+    let result = send_prompt(
         &session,
         in_mode(&stage, Mode::Default).mcp_server("other", tiny("", &stage)),
         "foreign",
     )
     .await;
-    assert!(told.warnings().contains(&"mcp_server"), "{}", told.shown());
+    assert!(result.warnings().contains(&"mcp_server"), "{}", result.shown());
     session.close().await;
 }
 
@@ -159,10 +159,10 @@ async fn run_fails_before_the_prompt_if_the_agent_does_not_list_its_tools() {
     let options = RunOptions::new().tools(host(&Calls::default()));
     let begun = Instant::now();
     let request = stage.request("go").startup_timeout(Duration::from_secs(12));
-    let told = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
-    let error = told.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", told.shown()));
-    assert_eq!((error.kind, error.phase), (FailureKind::Mcp, Phase::Tool), "{}", told.shown());
-    assert!(error.message.contains("did not list the tools"), "{}", told.shown());
+    let result = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
+    let error = result.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
+    assert_eq!((error.kind, error.phase), (FailureKind::Mcp, Phase::Tool), "{}", result.shown());
+    assert!(error.message.contains("did not list the tools"), "{}", result.shown());
     assert_eq!(stage.model.requests_to_main().len(), 0);
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }
@@ -179,28 +179,48 @@ fn tiny(fault: &str, stage: &TestStage) -> McpServer {
 }
 
 #[tokio::test]
-async fn mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
+async fn given_mcp_servers_work_on_both_surfaces_and_a_dead_one_is_reported() {
     needs_real_gemini!();
-    for surface in [Surface::Acp, Surface::StreamJson] {
+    for (surface, mode) in [(Surface::Acp, Mode::Bypass), (Surface::StreamJson, Mode::Default)] {
         let stage = stage([(
             "",
-            calling([("mcp_tiny_shout", json!({"word": "hey"})), ("mcp_tiny_folder", json!({}))]),
+            calling([
+                ("mcp_tiny_shout", json!({"word": "hey"})),
+                ("mcp_tiny_folder", json!({})),
+                ("mcp_tiny_variable", json!({"name": "SERVER_TOKEN"})),
+            ]),
         )]);
+        if surface == Surface::StreamJson {
+            // The user's settings allow only another server.
+            let mut settings: Value = serde_json::from_str(SETTINGS).unwrap();
+            settings["mcp"] = json!({"allowed": ["other"]});
+            stage.settings(&settings.to_string());
+        }
+        let mut server = tiny("", &stage);
+        if let McpServer::Command { env, .. } = &mut server {
+            env.insert("SERVER_TOKEN".into(), "token-of-the-server".into());
+        }
         let request = stage
             .request("go")
             .surface(surface)
+            .permission_mode(mode)
             .deny("mcp__tiny__folder")
-            .mcp_server("tiny", tiny("", &stage))
+            .mcp_server("tiny", server)
             .mcp_server("broken", tiny("dead", &stage));
-        let told = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-        assert_eq!(told.outcome.verdict, Verdict::Done, "{surface} {}", told.shown());
-        assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{surface} {}", told.shown());
+        let result = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{surface} {}", result.shown());
+        assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{surface} {}", result.shown());
         let refused = answered(&stage, "mcp_tiny_folder");
         assert!(!refused.is_empty() && !refused.contains("/ws"), "{surface} {refused}");
-        let warnings: Vec<_> = told.outcome.warnings.iter().filter(|w| w.code == "mcp_server").collect();
-        assert_eq!(warnings.len(), 1, "{surface} {}", told.shown());
-        assert!(warnings[0].message.contains("broken"), "{surface} {}", told.shown());
-        assert!(warnings[0].message.contains("no licence key"), "{surface} {}", told.shown());
+        // The server gets its secret, which is redacted.
+        let secret = answered(&stage, "mcp_tiny_variable");
+        assert!(secret.contains("token-of-the-server"), "{surface} {secret} {}", result.shown());
+        let reported = result.shown();
+        assert!(reported.contains("[redacted]") && !reported.contains("token-of-the-server"), "{reported}");
+        let warnings: Vec<_> = result.outcome.warnings.iter().filter(|w| w.code == "mcp_server").collect();
+        assert_eq!(warnings.len(), 1, "{surface} {}", result.shown());
+        assert!(warnings[0].message.contains("broken"), "{surface} {}", result.shown());
+        assert!(warnings[0].message.contains("no licence key"), "{surface} {}", result.shown());
         // Each server was started exactly once, and none remains.
         let starts = std::fs::read_to_string(stage.outside().join("starts")).unwrap();
         let pids: Vec<&str> = starts.lines().collect();
