@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "agentline-core",
         &[
             &[
+                "agent_id",
                 "cache",
                 "change",
                 "extract",
