@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "agentline-core",
         &[
             &[
+                "agent_id",
                 "cache",
                 "change",
                 "extract",
