@@ -312,7 +312,7 @@ async fn processes_are_replaced_by_session_count_and_memory() {
     let pool = pool_of(&stage, |options| options.max_memory = 100 << 20);
     let heavy = |script: &str| stage.sharing(script).env("FAKE_ACP_FAULT", "memory_growth:120");
     let first = state(&run(&pool, heavy("state")).await);
-    wait_in_runtime("the process to be let go", || pool.status().recycled == 1).await;
+    wait_in_runtime("the process to be let go", || pool.status().recycled >= 1).await;
     let second = state(&run(&pool, heavy("state")).await);
     assert_ne!(first["pid"], second["pid"]);
     pool.close().await;
