@@ -17,7 +17,6 @@ mod process_case;
 mod promptfoo;
 mod python;
 mod real;
-mod real_slots;
 pub mod scanners;
 pub mod session_store;
 mod stage;
