@@ -20,6 +20,7 @@
 //! | `FAKE_ACP_FAULT_ONCE` | a file: only the process that creates it has the fault, the next one does not |
 //! | `FAKE_ACP_FAULT_PROMPTS` | a number: only this many prompts are played with the scripts of the faults |
 //! | `FAKE_ACP_VERSION` | the reported version instead of 1.2.3 |
+//! | `FAKE_ACP_MODES` | the ids of its modes, separated by commas, instead of its own; the first one is the initial mode |
 //! | `FAKE_ACP_STORE` | a directory for sessions, so that `session/load` also works in another process |
 //! | `FAKE_ACP_LOG` | a file to which every received line is written |
 //!

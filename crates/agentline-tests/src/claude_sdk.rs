@@ -63,20 +63,36 @@ impl ClaudeSdk {
         &self.node
     }
 
-    /// Returns the compiler's errors for a program, or an empty text.
+    /// Compiles all programs at once, and returns the compiler's errors for each one, or an empty text.
     ///
     /// # Panics
-    /// Panics if the compiler cannot be started.
+    /// Panics if the compiler cannot be started or reports an error that belongs to no program.
     #[must_use]
-    pub fn complaints(&self, program: &str) -> String {
-        let file = self.folder().join("check.ts");
-        fs::write(&file, program).expect("a program");
+    pub fn complaints<const N: usize>(&self, programs: [&str; N]) -> [String; N] {
+        let name = |n: usize| format!("check{n}.ts");
         let compiler = self.modules.join("typescript").join("bin").join("tsc");
         let flags = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];
-        let output = self.run(Command::new(&self.node).arg(compiler).args(flags).arg(&file));
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut command = Command::new(&self.node);
+        command.arg(compiler).args(flags).args(["--pretty", "false"]);
+        for (n, program) in programs.iter().enumerate() {
+            fs::write(self.folder().join(name(n)), program).expect("a program");
+            command.arg(name(n));
+        }
+        let output = self.run(&mut command);
+        let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.success(), said.is_empty(), "{said}");
-        said
+        let mut errors = programs.map(|_| String::new());
+        let mut of = None;
+        for line in said.lines() {
+            // The lines after the first one of an error are indented.
+            if !line.starts_with(' ') {
+                of = (0..N).find(|n| line.starts_with(&name(*n)));
+            }
+            let of = of.unwrap_or_else(|| panic!("an error without a program: {said}"));
+            errors[of] += line;
+            errors[of] += "\n";
+        }
+        errors
     }
 
     /// Runs a command in the directory to its end.

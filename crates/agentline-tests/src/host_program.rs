@@ -1,6 +1,6 @@
 //! A client of `agentline host`, as in another language: lines of JSON over its standard streams.
 
-use crate::FakeStage;
+use crate::{FakeStage, PATIENCE, exit_of};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Read, Write as _},
@@ -12,9 +12,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-
-/// The time limit for every wait.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A program that uses agentline over the host protocol.
 #[derive(Debug)]
@@ -81,7 +78,7 @@ pub fn kill_amid_runs(program: &str, stage: &Arc<FakeStage>, rounds: usize) -> V
             }
             assert!(stage.living().len() >= 8, "four agents, each with its processes");
             host.child.kill().expect("our child");
-            host.child.wait().expect("our child");
+            exit_of(&mut host.child, "the end of a killed host");
             let killed = Instant::now();
             host.nothing_left(Duration::from_secs(30));
             killed.elapsed()

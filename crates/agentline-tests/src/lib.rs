@@ -23,6 +23,7 @@ pub mod session_store;
 mod stage;
 pub mod tapes;
 mod typescript;
+mod wait;
 mod watchdog;
 
 use agentline::Outcome;
@@ -49,6 +50,7 @@ pub use real::{real_gemini, skipped};
 pub use run_record::RunRecord;
 pub use stage::{MODEL, TestStage};
 pub use typescript::TypeScript;
+pub use wait::{PATIENCE, exit_of, output_of, wait_in_runtime, wait_until};
 pub use watchdog::Watchdog;
 
 /// Formats an outcome for a failed assertion.
@@ -73,33 +75,45 @@ pub fn hostile_repository(folder: &std::path::Path, command: &str) {
     git(&["config", "core.fsmonitor", &format!("{command}; false")]);
 }
 
+/// Copies a program. Another process does it: a child that another test starts meanwhile would inherit this process's file,
+/// and a program that is open for writing cannot be started.
+///
+/// # Panics
+/// Panics if it cannot be copied.
+pub fn copy_program(from: impl AsRef<std::path::Path>, to: &std::path::Path) {
+    let done = std::process::Command::new("cp").arg(from.as_ref()).arg(to).status();
+    assert!(done.is_ok_and(|status| status.success()), "cp to {}", to.display());
+}
+
 /// Returns live processes with this mark in their environment.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn survivors(mark: &str) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    pids.filter(|pid| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let is_zombie = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_zombie = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
-        !is_zombie && memmem::find(&environment, mark.as_bytes()).is_some()
-    })
-    .collect()
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+    };
+    processes_with("environ", mark).filter(|pid| !is_zombie(pid)).collect()
 }
 
 /// Returns live processes with this text on their command line, in any environment and pid namespace.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn running_with(text: &str) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    pids.filter(|pid| {
-        // A dead process has an empty command line.
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        *pid != std::process::id() && memmem::find(&command, text.as_bytes()).is_some()
+    // A dead process has an empty command line.
+    processes_with("cmdline", text).filter(|pid| *pid != std::process::id()).collect()
+}
+
+/// Returns the processes that have this text in a file of their directory below `/proc`.
+#[cfg(target_os = "linux")]
+fn processes_with(file: &str, text: &str) -> impl Iterator<Item = u32> {
+    let text = memchr::memmem::Finder::new(text).into_owned();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    pids.filter(move |pid| {
+        let content = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        text.find(&content).is_some()
     })
-    .collect()
 }
 
 /// Compiles the examples of the documentation.

@@ -1,6 +1,6 @@
 //! The processes of one test of the process layer.
 
-use crate::{running_with, survivors};
+use crate::{running_with, survivors, wait_until};
 use agentline::{
     internals::process::{Process, Spawn},
     supervisor::Supervisor,
@@ -12,9 +12,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
-
-/// Long enough for a busy machine; a passing test never waits this long.
-const LONG: Duration = Duration::from_secs(30);
 
 /// A test's unique words, by which its processes are found. They are killed with it.
 #[derive(Debug)]
@@ -69,11 +66,7 @@ impl ProcessCase {
     /// # Panics
     /// Panics if they do not start.
     pub fn await_processes(&self, count: usize) {
-        let until = Instant::now() + LONG;
-        while self.processes().len() < count {
-            assert!(Instant::now() < until, "only {} of {count} processes started", self.processes().len());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(&format!("the start of {count} processes"), || self.processes().len() >= count);
     }
 
     /// Asserts that none of its processes is alive.

@@ -27,6 +27,8 @@ pub const PROVIDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrati
 pub struct InstalledPromptfoo {
     modules: PathBuf,
     agentline: PathBuf,
+    /// The program in place of the real Gemini CLI.
+    agent: Option<PathBuf>,
 }
 
 /// The result of an evaluation.
@@ -53,7 +55,14 @@ impl InstalledPromptfoo {
         let modules = PROMPTFOO
             .modules()
             .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
-        Some(Self { modules, agentline: agentline.into() })
+        Some(Self { modules, agentline: agentline.into(), agent: None })
+    }
+
+    /// Uses this program in place of the real Gemini CLI.
+    #[must_use]
+    pub fn with_agent(mut self, program: impl Into<PathBuf>) -> Self {
+        self.agent = Some(program.into());
+        self
     }
 
     /// Returns its Node.js.
@@ -73,9 +82,11 @@ impl InstalledPromptfoo {
     /// # Panics
     /// Panics if real agents are disabled; call [`InstalledPromptfoo::find`] first.
     pub fn set_environment(&self, command: &mut Command, stage: &TestStage) {
-        let gemini = real_gemini().expect("real agents are enabled");
+        let real = || real_gemini().expect("real agents are enabled").path;
         command.env_clear().envs(stage.variables());
-        command.env("GEMINI_CLI_PATH", gemini.path).env("AGENTLINE_BIN", &self.agentline);
+        command
+            .env("GEMINI_CLI_PATH", self.agent.clone().unwrap_or_else(real))
+            .env("AGENTLINE_BIN", &self.agentline);
         command.env("PROMPTFOO_CONFIG_DIR", stage.home().join("promptfoo"));
         for switch in ["TELEMETRY", "UPDATE", "REMOTE_GENERATION", "SHARING"] {
             command.env(format!("PROMPTFOO_DISABLE_{switch}"), "1");

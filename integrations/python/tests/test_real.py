@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -23,12 +22,11 @@ from agentline.adapter import (
     InProcessDispatcher,
     MarkdownSection,
     Prompt,
-    PromptEvaluationError,
     PromptExecuted,
     PromptTemplate,
     ToolInvoked,
 )
-from agentline.provider import GeminiCliProvider, ProviderError
+from agentline.provider import GeminiCliProvider
 
 pytestmark = pytest.mark.gemini_cli
 
@@ -129,24 +127,6 @@ def test_failures_raise_their_own_exception(real: tuple[Stage, Agentline]) -> No
     assert client.capabilities().models
 
 
-def test_cancelling_a_task_stops_the_agent(real: tuple[Stage, Agentline]) -> None:
-    stage, _ = real
-
-    async def main() -> None:
-        options = {"model": MODEL, "extensions": [], "timeout": 120}
-        async with stage.async_client(defaults=options) as client:
-            task = asyncio.create_task(client.run("hang"))
-            while (await client.pool_status()).active != 1:
-                await asyncio.sleep(0.05)
-            await asyncio.sleep(0.2)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert (await client.pool_status()).active == 0
-
-    asyncio.run(main())
-
-
 def test_the_provider(real: tuple[Stage, Agentline]) -> None:
     stage, client = real
     folder = stage.folder / "project"
@@ -162,9 +142,6 @@ def test_the_provider(real: tuple[Stage, Agentline]) -> None:
     assert result.response == "Hello from the model." and result.outcome is not None
     assert result.outcome.surface == "stream-json"
     assert provider.generate("", {"project_root": folder, "prompt_file": "plan.md"}).response == "I have read the plan."
-    with pytest.raises(ProviderError) as caught:
-        cold.generate("refuse my key", {"project_root": folder})
-    assert caught.value.kind == "authentication" and "Set GEMINI_API_KEY" in caught.value.message
 
 
 @dataclass(frozen=True)
@@ -190,27 +167,22 @@ def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
         """Looks up an order."""
         return f"{order} was sent"
 
-    def adapter(model: str = MODEL) -> GeminiACPAdapter:
-        return GeminiACPAdapter(
-            adapter_config=GeminiACPAdapterConfig(model_id=model, quiet_period_ms=0),
-            client_config=GeminiACPClientConfig(cwd=stage.workspace),
-            client=client,
-        )
-
+    adapter = GeminiACPAdapter(
+        adapter_config=GeminiACPAdapterConfig(model_id=MODEL, quiet_period_ms=0),
+        client_config=GeminiACPClientConfig(cwd=stage.workspace),
+        client=client,
+    )
     task = MarkdownSection(title="Task", key="task", template="review the changes in ${folder}")
     template = PromptTemplate[CodeReview](ns="demo", key="review", sections=(task,))
-    response = adapter().evaluate(Prompt(template).bind(Where("src")), events=bus)
+    response = adapter.evaluate(Prompt(template).bind(Where("src")), events=bus)
     assert response.output == CodeReview("Small and clear.", ["no test"], 9), "corrected after an invalid value"
     assert isinstance(events[-1], PromptExecuted) and response.usage.total_tokens
     assert [event.success for event in events[:-1]] == [False, True]
 
     events.clear()
     task = MarkdownSection(title="Task", key="task", template="use a tool of ${folder}", tools=(lookup,))
-    adapter().evaluate(Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop")), events=bus)
+    adapter.evaluate(Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop")), events=bus)
     assert events[0].name == "mcp__agentline__lookup" and events[0].params == {"order": 7} and events[0].success
-    with pytest.raises(PromptEvaluationError) as caught:
-        adapter("no-such-model").evaluate(Prompt(template).bind(Where("src")))
-    assert caught.value.phase == "request" and "no-such-model" in caught.value.message
 
 
 @pytest.mark.parametrize(

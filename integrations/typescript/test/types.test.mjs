@@ -1,15 +1,20 @@
-// Compiles the declarations, a consumer that uses every export, and the JavaScript itself.
+// Compiles the declarations, a consumer that uses every export, the JavaScript itself, and the examples of the README.
 
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { compileErrors, limit } from './compiler.mjs';
+import { PACKAGE, examples, linkPackage, writeExample } from './readme.mjs';
 
-const PACKAGE = fileURLToPath(new URL('..', import.meta.url));
-test('the declarations, a consumer and the JavaScript compile together', limit, () => {
-  assert.equal(compileErrors('-p', PACKAGE), '');
+// One project, because the compiler takes most of its time for the types of the language and of Node.js.
+test('the declarations, a consumer, the JavaScript and the examples compile together', limit, () => {
+  linkPackage();
+  const own = join(PACKAGE, 'tsconfig.json');
+  const include = JSON.parse(readFileSync(own, 'utf8')).include.map((folder) => join(PACKAGE, folder));
+  const files = examples.map((example) => writeExample(example, 'mts'));
+  writeFileSync('tsconfig.json', JSON.stringify({ extends: own, include, files }));
+  assert.equal(compileErrors('-p', '.'), '');
 });
 
 test('the consumer uses every export', () => {

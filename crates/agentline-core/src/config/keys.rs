@@ -9,8 +9,8 @@ use super::{
 };
 use crate::config::parse::show_duration;
 use crate::{
-    AgentId, AgentOption, Isolation, McpServer, ModelValidation, OptionKind, PermissionMode, PriceTable, Rule,
-    Sandbox, Surface, SystemMode, Trust, agents, naming::snake_case, time,
+    AgentId, AgentOption, Isolation, McpServer, ModelValidation, OptionKind, PermissionMode, PriceTable,
+    Rule, Sandbox, Surface, SystemMode, Trust, agents, naming::snake_case, time,
 };
 use serde::Serialize;
 use serde_json::Value;

@@ -14,6 +14,7 @@ use super::mcp::Servers;
 use super::peer::{AcpPeer, lock};
 use super::session::{FakeSession, FakeSessionState};
 use super::shapes::{self, MODES};
+use super::turn;
 
 /// Everything that the threads of the process share.
 #[derive(Debug)]
@@ -211,7 +212,7 @@ impl FakeAcpAgent {
     pub(super) fn set_mode(&self, params: &Value) -> Answer {
         let session = self.session(params)?;
         let mode = params["modeId"].as_str().unwrap_or_default();
-        if self.has(FaultFlag::SetModeError) || !MODES.contains(&mode) {
+        if self.has(FaultFlag::SetModeError) || !shapes::has_mode(mode) {
             return Err(shapes::internal(&format!("Invalid or unavailable mode: {mode}")));
         }
         if self.has(FaultFlag::ModeUpdateText) {
@@ -247,7 +248,7 @@ impl FakeAcpAgent {
                 return Err(shapes::internal("cannot set it (requested fault)"));
             }
             Some("model") => value.clone_into(&mut state.model),
-            Some("mode") if MODES.contains(&value) => value.clone_into(&mut state.mode),
+            Some("mode") if shapes::has_mode(value) => value.clone_into(&mut state.mode),
             _ => return Err(shapes::error(-32602, "Invalid params: no such option or value")),
         }
         Ok(json!({"configOptions": shapes::config_options(&state.mode, &state.model)}))

@@ -53,7 +53,7 @@ pub(super) struct FakeSessionState {
 impl Default for FakeSessionState {
     fn default() -> Self {
         Self {
-            mode: "default".to_owned(),
+            mode: super::shapes::MODES.first().cloned().unwrap_or_default(),
             model: "fake-large".to_owned(),
             prompts: Vec::new(),
             history: Vec::new(),

@@ -1,11 +1,20 @@
 //! The JSON of the protocol, in the formats that real agents send.
 
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 use super::faults::{ActiveFaults, FaultFlag};
 
-/// The modes of a session.
-pub(super) const MODES: [&str; 4] = ["default", "autoEdit", "yolo", "plan"];
+/// The modes of a session. Each begins in the first one.
+pub(super) static MODES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let modes = std::env::var("FAKE_ACP_MODES").unwrap_or_else(|_| "default,autoEdit,yolo,plan".to_owned());
+    modes.split(',').map(ToOwned::to_owned).collect()
+});
+
+/// Returns whether a session has this mode.
+pub(super) fn has_mode(id: &str) -> bool {
+    MODES.iter().any(|mode| mode == id)
+}
 
 /// The models that a session lists.
 pub(super) const MODELS: [&str; 3] = ["auto", "fake-large", "fake-small"];
@@ -70,16 +79,17 @@ pub(super) fn opened(faults: &ActiveFaults, mode: &str, model: &str) -> Value {
 
 /// Returns the options of a session.
 pub(super) fn config_options(mode: &str, model: &str) -> Value {
-    let options =
-        |ids: &[&str]| -> Vec<Value> { ids.iter().map(|id| json!({"value": id, "name": id})).collect() };
+    let option = |id: &str| json!({"value": id, "name": id});
+    let models: Vec<Value> = MODELS.iter().map(|id| option(id)).collect();
+    let modes: Vec<Value> = MODES.iter().map(|id| option(id)).collect();
     json!([
         {
             "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": model,
-            "options": options(&MODELS),
+            "options": models,
         },
         {
             "id": "mode", "name": "Session Mode", "category": "mode", "type": "select", "currentValue": mode,
-            "options": options(&MODES),
+            "options": modes,
         },
     ])
 }

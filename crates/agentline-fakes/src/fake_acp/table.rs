@@ -118,8 +118,8 @@ pub const FAULTS: &[AcpFault] = &[
     lines("answers_to_nobody", FaultFlag::AnswersToNobody, "responses to requests that were never sent"),
     lines("answers_twice", FaultFlag::AnswersTwice, "each response twice"),
     lines("result_and_error", FaultFlag::ResultAndError, "responses with both a result and an error"),
-    before(FaultStage::Lines, "long_line", "big 8000000", "one line of 8 MB"),
-    before(FaultStage::Lines, "flood", "chunks 100000 {n}\\n", "100,000 pieces of the answer"),
+    before(FaultStage::Lines, "long_line", "big 3000000", "one line of 3 MB"),
+    before(FaultStage::Lines, "flood", "chunks 20000 {n}\\n", "20,000 pieces of the answer"),
     before(FaultStage::Lines, "unknown_notification", r#"raw {"jsonrpc":"2.0","method":"_fake/news","params":{"a":1}}"#, "an unknown notification"),
     // Updates.
     before(FaultStage::Updates, "unknown_update", "unknown", "an update of an unknown kind"),

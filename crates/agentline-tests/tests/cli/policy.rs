@@ -1,6 +1,7 @@
 //! Tests how a policy is explained, and how permission requests are shown on a terminal.
 
 use crate::user::{Done, User};
+use agentline_tests::{PATIENCE, Watchdog};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
@@ -84,6 +85,7 @@ fn permission_requests_are_denied_without_a_terminal() {
 fn run_with_answers(user: &User, args: &[&str], answers: &[&str]) -> Option<Done> {
     let mut script = user.on_a_terminal(100, args)?;
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let _watchdog = Watchdog::over(&child, PATIENCE, "the end of a run on a terminal");
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let (mut out, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);
     let mut answers = answers.iter();

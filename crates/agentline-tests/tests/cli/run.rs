@@ -1,6 +1,7 @@
 //! Tests `agentline run`: verdicts and their exit codes, prompts, settings, and messages on standard error.
 
 use crate::user::{KEY, User};
+use agentline_tests::exit_of;
 
 /// Runs a prompt and returns the JSON outcome. The exit code must match the verdict.
 fn verdict(user: &User, args: &[&str], verdict: &str, code: i32) {
@@ -78,7 +79,7 @@ fn prompt_is_read_from_the_argument_or_stdin() {
     // If a prompt is given, an endless standard input is not awaited.
     let mut child = user.start(&["run", "--record", "tape", "typed"]);
     let held = child.stdin.take();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_of(&mut child, "the end of a run whose standard input stays open").code(), Some(0));
     drop(held);
     assert_eq!(sent(&user), "typed");
 }

@@ -1,6 +1,7 @@
 //! Tests the commands for saved sessions, with files of real agents in their usual layout.
 
 use crate::user::{Done, User};
+use agentline_tests::output_of;
 use serde_json::{Value, json};
 use std::{
     cell::Cell,
@@ -414,7 +415,7 @@ fn growing_session_is_followed() {
         home.claude_line("user", json!([{"type": "tool_result", "tool_use_id": "t", "content": "built it"}])),
     );
     let begun = Instant::now();
-    let done: Done = watch.wait_with_output().unwrap().into();
+    let done: Done = output_of(watch, "the end of the watch").into();
     assert!(begun.elapsed() < Duration::from_secs(60));
     assert_eq!(done.code, 0, "{}", done.err);
     let order = ["the first word", "● Bash make …\n", "● Bash make … ok\n    built it"];

@@ -1,6 +1,7 @@
 //! Tests signals, readers that close their end, and readers that do not read.
 
 use crate::user::{Done, User};
+use agentline_tests::{exit_of, output_of, wait_until};
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Command},
@@ -14,14 +15,7 @@ fn kill(child: &Child, signal: &str) {
 
 /// Waits for the program, with a timeout.
 fn wait(mut child: Child) -> Done {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-            panic!("the program did not exit");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    exit_of(&mut child, "the end of the program");
     child.wait_with_output().unwrap().into()
 }
 
@@ -68,11 +62,7 @@ fn second_signal_ends_immediately() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     if cfg!(target_os = "linux") {
         let gone = || agentline_tests::survivors(&run_id).is_empty();
-        let begun = Instant::now();
-        while !gone() && begun.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert!(gone(), "the agent outlived the program");
+        wait_until("the end of the agent", gone);
     }
 }
 
@@ -131,12 +121,8 @@ fn blocked_reader_does_not_delay_timeouts() {
     let started: serde_json::Value = serde_json::from_str(&first_line(&mut child)).unwrap();
     let agent = || agentline_tests::survivors(started["run_id"].as_str().unwrap());
     assert!(!agent().is_empty());
-    let begun = Instant::now();
-    while !agent().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the agent continues although nothing is read");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the end of the agent although nothing is read", || agent().is_empty());
     // A reader that then continues still gets everything.
-    let done: Done = child.wait_with_output().unwrap().into();
+    let done: Done = output_of(child, "the end of the program").into();
     assert_eq!((done.code, &done.lines().pop().unwrap()["outcome"]["verdict"]), (8, &"timed_out".into()));
 }

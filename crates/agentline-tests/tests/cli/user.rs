@@ -1,5 +1,6 @@
 //! Creates a user for one test: a separate home, workspace and environment, and a fake agent.
 
+use agentline_tests::output_of;
 use serde_json::Value;
 use std::{
     fs,
@@ -127,7 +128,8 @@ impl User {
 
     /// Runs the program to its end.
     pub(crate) fn agentline(&self, args: &[&str]) -> Done {
-        self.command(args).output().unwrap().into()
+        let child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        output_of(child, &format!("the end of agentline {args:?}")).into()
     }
 
     /// Runs the program with this standard input.
@@ -137,7 +139,7 @@ impl User {
         // A program that rejects its input may stop reading it.
         let _ = stdin.write_all(input);
         drop(stdin);
-        child.wait_with_output().unwrap().into()
+        output_of(child, &format!("the end of agentline {args:?}")).into()
     }
 
     /// Starts the program with pipes on all three streams.

@@ -6,7 +6,7 @@ mod backpressure;
 mod cache;
 mod invalid_settings;
 
-use agentline_tests::{FakeStage, HostProgram, kill_amid_runs};
+use agentline_tests::{FakeStage, HostProgram, exit_of, kill_amid_runs};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -293,16 +293,16 @@ fn closed_stdin_ends_all_runs() {
     assert!(program.stage.living().len() >= 8);
     drop(program.stdin.take());
     let ended = Instant::now();
-    assert!(program.child.wait().unwrap().success());
+    assert!(exit_of(&mut program.child, "the end of the host").success());
     assert!(ended.elapsed() < Duration::from_secs(20), "{:?}", ended.elapsed());
-    program.nothing_left(Duration::from_secs(2));
+    program.nothing_left(Duration::from_secs(30));
 }
 
 #[test]
 fn killing_the_host_during_four_runs_leaves_nothing() {
-    let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 50);
+    let times = kill_amid_runs(env!("CARGO_BIN_EXE_agentline-under-test"), &stage(), 15);
     // A busy machine may take longer for some of them.
-    assert!(times[25] < Duration::from_secs(2), "{times:?}");
+    assert!(times[7] < Duration::from_secs(2), "{times:?}");
 }
 
 #[test]
@@ -320,8 +320,8 @@ fn shutdown_ends_the_host_in_order() {
     let mut program = start();
     assert_eq!(program.run("say hi")["text"], "hi");
     program.call("shutdown", json!({}));
-    assert!(program.child.wait().unwrap().success());
-    program.nothing_left(Duration::from_secs(2));
+    assert!(exit_of(&mut program.child, "the end of the host").success());
+    program.nothing_left(Duration::from_secs(30));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests `agentline pool` and `run --warm` on the command line, with a fake agent.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use agentline_tests::FakeStage;
+use agentline_tests::{FakeStage, copy_program, exit_of, output_of, wait_until};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The user id of the unprivileged user if the tests run as root.
@@ -90,15 +90,7 @@ impl User {
     }
 
     fn nothing_lives(&self) {
-        until("the end of all processes", || self.stage.living().is_empty());
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < end, "{what} did not arrive");
-        std::thread::sleep(Duration::from_millis(20));
+        wait_until("the end of all processes", || self.stage.living().is_empty());
     }
 }
 
@@ -262,11 +254,11 @@ fn killing_a_client_ends_its_run() {
     let first = user.warm("state");
     let before = user.stage.living().len();
     let mut client = user.spawn(&["--warm", "--permission-mode", "bypass"], "run sleep 300");
-    until("the command", || user.stage.living().len() >= before + 2);
+    wait_until("the command", || user.stage.living().len() >= before + 2);
     client.kill().unwrap();
-    client.wait().unwrap();
-    until("the end of the command", || user.stage.living().len() == before);
-    until("the end of the run", || user.status()["pool"]["processes"][0]["active"] == 0);
+    exit_of(&mut client, "the end of a killed client");
+    wait_until("the end of the command", || user.stage.living().len() == before);
+    wait_until("the end of the run", || user.status()["pool"]["processes"][0]["active"] == 0);
     assert_eq!(pid_of(&first), pid_of(&user.warm("state")), "the agent is still alive");
 }
 
@@ -277,9 +269,9 @@ fn interrupt_stops_the_run_but_not_the_daemon() {
     let before = user.stage.living().len();
     for (name, code) in [("-INT", 130), ("-TERM", 143)] {
         let client = user.spawn(&["--warm", "--permission-mode", "bypass", "-o", "json"], "run sleep 300");
-        until("the command", || user.stage.living().len() >= before + 2);
+        wait_until("the command", || user.stage.living().len() >= before + 2);
         signal(&client.id().to_string(), name);
-        let output = client.wait_with_output().unwrap();
+        let output = output_of(client, "the end of the client");
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(
             (output.status.code(), &outcome["verdict"]),
@@ -298,9 +290,9 @@ fn daemon_exit_leaves_nothing_and_is_reported_to_callers() {
         assert_eq!(user.warm("say hello").out, "hello\n");
         let before = user.stage.living().len();
         let client = user.spawn(&["--warm", "--permission-mode", "bypass", "-o", "json"], "run sleep 300");
-        until("the command", || user.stage.living().len() >= before + 2);
+        wait_until("the command", || user.stage.living().len() >= before + 2);
         signal(&user.status()["pid"].to_string(), name);
-        let output = client.wait_with_output().unwrap();
+        let output = output_of(client, "the end of the client");
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
         let told = (&outcome["agent"], &outcome["surface"], outcome["run_id"].as_str().map(str::is_empty));
         assert_eq!(told, (&json!("gemini"), &json!("acp"), Some(false)), "{name} {outcome:#}");
@@ -320,10 +312,10 @@ fn daemon_exit_leaves_nothing_and_is_reported_to_callers() {
 fn pool_stop_notifies_callers_with_active_runs() {
     let user = User::with_daemon(&[]);
     let client = user.spawn(&["--warm", "-o", "json"], "hang");
-    until("the run", || user.status()["pool"]["processes"][0]["active"] == 1);
+    wait_until("the run", || user.status()["pool"]["processes"][0]["active"] == 1);
     assert_eq!(user.done(&["pool", "stop"]).code, Some(0));
     assert_eq!(user.stage.living(), [0_u32; 0]);
-    let outcome: Value = serde_json::from_slice(&client.wait_with_output().unwrap().stdout).unwrap();
+    let outcome: Value = serde_json::from_slice(&output_of(client, "the end of the client").stdout).unwrap();
     assert_eq!(outcome["verdict"], "cancelled", "{outcome:#}");
 }
 
@@ -331,7 +323,11 @@ fn pool_stop_notifies_callers_with_active_runs() {
 fn idle_daemon_ends() {
     let user = User::with_daemon(&["--idle", "2"]);
     let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");
-    assert_eq!(busy.wait_with_output().unwrap().stdout, b"done\n", "a run counts as activity");
+    assert_eq!(
+        output_of(busy, "the end of a run of four seconds").stdout,
+        b"done\n",
+        "a run counts as activity"
+    );
     assert!(user.socket().exists());
     user.nothing_lives();
     assert!(!user.socket().exists());
@@ -447,7 +443,7 @@ fn other_users_are_refused() {
     }
     // Only if that user can start the program at all.
     let program = user.stage.path().join("agentline");
-    fs::copy(env!("CARGO_BIN_EXE_agentline-under-test"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_agentline-under-test"), &program);
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     open(user.stage.path(), 0o755);
     let status = || {

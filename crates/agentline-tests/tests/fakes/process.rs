@@ -15,7 +15,7 @@ use agentline::{
     },
     supervisor::Supervisor,
 };
-use agentline_tests::ProcessCase;
+use agentline_tests::{PATIENCE, ProcessCase, Watchdog, exit_of};
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 
@@ -88,7 +88,8 @@ async fn assert_clean_kill(supervisor: Supervisor, hide: &str) -> Duration {
     // The last of them may exist before the script has reported it.
     let mut said = Vec::new();
     while said != b"up\n" {
-        assert!(matches!(process.next(&mut said).await, ProcessEvent::Bytes(_)), "{said:?}");
+        let next = tokio::time::timeout(LONG, process.next(&mut said)).await.expect("a line of the script");
+        assert!(matches!(next, ProcessEvent::Bytes(_)), "{said:?}");
     }
     let from = Instant::now();
     process.signal(ProcessSignal::KillTree);
@@ -181,6 +182,7 @@ fn misbehaving_host(case: &ProcessCase, how: &str) -> Child {
         .spawn()
         .unwrap();
     let mut line = String::new();
+    let _watchdog = Watchdog::over(&host, PATIENCE, "the first line of the host");
     BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     host
@@ -195,8 +197,8 @@ fn killing_the_host_leaves_no_processes() {
         case.await_processes(MISBEHAVING_COUNT + 1);
         let killed = Command::new("kill").args([&format!("-{signal}"), &host.id().to_string()]).status();
         assert!(killed.unwrap().success());
-        assert!(host.wait().unwrap().signal().is_some());
-        println!("SIG{signal} of the host: silence after {:?}", case.time_to_silence(Duration::from_secs(2)));
+        assert!(exit_of(&mut host, &format!("the end of the host after SIG{signal}")).signal().is_some());
+        println!("SIG{signal} of the host: silence after {:?}", case.time_to_silence(LONG));
     }
 }
 
@@ -204,7 +206,7 @@ fn killing_the_host_leaves_no_processes() {
 fn panic_of_the_host_leaves_no_processes() {
     let case = ProcessCase::new();
     let mut host = misbehaving_host(&case, "panic");
-    assert_eq!(host.wait().unwrap().code(), Some(101));
+    assert_eq!(exit_of(&mut host, "the end of the host after a panic").code(), Some(101));
     case.assert_no_survivors();
 }
 
@@ -259,7 +261,8 @@ async fn output_burst_before_exit_is_complete() {
         let mut process = case.start(script, supervisor);
         // The agent has exited long before we start to read.
         let until = Instant::now() + LONG;
-        while process.backlog() < 8_000_000 && Instant::now() < until {
+        while process.backlog() < 8_000_000 {
+            assert!(Instant::now() < until, "waited {LONG:?} for the output");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(process.unread());
@@ -281,7 +284,7 @@ async fn slow_reader_loses_no_output() {
         let (mut out, mut err, mut reads) = (Vec::new(), Vec::new(), 0);
         let exit = loop {
             let mut bytes = Vec::new();
-            match process.next(&mut bytes).await {
+            match tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("output or the exit") {
                 ProcessEvent::Bytes(StdStream::Out) => out.append(&mut bytes),
                 ProcessEvent::Bytes(StdStream::Err) => err.append(&mut bytes),
                 ProcessEvent::Exit(exit) => break exit,
@@ -310,7 +313,7 @@ async fn million_lines_are_delivered() {
         let (mut bytes, mut total) = (Vec::new(), 0);
         let exit = loop {
             bytes.clear();
-            match process.next(&mut bytes).await {
+            match tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("output or the exit") {
                 ProcessEvent::Bytes(_) => total += bytes.len(),
                 ProcessEvent::Exit(exit) => break exit,
             }

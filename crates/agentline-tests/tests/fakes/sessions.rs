@@ -2,7 +2,7 @@
 //! remains.
 
 use agentline::{Event, McpServer, Outcome, Run, RunOptions, Session, Verdict, blocking, schema::Schema};
-use agentline_tests::{FakeStage, shown};
+use agentline_tests::{FakeStage, shown, wait_in_runtime};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -17,19 +17,14 @@ async fn open(stage: &FakeStage) -> Session {
     stage.agentline().session(stage.request("")).await.expect("a session")
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < end, "{what} did not arrive");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// Asserts that no process of the test is alive, and its temporary directory is empty.
 async fn nothing_is_left(stage: &FakeStage) {
-    until("the end of all processes", || stage.living().is_empty()).await;
+    wait_in_runtime("the end of all processes", || stage.living().is_empty()).await;
     let folder = stage.path().join("tmp");
-    until("an empty folder", || fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_none())).await;
+    wait_in_runtime("an empty folder", || {
+        fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_none())
+    })
+    .await;
 }
 
 /// Returns the value of a run.

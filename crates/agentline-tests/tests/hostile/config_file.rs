@@ -265,6 +265,39 @@ fn user_rules_stay_and_workspace_rules_are_added() {
     });
 }
 
+/// Rules with patterns for commands and paths, on processes that serve one run and on those that serve many. A run
+/// without rules shares no process with them.
+#[test]
+fn pattern_rules_apply_on_every_path() {
+    let user = User::new();
+    let script = "ask run rm STAGE/ws/victim\nask run 'rm' STAGE/ws/victim\nask run touch STAGE/ws/made\n\
+                  ask write_file src/no.txt new\nask write_file src/../src/no.txt new\nask write_file yes.txt new\nsay end";
+    let config = "home/.config/agentline/config.toml";
+    user.write(config, "permission_mode = 'bypass'\n");
+    user.write("ws/victim", "x");
+    user.write("ws/src/kept.txt", "x");
+    let remove = |names: &[&str]| {
+        for name in names {
+            fs::remove_file(user.path(&format!("ws/{name}"))).unwrap();
+        }
+    };
+    user.on_every_path(script, |path, outcome| {
+        assert_eq!(outcome["denied"], json!([]), "{path}: {outcome}");
+        assert!(!user.path("ws/victim").exists(), "{path}: {outcome}");
+        remove(&["made", "src/no.txt", "yes.txt"]);
+        user.write("ws/victim", "x");
+    });
+    let rules = ["Bash(rm:*)", "Write(src/**)"];
+    user.write(config, &format!("permission_mode = 'bypass'\ndeny = {rules:?}\n"));
+    user.on_every_path(script, |path, outcome| {
+        let denied: Vec<&Value> =
+            outcome["denied"].as_array().unwrap().iter().map(|denied| &denied["rule"]).collect();
+        assert_eq!(denied, [rules[0], rules[0], rules[1], rules[1]], "{path}: {outcome}");
+        assert!(user.path("ws/victim").exists() && !user.path("ws/src/no.txt").exists(), "{path}: {outcome}");
+        remove(&["made", "yes.txt"]);
+    });
+}
+
 #[test]
 fn limits_are_lowered_and_modes_are_restricted() {
     let user = User::new();

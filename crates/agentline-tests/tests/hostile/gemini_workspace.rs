@@ -9,7 +9,6 @@ mod workspace;
 
 use agentline::{Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Surface, Trust, Verdict};
 use agentline_tests::{needs_real_gemini, shown};
-use serde_json::json;
 use workspace::{DUMP, HostileWorkspace, SHELL};
 
 async fn pooled(pool: &Pool, request: RunRequest) -> Outcome {
@@ -38,30 +37,31 @@ async fn assert_ignored(
     hostile.assert_unharmed();
 }
 
-async fn assert_ignored_on(surface: Surface, modes: &[(&str, Mode, Verdict)]) {
-    let hostile = HostileWorkspace::new();
+async fn assert_ignored_on(surface: Surface, hostile: &HostileWorkspace, modes: &[(&str, Mode, Verdict)]) {
     let agentline = hostile.stage.agentline();
     let run =
         async |request: RunRequest| agentline.run(request.surface(surface)).await.unwrap().outcome().await;
-    assert_ignored(&hostile, run, modes).await;
+    assert_ignored(hostile, run, modes).await;
 }
 
+/// The user has trusted the directory in Gemini CLI itself, which is not full trust in agentline.
 #[tokio::test]
-async fn json_runs_ignore_the_workspace() {
+async fn json_runs_ignore_a_workspace_that_gemini_cli_trusts() {
     needs_real_gemini!();
-    assert_ignored_on(Surface::Json, &MODES[..1]).await;
+    let hostile = HostileWorkspace::new();
+    let trusted = hostile.trust_in_gemini_cli();
+    assert_ignored_on(Surface::Json, &hostile, &MODES[..1]).await;
+    trusted.assert_unchanged();
 }
 
+/// Context files load as text, and import only from their own directory.
 #[tokio::test]
-async fn stream_json_runs_ignore_the_workspace() {
+async fn stream_json_runs_ignore_the_workspace_and_read_its_context_files() {
     needs_real_gemini!();
-    assert_ignored_on(Surface::StreamJson, &MODES[..2]).await;
-}
-
-#[tokio::test]
-async fn cold_acp_runs_ignore_the_workspace() {
-    needs_real_gemini!();
-    assert_ignored_on(Surface::Acp, &MODES).await;
+    let hostile = HostileWorkspace::new();
+    assert_ignored_on(Surface::StreamJson, &hostile, &MODES[..2]).await;
+    let words = hostile.words_to_the_model();
+    assert!(words.contains("CONTEXTWORDS") && words.contains("MOREWORDS"), "the context file is text");
 }
 
 #[tokio::test]
@@ -81,51 +81,39 @@ async fn warm_runs_ignore_the_workspace() {
     pool.close().await;
 }
 
-/// The attacks are real: in a fully trusted workspace they succeed, cold and warm.
+/// The attacks are real: in a fully trusted workspace they succeed.
 #[tokio::test]
 async fn same_workspace_takes_effect_with_full_trust() {
     needs_real_gemini!();
-    for warm in [false, true] {
-        let hostile = HostileWorkspace::new();
-        hostile.keep_only_harmless_variables();
-        let request = hostile.request(DUMP).trust(Trust::Full).surface(Surface::Acp);
-        let outcome = if warm {
-            let pool = Pool::new(hostile.stage.agentline(), PoolOptions::default());
-            let outcome = pooled(&pool, request).await;
-            pool.close().await;
-            outcome
-        } else {
-            let mut stream = request.clone();
-            stream.surface = Some(Surface::StreamJson);
-            hostile.stage.agentline().run(stream).await.unwrap().outcome().await
-        };
-        assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
-        let canaries = hostile.canaries();
-        for name in ["canary-mcp", "canary-hook", "canary-bash-env"] {
-            assert!(canaries.iter().any(|found| found == name), "{name} (warm: {warm}): {canaries:?}");
-        }
-        let set = hostile.stage.read("env.txt").unwrap();
-        assert!(set.contains("from-the-workspace"), "warm: {warm}: {set}");
-        let offered = hostile.words_to_the_model();
-        assert!(offered.contains("EVILSKILL"), "warm: {warm}");
+    let hostile = HostileWorkspace::new();
+    hostile.keep_only_harmless_variables();
+    let request = hostile.request(DUMP).trust(Trust::Full).surface(Surface::Acp);
+    let outcome = hostile.stage.agentline().run(request).await.unwrap().outcome().await;
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+    let canaries = hostile.canaries();
+    for name in ["canary-mcp", "canary-hook", "canary-bash-env"] {
+        assert!(canaries.iter().any(|found| found == name), "{name}: {canaries:?}");
     }
+    let set = hostile.stage.read("env.txt").unwrap();
+    assert!(set.contains("from-the-workspace"), "{set}");
+    assert!(hostile.words_to_the_model().contains("EVILSKILL"));
 }
 
-/// Trust that the user gave in Gemini CLI itself is not full trust in agentline.
+/// Trust that the user gave in Gemini CLI itself is not full trust in agentline. The runs on JSON have the other level
+/// of trust. A context file that links out of the workspace is not read.
 #[tokio::test]
-async fn directory_trusted_by_gemini_cli_is_still_ignored() {
+async fn directory_trusted_by_gemini_cli_is_still_ignored_without_trust() {
     needs_real_gemini!();
     let hostile = HostileWorkspace::new();
-    let rules = json!({hostile.stage.workspace().canonicalize().unwrap().to_string_lossy(): "TRUST_FOLDER"});
-    let file = hostile.stage.home().join(".gemini/trustedFolders.json");
-    std::fs::write(&file, rules.to_string()).unwrap();
-    for trust in [Trust::Run, Trust::No] {
-        let request = hostile.request(DUMP).trust(trust);
-        let cold = hostile.stage.agentline().run(request.clone()).await.unwrap().outcome().await;
-        assert_eq!(cold.verdict, Verdict::Done, "{trust:?}: {}", shown(&cold));
-    }
+    let trusted = hostile.trust_in_gemini_cli();
+    let context = hostile.stage.workspace().join("GEMINI.md");
+    std::fs::remove_file(&context).unwrap();
+    std::os::unix::fs::symlink("../private.txt", &context).unwrap();
+    let request = hostile.request(DUMP).trust(Trust::No).surface(Surface::Acp);
+    let cold = hostile.stage.agentline().run(request).await.unwrap().outcome().await;
+    assert_eq!(cold.verdict, Verdict::Done, "{}", shown(&cold));
     hostile.assert_unharmed();
-    assert_eq!(std::fs::read_to_string(file).unwrap(), rules.to_string(), "the user's file is unchanged");
+    trusted.assert_unchanged();
 }
 
 /// Without any trust, the agent refuses an unknown directory, and loads nothing from it.

@@ -5,7 +5,7 @@
 //! every path, because a fake agent shows here that all paths give it the same arguments, variables, files and requests.
 
 use crate::host::Host;
-use agentline::{Agentline, Pool, PoolOptions, RunRequest, Surface, detect::HostEnv};
+use agentline::{Agentline, Pool, PoolOptions, RunRequest, Surface, Trust, detect::HostEnv};
 use agentline_tests::{FakeStage, shown};
 use serde_json::{Value, json};
 use std::{
@@ -15,13 +15,48 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An agent, the variable that names its program, and a file of a workspace that configures it.
-/// The fake agent has the modes of these two.
-const AGENTS: [(&str, &str, &str, &str); 2] = [
-    // A fake agent does not confirm that it ignores a file, so this workspace has none.
-    ("gemini", "GEMINI_CLI_PATH", "notes.txt", "x"),
-    ("claude", "CLAUDE_AGENT_ACP_PATH", ".claude/settings.json", r#"{"env": {"HOSTILE": "1"}}"#),
-];
+/// An agent that a fake one replaces.
+#[derive(Clone, Copy)]
+struct Agent {
+    name: &'static str,
+    /// The variable that names its program.
+    variable: &'static str,
+    /// A file of a workspace that configures it, and its content.
+    file: (&'static str, &'static str),
+    /// The package beside its program, which tells its version.
+    package: &'static str,
+    /// The modes of the fake agent, if it needs those of this one.
+    modes: &'static str,
+}
+
+// A fake agent does not confirm that it ignores a file, so this workspace has none.
+const GEMINI: Agent =
+    Agent { name: "gemini", variable: "GEMINI_CLI_PATH", file: ("notes.txt", "x"), package: "", modes: "" };
+
+const CLAUDE: Agent = Agent {
+    name: "claude",
+    variable: "CLAUDE_AGENT_ACP_PATH",
+    file: (".claude/settings.json", r#"{"env": {"HOSTILE": "1"}}"#),
+    package: "",
+    modes: "",
+};
+
+const CODEX: Agent = Agent {
+    name: "codex",
+    variable: "CODEX_ACP_PATH",
+    file: (".codex/config.toml", "model = \"hostile\"\n"),
+    // Only of this version is it known how to open a workspace without trust.
+    package: r#"{"name": "@agentclientprotocol/codex-acp", "version": "2.6.0"}"#,
+    modes: "agent,read-only,workspace-write,agent-full-access",
+};
+
+const OPENCODE: Agent = Agent {
+    name: "opencode",
+    variable: "OPENCODE_PATH",
+    file: ("opencode.json", r#"{"permission": {"*": "allow"}}"#),
+    package: "",
+    modes: "build,plan",
+};
 
 /// The start of an agent: its arguments, its variables, the files that were written for it, and the requests it got.
 #[derive(Debug)]
@@ -35,46 +70,51 @@ struct AgentStart {
 /// An agent that records how it is started.
 struct Recorded {
     stage: FakeStage,
-    agent: (&'static str, &'static str),
+    agent: Agent,
     program: PathBuf,
 }
 
 impl Recorded {
-    fn new((name, variable, file, text): (&'static str, &'static str, &str, &str)) -> Self {
+    fn new(agent: Agent) -> Self {
         let program = env!("CARGO_BIN_EXE_fake-acp");
         let stage = FakeStage::new(program);
-        let path = stage.workspace().join(file);
+        let path = stage.workspace().join(agent.file.0);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        fs::write(path, agent.file.1).unwrap();
+        if !agent.package.is_empty() {
+            fs::write(stage.path().join("package.json"), agent.package).unwrap();
+        }
         let (start, wrapper) = (stage.path().join("start"), stage.path().join("agent.sh"));
         let start = start.display();
+        let modes = agent.modes;
+        let modes = if modes.is_empty() { String::new() } else { format!("FAKE_ACP_MODES={modes}") };
         let script = format!(
             "#!/bin/sh\ncase \"$*\" in *--version*) exec '{program}' \"$@\";; esac\n\
              rm -rf '{start}'; mkdir '{start}'; echo \"$*\" > '{start}/arguments'; env > '{start}/variables'\n\
              for d in \"$TMPDIR\"/agentline-run-*; do cp -a \"$d\" '{start}/files'; done\n\
-             FAKE_ACP_LOG='{start}/log' exec '{program}' \"$@\"\n"
+             {modes} FAKE_ACP_LOG='{start}/log' exec '{program}' \"$@\"\n"
         );
         fs::write(&wrapper, script).unwrap();
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { stage, agent: (name, variable), program: wrapper }
+        Self { stage, agent, program: wrapper }
     }
 
     /// Returns the caller's variables, of which one names the agent's program.
     fn variables(&self) -> BTreeMap<String, String> {
         let mut variables = self.stage.variables();
-        variables.insert(self.agent.1.to_owned(), self.program.to_string_lossy().into_owned());
+        variables.insert(self.agent.variable.to_owned(), self.program.to_string_lossy().into_owned());
         variables
     }
 
     fn agentline(&self) -> Agentline {
         let stage = &self.stage;
         let env = HostEnv::new(self.variables(), stage.path().join("home"), stage.workspace());
-        Agentline::new(env).program(self.agent.0, &self.program)
+        Agentline::new(env).program(self.agent.name, &self.program)
     }
 
     fn request(&self) -> RunRequest {
         let mut request = RunRequest::new("say hello")
-            .agent(self.agent.0)
+            .agent(self.agent.name)
             .surface(Surface::Acp)
             .working_dir(self.stage.workspace());
         request.quiet_period = Some(std::time::Duration::ZERO);
@@ -162,47 +202,89 @@ fn opening(line: &str) -> Option<Value> {
     is_opening.then(|| json!([method, params]))
 }
 
-#[tokio::test]
-async fn every_path_starts_an_agent_in_the_same_way() {
-    for agent in AGENTS {
-        let recorded = Recorded::new(agent);
+/// What a request adds, in the library and over the host.
+type Variant = (fn(RunRequest) -> RunRequest, &'static str);
+
+/// An untrusted workspace, a trusted one, and one with a rule that the agent or agentline enforces.
+const VARIANTS: [Variant; 3] = [
+    (|request| request, "{}"),
+    (|request| request.trust(Trust::Full), r#"{"trust": "full"}"#),
+    (|request| request.deny("Write(src/**)"), r#"{"deny": ["Write(src/**)"]}"#),
+];
+
+/// Asserts that all five paths start this agent in the same way.
+async fn assert_same_starts(agent: Agent) {
+    let recorded = Recorded::new(agent);
+    let mut starts = Vec::new();
+    for (tune, more) in VARIANTS {
         let is_done = |path: &str, verdict: &Value, shown: &str| {
-            assert_eq!(verdict, "done", "{} {path}: {shown}", agent.0);
+            assert_eq!(verdict, "done", "{} {more} {path}: {shown}", agent.name);
         };
-        let cold = recorded.agentline().run(recorded.request()).await.unwrap().outcome().await;
+        let request = || tune(recorded.request());
+        let cold = recorded.agentline().run(request()).await.unwrap().outcome().await;
         is_done("cold", &json!(cold.verdict), &shown(&cold));
         let expected = recorded.start();
         assert!(!expected.variables.is_empty() && expected.requests.len() > 1, "{expected:#?}");
         let same = |path: &str| {
-            let (start, agent) = (recorded.start(), agent.0);
-            assert_eq!(start.arguments, expected.arguments, "{agent} {path}");
-            assert_eq!(start.variables, expected.variables, "{agent} {path}");
-            assert_eq!(start.files, expected.files, "{agent} {path}");
-            assert_eq!(start.requests, expected.requests, "{agent} {path}");
+            let (start, agent) = (recorded.start(), agent.name);
+            assert_eq!(start.arguments, expected.arguments, "{agent} {more} {path}");
+            assert_eq!(start.variables, expected.variables, "{agent} {more} {path}");
+            assert_eq!(start.files, expected.files, "{agent} {more} {path}");
+            assert_eq!(start.requests, expected.requests, "{agent} {more} {path}");
         };
 
         let pool = Pool::new(recorded.agentline(), PoolOptions::default());
-        let warm = pool.run(recorded.request()).await.unwrap().outcome().await;
+        let warm = pool.run(request()).await.unwrap().outcome().await;
         pool.close().await;
         is_done("warm", &json!(warm.verdict), &shown(&warm));
         same("warm");
 
-        let session = recorded.agentline().session(recorded.request()).await.unwrap();
-        let told = session.prompt_with(recorded.request()).await.unwrap().outcome().await;
+        let session = recorded.agentline().session(request()).await.unwrap();
+        let told = session.prompt_with(request()).await.unwrap().outcome().await;
         session.close().await;
         is_done("conversation", &json!(told.verdict), &shown(&told));
         same("conversation");
 
-        let params = json!({"agent": agent.0, "surface": "acp", "quiet_period_ms": 0,
+        let mut params = json!({"agent": agent.name, "surface": "acp", "quiet_period_ms": 0,
             "working_dir": recorded.stage.workspace()});
-        let host = || {
-            Host::start(&recorded.variables(), (recorded.agent.1, &recorded.program), recorded.stage.path())
-        };
+        let more: Value = serde_json::from_str(more).unwrap();
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let host =
+            || Host::start(&recorded.variables(), (agent.variable, &recorded.program), recorded.stage.path());
         let told = host().run(params.clone(), "say hello");
         is_done("host", &told["verdict"], &told.to_string());
         same("host");
         let told = host().converse(params, "say hello");
         is_done("conversation over the host", &told["verdict"], &told.to_string());
         same("conversation over the host");
+        starts.push(expected);
     }
+    // Trust makes a difference, which the comparison above would not show if it were lost on every path.
+    assert!(
+        agent.name == "gemini"
+            || (starts[0].variables != starts[1].variables || starts[0].requests != starts[1].requests),
+        "{}: {:#?}",
+        agent.name,
+        starts[0]
+    );
+}
+
+#[tokio::test]
+async fn every_path_starts_gemini_in_the_same_way() {
+    assert_same_starts(GEMINI).await;
+}
+
+#[tokio::test]
+async fn every_path_starts_claude_code_in_the_same_way() {
+    assert_same_starts(CLAUDE).await;
+}
+
+#[tokio::test]
+async fn every_path_starts_codex_in_the_same_way() {
+    assert_same_starts(CODEX).await;
+}
+
+#[tokio::test]
+async fn every_path_starts_opencode_in_the_same_way() {
+    assert_same_starts(OPENCODE).await;
 }

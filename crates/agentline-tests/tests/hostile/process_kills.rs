@@ -7,9 +7,9 @@ use agentline::{
 };
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
-    ProcessCase, TestStage, Watchdog,
+    ProcessCase, TestStage, Watchdog, copy_program, exit_of,
     kills::{Programs, Tally, Victim, carry_out, plan},
-    needs_real_gemini, real_gemini, running_with,
+    needs_real_gemini, real_gemini, running_with, wait_until,
 };
 use serde_json::{Value, json};
 use std::{
@@ -21,7 +21,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
@@ -66,11 +66,7 @@ fn start(case: &ProcessCase, script: &str, isolation: Isolation) -> Process {
 
 #[track_caller]
 fn nothing_is_left(case: &ProcessCase) {
-    let until = Instant::now() + LONG;
-    while !running_with(&case.tag).is_empty() {
-        assert!(Instant::now() < until, "still running: {:?}", running_with(&case.tag));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the end of all processes", || running_with(&case.tag).is_empty());
 }
 
 fn signal(name: &str, pids: &[u32]) {
@@ -189,13 +185,13 @@ fn kill_all_three(case: &ProcessCase, mut host: Child) {
     assert_eq!(above.len(), 2, "{above:?}");
     above.push(host.id());
     signal("-9", &above);
-    host.wait().unwrap();
+    exit_of(&mut host, "the end of a killed host");
 }
 
 /// Copies the host program to a location where every user can start it.
 fn world_readable_host(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("host");
-    fs::copy(HOST, &program).unwrap();
+    copy_program(HOST, &program);
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program
@@ -210,13 +206,9 @@ fn repeatedly_stopped_supervisor_leaves_no_processes() {
     // Whenever the supervisor is resumed, it is stopped again: only the init can end the run.
     let stops = format!("while kill -STOP {supervisor}; do :; done");
     let mut stopping = Command::new("sh").args(["-c", &stops]).stderr(Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + LONG;
-    while !is_stopped(supervisor) {
-        assert!(Instant::now() < until, "the supervisor {supervisor} was not stopped");
-        std::thread::yield_now();
-    }
+    wait_until("the stop of the supervisor", || is_stopped(supervisor));
     host.kill().unwrap();
-    host.wait().unwrap();
+    exit_of(&mut host, "the end of a killed host");
     nothing_is_left(&case);
     stopping.kill().unwrap();
     stopping.wait().unwrap();
@@ -260,10 +252,10 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
     }
     assert_eq!(line, "ready\n");
     host.kill().unwrap();
-    host.wait().unwrap();
+    exit_of(&mut host, "the end of a killed host");
     nothing_is_left(&case);
     let (mut host, line) = refused(Isolation::Namespace, &case);
-    host.wait().unwrap();
+    exit_of(&mut host, "the end of a refused host");
     assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
 }
 
@@ -291,11 +283,7 @@ fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(90);
-    while running_with(&case.tag).len() < 2 {
-        assert!(Instant::now() < until, "the commands did not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the start of both commands", || running_with(&case.tag).len() >= 2);
     child
 }
 
@@ -309,7 +297,8 @@ fn child_of(pid: u32) -> u32 {
 #[test]
 fn kills_during_a_real_gemini_run_leave_no_processes() {
     needs_real_gemini!();
-    for kills in [Victim::Agentline, Victim::Supervisor, Victim::Both] {
+    // With a fake agent, each of them is killed, at many moments.
+    for kills in [Victim::Supervisor, Victim::Both] {
         let case = ProcessCase::new();
         let tag = &case.tag;
         let command = format!("(env -i setsid sleep {tag} >/dev/null 2>&1 &) ; sleep {tag}");
@@ -320,7 +309,6 @@ fn kills_during_a_real_gemini_run_leave_no_processes() {
         let child = gemini_with_daemon(&stage, &case);
         let supervisor = child_of(child.id());
         match kills {
-            Victim::Agentline => signal("-9", &[child.id()]),
             Victim::Supervisor => signal("-9", &[supervisor]),
             _ => signal("-9", &[child.id(), supervisor]),
         }

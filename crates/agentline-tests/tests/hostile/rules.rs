@@ -3,11 +3,10 @@
 mod generated;
 
 use agentline::{
-    PermissionMode as Mode, PermissionRequest, Policy, Pool, PoolOptions, RunRequest, Surface, ToolKind,
-    ToolStatus, Verdict,
+    PermissionMode as Mode, PermissionRequest, Policy, RunRequest, Surface, ToolKind, ToolStatus, Verdict,
 };
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{RunRecord, TestStage, needs_real_gemini, shown};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini};
 use generated::Numbers;
 use serde_json::{Value, json};
 use std::{
@@ -71,46 +70,6 @@ async fn no_spelling_of_a_denied_command_runs_in_gemini() {
     let reasons = |reason: &str| told.outcome.denied.iter().filter(|d| d.reason == reason).count();
     assert!(reasons("rule") >= 25 && reasons("undeterminable_command") >= 8, "{:#?}", told.outcome.denied);
     assert!(told.outcome.denied.iter().all(|denial| denial.rule.as_deref() == Some("Bash(rm *)")));
-}
-
-/// Pattern rules also apply on processes that serve many runs. `config_file` tests rules over the host.
-#[tokio::test]
-async fn pattern_rules_apply_in_the_pool() {
-    needs_real_gemini!();
-    let calls = || {
-        let write = |path: &str| ("write_file", json!({"file_path": path, "content": "new"}));
-        let calls = [
-            shell("rm victim"),
-            shell("'rm' victim"),
-            shell("touch made"),
-            write("src/no.txt"),
-            write("yes.txt"),
-        ];
-        [GeminiStep::calls(calls), GeminiStep::text("said")]
-    };
-    let stage = TestStage::new(Script::new((0..2).flat_map(|_| calls())));
-    stage.file("victim", "x");
-    let rules = ["Bash(rm:*)", "Write(src/**)"];
-    let check = |path: &str, outcome: &Value| {
-        let denied: Vec<&Value> =
-            outcome["denied"].as_array().unwrap().iter().map(|denied| &denied["rule"]).collect();
-        assert_eq!(denied, [rules[0], rules[0], rules[1]], "{path}: {outcome:#}");
-        assert!(stage.read("victim").is_some() && stage.read("src/no.txt").is_none(), "{path}: {outcome:#}");
-        for made in ["made", "yes.txt"] {
-            fs::remove_file(stage.workspace().join(made)).unwrap_or_else(|_| panic!("{path}: {outcome:#}"));
-        }
-    };
-    let request = rules
-        .iter()
-        .fold(stage.request("go").permission_mode(Mode::Bypass), |request, rule| request.deny(*rule));
-    let pool = Pool::new(stage.agentline(), PoolOptions::default());
-    // A run without rules does not share its process.
-    let free = pool.run(stage.request("go")).await.unwrap().outcome().await;
-    assert!(free.denied.is_empty() && stage.read("victim").is_none(), "{}", shown(&free));
-    stage.file("victim", "x");
-    fs::remove_file(stage.workspace().join("src/no.txt")).unwrap();
-    check("warm", &json!(pool.run(request).await.unwrap().outcome().await));
-    pool.close().await;
 }
 
 /// Commands that the agent considers harmless also need permission, in every spelling, and so do reads.

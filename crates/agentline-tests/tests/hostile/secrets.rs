@@ -1,7 +1,7 @@
 //! Checks that a secret stays redacted however it is spelled or split.
 
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{MODEL, TestStage, Watchdog, needs_real_gemini, real_gemini};
+use agentline_tests::{MODEL, TestStage, Watchdog, exit_of, needs_real_gemini, real_gemini};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -220,7 +220,7 @@ fn the_host_protocol_shows_no_secret() {
         }
     }
     drop(stdin);
-    host.wait().expect("it ends");
+    exit_of(&mut host, "the end of the host");
     assert!(all.contains("The end stays."), "{all}");
     assert_hidden("the host protocol", &all);
 }

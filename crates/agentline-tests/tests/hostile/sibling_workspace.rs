@@ -6,10 +6,9 @@
 
 mod attacks;
 
-use crate::host::Host;
 use agentline::{
-    Agentline, FailureKind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunRequest, Trust, Verdict,
-    detect::HostEnv,
+    Agentline, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode as Mode, Pool,
+    PoolOptions, RunOptions, RunRequest, Trust, Verdict, detect::HostEnv,
 };
 use agentline_mock::{
     anthropic, openai, responses,
@@ -25,12 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A part of a prompt that makes the model inspect its environment.
 const LOOK_AROUND: &str = "look at the environment";
 
+/// A part of a prompt that makes the model then try actions without permission.
+const THEN_TRY: &str = "then try more";
+
 /// The setup of one agent and the tool calls of its model.
 #[derive(Clone, Copy)]
 struct Target {
     name: &'static str,
-    /// The environment variable that names its program.
-    variable: &'static str,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     model: fn(Self) -> io::Result<ScriptedModel>,
     write: fn(&str) -> ModelStep,
@@ -39,7 +39,6 @@ struct Target {
 
 const CLAUDE: Target = Target {
     name: "claude",
-    variable: "CLAUDE_AGENT_ACP_PATH",
     stage: AcpStage::claude,
     model: |target| anthropic::model_by(move |request| target.answer(request)),
     write: |path| ModelStep::call("Write", json!({"file_path": path, "content": "x\n"})),
@@ -48,7 +47,6 @@ const CLAUDE: Target = Target {
 
 const CODEX: Target = Target {
     name: "codex",
-    variable: "CODEX_ACP_PATH",
     stage: AcpStage::codex,
     model: |target| responses::model_by(move |request| target.answer(request)),
     write: |path| ModelStep::plain_call("apply_patch", responses::add_file(path, "x\n")),
@@ -57,7 +55,6 @@ const CODEX: Target = Target {
 
 const OPENCODE: Target = Target {
     name: "opencode",
-    variable: "OPENCODE_PATH",
     stage: AcpStage::opencode,
     model: |target| openai::model_by(move |request| target.answer(request)),
     write: |path| ModelStep::call("write", json!({"filePath": path, "content": "x\n"})),
@@ -65,14 +62,17 @@ const OPENCODE: Target = Target {
 };
 
 impl Target {
-    /// Returns the model's answer: it tries a command and a write, or inspects its environment and writes a script.
+    /// Returns the model's answer: it tries a command and a write, or inspects its environment and writes a script, or
+    /// does both.
     fn answer(self, request: &ModelRequest) -> ModelStep {
-        let looks = request.user_texts().iter().any(|text| text.contains(LOOK_AROUND));
-        match (request.turn(), looks) {
-            (0, true) => (self.shell)("env > env.out; git status > git.out"),
-            (0, false) => (self.shell)("touch unasked"),
-            (1, true) => (self.write)("script.ts"),
-            (1, false) => (self.write)("unasked.txt"),
+        let has = |words: &str| request.user_texts().iter().any(|text| text.contains(words));
+        let skipped = if has(LOOK_AROUND) { 0 } else { 2 };
+        let last = if has(LOOK_AROUND) && !has(THEN_TRY) { 2 } else { 4 };
+        match request.turn() + skipped {
+            0 => (self.shell)("env > env.out; git status > git.out"),
+            1 => (self.write)("script.ts"),
+            2 if last > 2 => (self.shell)("touch unasked"),
+            3 if last > 2 => (self.write)("unasked.txt"),
             _ => ModelStep::text("finished"),
         }
     }
@@ -155,8 +155,13 @@ impl Attacked {
 
     /// Asserts that the model worked as the user permitted, without any variable of the workspace.
     fn assert_worked(&self, outcome: &Outcome) {
-        self.assert_untouched(outcome);
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
+        self.assert_clean_work(outcome);
+    }
+
+    /// Asserts that the permitted actions had no variable of the workspace, and that no others were done.
+    fn assert_clean_work(&self, outcome: &Outcome) {
+        self.assert_untouched(outcome);
         let env = fs::read_to_string(self.stage.workspace().join("env.out")).expect("the command ran");
         assert!(env.contains("HOME=") && !env.contains("HOSTILE_"), "{env}");
         let status = fs::read_to_string(self.stage.workspace().join("git.out")).expect("the command ran");
@@ -190,30 +195,6 @@ impl Attacked {
         self.agentline().run(request).await.expect("a valid request").outcome().await
     }
 
-    /// Sends one prompt in its own conversation.
-    async fn conversation(&self, request: RunRequest) -> Outcome {
-        let session = self.agentline().session(request.clone()).await.expect("a session");
-        let outcome = session.prompt_with(request).await.expect("a valid request").outcome().await;
-        session.close().await;
-        outcome
-    }
-
-    /// Asserts that the model is denied over the host, in a run and in a conversation.
-    fn assert_refused_over_the_host(&self) {
-        let agent = (self.target.variable, self.stage.agent.program.as_path());
-        let mut host = Host::start(self.stage.variables(), agent, &self.stage.home());
-        let patience = PATIENCE.as_secs();
-        let params = json!({"agent": self.target.name, "working_dir": self.stage.workspace(), "timeout": patience * 2,
-            "permission_mode": "default", "startup_timeout": patience, "idle_timeout": patience});
-        let outcomes = [host.run(params.clone(), "first task"), host.converse(params, "first task")];
-        drop(host);
-        for outcome in outcomes {
-            let outcome: Outcome = serde_json::from_value(outcome).expect("an outcome");
-            assert!(!outcome.denied.is_empty(), "{}", shown(&outcome));
-            self.assert_untouched(&outcome);
-        }
-    }
-
     /// Runs these requests one after the other on one pool.
     async fn warm<const N: usize>(&self, requests: [RunRequest; N]) -> Vec<Outcome> {
         let pool = Pool::new(self.agentline(), PoolOptions::default());
@@ -229,46 +210,42 @@ impl Attacked {
     async fn assert_attacks_work(&self, expected: &[&str]) {
         let request = self.request(LOOK_AROUND, Mode::Bypass).trust(Trust::Full);
         let outcome = self.cold(request).await;
+        self.assert_fired(expected, &outcome);
+    }
+
+    /// Asserts that these canaries were created.
+    fn assert_fired(&self, expected: &[&str], outcome: &Outcome) {
         let fired = self.fired();
         let missing: Vec<_> = expected.iter().filter(|name| !fired.iter().any(|f| f == *name)).collect();
-        assert!(missing.is_empty(), "missing {missing:?}, fired {fired:?}, {}", shown(&outcome));
+        assert!(missing.is_empty(), "missing {missing:?}, fired {fired:?}, {}", shown(outcome));
     }
 }
 
+/// One pool serves all runs, because a start of the agent is slow. `paths.rs` shows that cold runs, conversations and the
+/// host start it in the same way.
 #[tokio::test]
 async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
     let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
     attacks::on_claude(&attacked);
-    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
-    attacked.assert_refused(&outcome);
-    let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
-    attacked.assert_worked(&outcome);
-    // `paths.rs` shows that the host starts this agent in the same way. A command of the workspace is only text.
-    let outcome = attacked.cold(attacked.request("/hostile", Mode::Default)).await;
-    attacked.assert_untouched(&outcome);
-    attacked.assert_attacks_work(attacks::CLAUDE).await;
-    assert!(!attacked.foreign.requests().is_empty(), "the base URL of the settings applies under full trust");
-}
-
-#[tokio::test]
-async fn claude_code_pool_separates_trusted_and_untrusted_sessions() {
-    let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
-    attacks::on_claude(&attacked);
     let untrusted = attacked.request("first task", Mode::Default);
-    let trusted = attacked.request("first task", Mode::Default).trust(Trust::Full);
-    let outcomes = attacked.warm([untrusted.clone(), untrusted.clone()]).await;
-    outcomes.iter().for_each(|outcome| attacked.assert_refused(outcome));
-
     let pool = Pool::new(attacked.agentline(), PoolOptions::default());
-    pool.run(trusted).await.unwrap().outcome().await;
-    assert!(attacked.fired().contains(&"settings-hook".to_owned()));
-    // Its permissions apply as well: the model has written without a request.
-    for path in ["unasked", "unasked.txt"] {
+    let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
+    attacked.assert_refused(&run(untrusted.clone()).await);
+    // A command of the workspace is only text.
+    attacked.assert_untouched(&run(attacked.request("/hostile", Mode::Default)).await);
+    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
+
+    // The attacks are real: under full trust they succeed.
+    let outcome = run(attacked.request(LOOK_AROUND, Mode::Default).trust(Trust::Full)).await;
+    attacked.assert_fired(attacks::CLAUDE, &outcome);
+    // Its permissions apply as well: the model has run a command and written a file without a request.
+    for path in ["env.out", "git.out", "script.ts"] {
         fs::remove_file(attacked.stage.workspace().join(path)).unwrap();
     }
     let requests = attacked.foreign.requests().len();
     assert!(requests > 0, "the base URL of the settings applies under full trust");
-    let outcome = pool.run(untrusted).await.unwrap().outcome().await;
+    // A trusted session leaves nothing behind for an untrusted one in the same pool.
+    let outcome = run(untrusted).await;
     pool.close().await;
     assert_eq!(attacked.fired(), [""; 0], "{}", shown(&outcome));
     assert_eq!(attacked.foreign.requests().len(), requests, "{}", shown(&outcome));
@@ -295,15 +272,13 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
     attacks::on_codex(&attacked);
     let config = attacked.stage.home().join(".codex/config.toml");
     let before = fs::read_to_string(&config).unwrap();
-    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
-    attacked.assert_refused(&outcome);
-    let outcome = attacked.conversation(attacked.request(LOOK_AROUND, Mode::Bypass)).await;
-    attacked.assert_worked(&outcome);
-    let [ask, work] = [("first task", Mode::Default), (LOOK_AROUND, Mode::AcceptEdits)];
-    let outcomes = attacked.warm([attacked.request(ask.0, ask.1), attacked.request(work.0, work.1)]).await;
-    attacked.assert_refused(&outcomes[0]);
-    attacked.assert_worked(&outcomes[1]);
-    attacked.assert_refused_over_the_host();
+    // `paths.rs` shows that cold runs, conversations and the host start it in the same way.
+    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
+    let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
+    attacked.assert_refused(&run(attacked.request("first task", Mode::Default)).await);
+    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::AcceptEdits)).await);
+    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
+    pool.close().await;
     // The model of the user's own configuration was used, and the workspace was not recorded as trusted there.
     let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
@@ -363,12 +338,19 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     let mut config: serde_json::Value = serde_json::from_str(&plain).unwrap();
     (config["formatter"], config["lsp"]) = (true.into(), true.into());
     fs::write(&path, config.to_string()).unwrap();
-    let outcome = attacked.cold(attacked.request("first task", Mode::Default)).await;
+    // One run does everything, because a run of this agent takes seconds of processor time. The user permits what the
+    // model needs to look around. `paths.rs` shows that all other paths start the agent in the same way.
+    let handler = PermissionHandler::new(|ask| async move {
+        let is_permitted = ask.command.as_deref().is_some_and(|command| command.starts_with("env "))
+            || ask.paths.iter().any(|path| path.ends_with("script.ts"));
+        if is_permitted { Permission::Allow } else { Permission::Deny("not this".into()) }
+    });
+    let request = attacked.request(&format!("{LOOK_AROUND}, {THEN_TRY}"), Mode::Default);
+    let options = RunOptions::new().permission_handler(handler);
+    let run = attacked.agentline().run_with(request, options).await.expect("a valid request");
+    let outcome = run.outcome().await;
     assert!(!outcome.denied.is_empty(), "{}", shown(&outcome));
-    attacked.assert_untouched(&outcome);
-    let outcomes = attacked.warm([attacked.request(LOOK_AROUND, Mode::Bypass)]).await;
-    attacked.assert_worked(&outcomes[0]);
-    attacked.assert_refused_over_the_host();
+    attacked.assert_clean_work(&outcome);
     // It would wait for the language servers, which do not exist.
     fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;

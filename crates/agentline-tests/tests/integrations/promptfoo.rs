@@ -3,16 +3,23 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
-use agentline_tests::{Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, needs_real_gemini};
-use serde_json::{Value, json};
-use std::{
-    fs,
-    process::Command,
-    time::{Duration, Instant},
+use agentline_tests::{
+    Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, exit_of, needs_real_gemini, survivors,
+    wait_until,
 };
+use serde_json::{Value, json};
+use std::{fs, process::Command};
 
 fn promptfoo() -> InstalledPromptfoo {
     InstalledPromptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")).unwrap()
+}
+
+/// The fake agent, which runs its prompt as a script.
+const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
+
+/// Returns an environment for the fake agent, which asks no model.
+fn fake_stage() -> TestStage {
+    stage([("", Script::always(GeminiStep::text("not asked")))])
 }
 
 fn stage<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> TestStage {
@@ -36,12 +43,8 @@ fn case(say: &str, options: Value) -> Value {
 }
 
 fn nothing_left(stage: &TestStage) {
-    let until = Instant::now() + Duration::from_secs(30);
     let mark = format!("HOME={}", stage.home().display());
-    while !agentline_tests::survivors(&mark).is_empty() {
-        assert!(Instant::now() < until, "still alive: {:?}", agentline_tests::survivors(&mark));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the end of all processes", || survivors(&mark).is_empty());
 }
 
 #[test]
@@ -162,15 +165,12 @@ export const tools = [{
 }];
 "#;
 
+/// The real agent is not needed: `failures_are_reported_with_contract_terms` runs concurrent prompts on it.
 #[test]
 fn concurrent_prompts_share_one_host_and_lose_no_answers() {
     needs_real_gemini!();
-    let model = GeminiModel::by_prompt(|request| {
-        let prompt = request.prompt();
-        GeminiStep::text(format!("answer {}", prompt.split_whitespace().last().unwrap_or_default()))
-    });
-    let stage = TestStage::with_model(model.unwrap());
-    let cases: Vec<Value> = (1..=16).map(|n| case(&format!("question {n}"), json!({}))).collect();
+    let stage = fake_stage();
+    let cases: Vec<Value> = (1..=16).map(|n| case(&format!("say answer {n}"), json!({}))).collect();
     let started = stage.outside().join("hosts.txt");
     let binary = counting(&stage, &started);
     let options = json!({"working_dir": "ws", "permission_mode": "plan", "agentline_bin": binary});
@@ -179,14 +179,13 @@ fn concurrent_prompts_share_one_host_and_lose_no_answers() {
     let twin = config["providers"][0].clone();
     config["providers"].as_array_mut().unwrap().push(twin);
     config["providers"][1]["label"] = "twin".into();
-    let done = promptfoo().eval(&stage, &config, &["-j", "4"]);
+    let done = promptfoo().with_agent(FAKE).eval(&stage, &config, &["-j", "4"]);
     assert_eq!(done.results.len(), 32, "{}", done.said);
     for result in &done.results {
-        let n = result["vars"]["say"].as_str().unwrap().strip_prefix("question ").unwrap();
-        assert_eq!(result["response"]["output"], format!("answer {n}"), "{result:#}");
+        let answer = result["vars"]["say"].as_str().unwrap().strip_prefix("say ").unwrap();
+        assert_eq!(result["response"]["output"], answer, "{result:#}");
     }
     assert_eq!(fs::read_to_string(started).unwrap(), "host\n");
-    assert_eq!(stage.model.requests_to_main().len(), 32);
     nothing_left(&stage);
 }
 
@@ -268,31 +267,30 @@ fn done_asking(stage: &TestStage, words: &str) -> usize {
     stage.model.requests_to_main().iter().filter(|request| request.prompt().contains(words)).count()
 }
 
+/// `process_kills` kills agentline with the real agent below it. To promptfoo, both agents are the same host.
 #[test]
 fn aborted_or_killed_evaluation_leaves_nothing_running() {
     needs_real_gemini!();
-    let sleep = json!({"command": "echo up > up; sleep 600", "description": "wait"});
-    let stage = stage([("sleep", Script::always(GeminiStep::call("run_shell_command", sleep)))]);
+    let stage = fake_stage();
+    let up = stage.workspace().join("up");
+    let say = format!("run echo up > {}; sleep 600", up.display());
     let options = json!({"working_dir": "ws", "yolo": true});
-    let cases = |n: usize| (0..n).map(|_| case("sleep", json!({}))).collect::<Vec<_>>();
+    let cases = |n: usize| (0..n).map(|_| case(&say, json!({}))).collect::<Vec<_>>();
+    let promptfoo = promptfoo().with_agent(FAKE);
     // promptfoo's own timeout for a test case aborts the call.
-    let mut command = promptfoo().command(&stage, &config(options.clone(), cases(1).into()), &[]);
-    let done = command.env("PROMPTFOO_EVAL_TIMEOUT_MS", "12000").output().unwrap();
+    let mut command = promptfoo.command(&stage, &config(options.clone(), cases(1).into()), &[]);
+    let done = command.env("PROMPTFOO_EVAL_TIMEOUT_MS", "6000").output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let results = Evaluated::read(&stage.outside().join("results.json"), said).results;
-    assert!(results[0]["error"].as_str().unwrap().contains("timed out after 12000ms"), "{results:#?}");
+    assert!(results[0]["error"].as_str().unwrap().contains("timed out after 6000ms"), "{results:#?}");
     nothing_left(&stage);
 
     // The file exists once the command has started, which may not have happened on a loaded machine.
-    let _ = fs::remove_file(stage.workspace().join("up"));
-    let mut child = promptfoo().begin(&stage, &config(options, cases(2).into()), &["-j", "2"]);
-    let until = Instant::now() + Duration::from_secs(150);
-    while stage.read("up").is_none() {
-        assert!(Instant::now() < until, "no command started");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let _ = fs::remove_file(&up);
+    let mut child = promptfoo.begin(&stage, &config(options, cases(2).into()), &["-j", "2"]);
+    wait_until("the start of a command", || up.exists());
     child.kill().unwrap();
-    child.wait().unwrap();
+    exit_of(&mut child, "the end of a killed promptfoo");
     nothing_left(&stage);
 }
 

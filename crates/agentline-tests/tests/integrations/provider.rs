@@ -8,6 +8,7 @@ use agentline::{
     detect::HostEnv,
     provider::{CallContext, ErrorKind, Provider, ProviderError, ProviderResult},
 };
+use agentline_tests::{survivors, wait_until};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
@@ -94,11 +95,7 @@ impl ProviderSetup {
         #[cfg(target_os = "linux")]
         {
             let mark = format!("PROVIDER_TEST_MARK={}", self.dir.path().display());
-            let until = Instant::now() + Duration::from_secs(10);
-            while !agentline_tests::survivors(&mark).is_empty() {
-                assert!(Instant::now() < until, "left: {:?}", agentline_tests::survivors(&mark));
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            wait_until("the end of the agent's processes", || survivors(&mark).is_empty());
         }
     }
 }
@@ -468,13 +465,29 @@ fn environment_is_passed_completely_unless_a_list_restricts_it() {
 }
 
 #[test]
-fn agent_works_in_the_project_root() {
+fn agent_works_in_the_project_root_unless_a_working_dir_overrides_it() {
     let desk = ProviderSetup::events(&[INIT, "echo x > there.txt", ANSWER, DONE]);
-    let project = desk.workspace().join("project");
+    let [project, wins] = ["project", "wins"].map(|name| desk.workspace().join(name));
     fs::create_dir(&project).unwrap();
+    fs::create_dir(&wins).unwrap();
     let context = CallContext::default().project_root(&project);
     desk.provider(json!({})).generate("hi", &context, None).unwrap();
     assert!(project.join("there.txt").exists());
+    fs::remove_file(project.join("there.txt")).unwrap();
+    desk.provider(json!({"working_dir": wins})).generate("hi", &context, None).unwrap();
+    assert!(wins.join("there.txt").exists() && !project.join("there.txt").exists());
+}
+
+#[test]
+fn system_prompt_precedes_the_prompt_with_a_blank_line() {
+    let desk = ProviderSetup::events(&[INIT, ANSWER, DONE]);
+    let script = fs::read_to_string(&desk.program).unwrap();
+    let prompt = desk.dir.path().join("prompt");
+    fs::write(&desk.program, script.replace("/dev/null", &prompt.to_string_lossy())).unwrap();
+    let provider = desk.provider(json!({}));
+    let result = provider.generate("What is 2+2?", &CallContext::default(), Some("Be brief.")).unwrap();
+    assert_eq!(result.response, "All done. 4");
+    assert_eq!(fs::read_to_string(prompt).unwrap().trim_end(), "Be brief.\n\nWhat is 2+2?");
 }
 
 #[test]

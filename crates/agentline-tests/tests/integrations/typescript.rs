@@ -4,15 +4,10 @@
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
-    FakeStage, MODEL, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors,
+    FakeStage, MODEL, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
 };
 use serde_json::json;
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::Path, process::Command};
 
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/typescript");
 
@@ -46,11 +41,7 @@ fn play_and_compile(files: &[&str], workspace: &Path, mut variables: BTreeMap<St
 
 /// Asserts that no process with the mark remains.
 fn nothing_left(mark: &str) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !survivors(mark).is_empty() {
-        assert!(Instant::now() < until, "still alive: {:?}", survivors(mark));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the end of all processes", || survivors(mark).is_empty());
 }
 
 /// The model's answers to each prompt of the tests and of the README.

@@ -141,14 +141,20 @@ impl Hunt {
         for pid in &targets {
             unix::stop(*pid);
         }
+        let mut gone = 0;
         for pid in &targets {
-            if unix::kill(*pid).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
-                self.refused.insert(*pid);
-            } else {
-                self.killed.insert(*pid);
+            match unix::kill(*pid) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    self.refused.insert(*pid);
+                }
+                // The root, if another process has reaped it.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => gone += 1,
+                _ => {
+                    self.killed.insert(*pid);
+                }
             }
         }
-        targets.len()
+        targets.len() - gone
     }
 }
 

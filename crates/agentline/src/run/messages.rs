@@ -95,6 +95,31 @@ impl Completer {
     /// Returns why the messages cannot be read from the agent's session.
     #[cfg(not(feature = "sessions"))]
     fn saved(&self, _: &Transcript, _: &Outcome) -> Result<Vec<Message<'static>>, String> {
-        Err("this build of agentline does not read saved sessions".into())
+        Err("this build of agentline does not read saved sessions; enable the Cargo feature `sessions`"
+            .into())
+    }
+}
+
+/// `cargo test -p agentline --no-default-features --lib` runs these tests.
+#[cfg(all(test, not(feature = "sessions")))]
+mod tests {
+    use super::*;
+    use crate::detect::HostEnv;
+    use agentline_core::{Event, Failure, FailureKind, Origin, Record, RunInfo, Verdict};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn messages_without_the_sessions_feature_come_from_the_stream_with_a_warning_that_names_it() {
+        let agentline = Agentline::new(HostEnv::new(BTreeMap::new(), "/home", "/work"));
+        let completer = Completer::new(&agentline, "hi");
+        let mut transcript = completer.transcript();
+        transcript.take(&Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "hello".into() }));
+        let failure = Failure::new(FailureKind::ApiError, "no");
+        let outcome = Outcome::not_begun(&RunInfo::default(), Verdict::Failed, failure);
+        let completed = completer.complete(transcript, &outcome);
+        assert_eq!((completed.messages.len(), completed.source), (1, MessageSource::Stream));
+        let warning = completed.warning.expect("a warning");
+        assert_eq!(warning.code, "messages_incomplete");
+        assert!(warning.message.contains("enable the Cargo feature `sessions`"), "{}", warning.message);
     }
 }

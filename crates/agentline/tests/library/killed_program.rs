@@ -21,10 +21,10 @@ fn killed_example_leaves_no_process() {
         };
         pids.filter(is_ours).count()
     };
-    let wait = |count: &dyn Fn(usize) -> bool| {
-        let until = Instant::now() + Duration::from_secs(30);
+    let wait = |awaited: &str, count: &dyn Fn(usize) -> bool| {
+        let until = Instant::now() + Duration::from_secs(60);
         while !count(running()) {
-            assert!(Instant::now() < until, "{} processes are running", running());
+            assert!(Instant::now() < until, "waited a minute for {awaited}; {} processes run", running());
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -34,8 +34,8 @@ fn killed_example_leaves_no_process() {
         .spawn()
         .expect("the example");
     // The host, its supervisor, the init and the agent.
-    wait(&|running| running >= 4);
+    wait("four processes", &|running| running >= 4);
     host.kill().expect("a running host");
     host.wait().expect("a dead host");
-    wait(&|running| running == 0);
+    wait("the end of all processes", &|running| running == 0);
 }

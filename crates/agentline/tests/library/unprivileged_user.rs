@@ -18,6 +18,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 const NOBODY: u32 = 65534;
@@ -52,9 +53,12 @@ fn as_user(name: &str, test: fn(&Path)) {
         .uid(NOBODY)
         .gid(NOBODY);
     // While another test starts its own program, the copy can be held open for writing for a moment.
+    let until = Instant::now() + Duration::from_secs(60);
     let output = loop {
         match command.output() {
-            Err(e) if e.kind() == ErrorKind::ExecutableFileBusy => continue,
+            Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             result => break result.expect("the copy starts"),
         }
     };

@@ -3,6 +3,7 @@
 
 use crate::acp_faults::stage::{Played, Stage};
 use agentline::{Event, PermissionMode, RunRequest, Verdict};
+use agentline_tests::wait_in_runtime;
 use std::{
     fs,
     time::{Duration, Instant, SystemTime},
@@ -13,11 +14,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until this was sent to the agent.
 async fn until_sent(stage: &Stage, method: &str) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !fs::read_to_string(stage.path("log")).unwrap_or_default().contains(method) {
-        assert!(Instant::now() < until, "{method} was never sent");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let is_sent = || fs::read_to_string(stage.path("log")).unwrap_or_default().contains(method);
+    wait_in_runtime(&format!("{method} in the agent's log"), is_sent).await;
 }
 
 /// Starts a run, cancels it when `method` was sent to the agent, and checks the result.
@@ -34,7 +32,7 @@ async fn stop_at(fault: &str, method: &str, tune: fn(RunRequest) -> RunRequest) 
     assert!(stopped.elapsed() < SOON, "{method}: {:?}", stopped.elapsed());
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Cancelled, ""), "{method}");
     assert!(!fs::read_to_string(stage.path("log")).expect("a log").contains("session/prompt"), "{method}");
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     played.equals_its_tape(&stage.tape(), method);
 }
 
@@ -75,7 +73,7 @@ async fn cancel_in_the_quiet_period() {
     let next = Played::of(session.prompt_with(next).await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     session.close().await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
 }
 
 /// Every update restarts the quiet period, but not beyond the deadline. The answer had arrived, so it counts.
@@ -86,7 +84,7 @@ async fn endless_updates_end_at_the_deadline() {
     request.deadline = Some(SystemTime::now() + Duration::from_millis(6000));
     let run = stage.agentline().run(request).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let updates = played.records.iter().filter(|r| matches!(r.event, Event::Agent { .. })).count();
     assert!(updates > 2, "the quiet period waited: {updates}");

@@ -7,6 +7,7 @@ use agentline::{
 };
 use agentline_core::{ChangeSource, FileChangeKind, Phase};
 use agentline_fakes::fake_acp::fault;
+use agentline_tests::PATIENCE;
 use std::{
     future::pending,
     sync::Arc,
@@ -194,7 +195,7 @@ impl Row {
         }
         let run = stage.agentline().run_with(request, options).await.expect("the request is valid");
         let played = self.watch(run, &asked, began).await;
-        stage.nothing_runs();
+        stage.nothing_runs().await;
         want.compare(&played, &what);
         if self.taped {
             played.equals_its_tape(&stage.tape(), &what);
@@ -233,7 +234,7 @@ impl Row {
                 session.close().await;
             }
         }
-        stage.nothing_runs();
+        stage.nothing_runs().await;
     }
 
     async fn on_a_pool(&self) {
@@ -261,7 +262,7 @@ impl Row {
             is_fine(&next.outcome, &what);
         }
         pool.close().await;
-        stage.nothing_runs();
+        stage.nothing_runs().await;
     }
 
     /// Adds a permission handler that never answers, if the row needs one.
@@ -392,7 +393,7 @@ impl Want {
             assert_eq!(codes, warnings, "{what}: warnings: {:?}", outcome.warnings);
         }
         assert_eq!(outcome.unreadable_lines, self.unreadable, "{what}: lines that could not be read");
-        assert!(played.took < Duration::from_secs(30), "{what}: took {:?}", played.took);
+        assert!(played.took < PATIENCE, "{what}: took {:?}", played.took);
         (self.also)(played);
     }
 
@@ -434,12 +435,12 @@ fn phase_of(kind: FailureKind) -> Phase {
 
 /// Sets timeouts for an agent that falls silent while it works: waiting for it gains nothing.
 pub(crate) fn impatient(request: RunRequest) -> RunRequest {
-    request.idle_timeout(Duration::from_millis(1500))
+    request.idle_timeout(Duration::from_secs(3))
 }
 
 /// Sets timeouts for an agent that never opens a session.
 pub(crate) fn hasty(request: RunRequest) -> RunRequest {
-    request.startup_timeout(Duration::from_millis(2500))
+    request.startup_timeout(Duration::from_secs(5))
 }
 
 pub(crate) fn mode(request: RunRequest, mode: PermissionMode) -> RunRequest {

@@ -9,6 +9,7 @@ use agentline::{
 use agentline::{
     FailureKind, Permission, PermissionHandler, PermissionMode, RunOptions, RunRequest, ToolStatus, Verdict,
 };
+use agentline_tests::{PATIENCE, Watchdog, exit_of, survivors, wait_until};
 use std::{
     fs,
     future::pending,
@@ -29,7 +30,7 @@ async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandl
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
     let run = stage.agentline().run_with(request, options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     played.equals_its_tape(&stage.tape(), "a permission handler");
     played
 }
@@ -102,7 +103,7 @@ async fn permission_answer_after_cancel_has_no_effect() {
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     assert!(!stage.workspace().join("asked.txt").exists());
     session.close().await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
 }
 
 fn host() -> ToolHost {
@@ -124,7 +125,7 @@ async fn panicking_host_tool_is_a_failed_tool() {
     let options = RunOptions::new().tools(host());
     let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
     assert!(played.outcome.text.ends_with("works: worked"), "{}", played.outcome.text);
     let failed = |e: &Event| matches!(e, Event::ToolResult { status: ToolStatus::Error, .. });
@@ -138,7 +139,7 @@ async fn agent_that_never_lists_our_tools_is_not_prompted() {
     let run =
         stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     let error = played.outcome.error.as_ref().expect("an error");
     assert_eq!((error.kind, played.outcome.text.as_str()), (FailureKind::Mcp, ""), "{error:?}");
 }
@@ -158,6 +159,7 @@ fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.expect("the program starts");
     let pid = child.id();
+    let _watchdog = Watchdog::over(&child, PATIENCE * 2, "the end of the output");
     let largest = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
@@ -168,10 +170,11 @@ fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     let mut output = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut output).expect("text");
     let all = largest().max(stalled);
-    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+    assert_eq!(exit_of(&mut child, "the end of the program").code(), Some(0));
     let told = output.lines().filter(|line| line.contains(r#""type":"text""#)).count();
     assert_eq!(told, PIECES);
     assert!(stalled > 0 && stalled < 60 << 20, "{} MB while nothing was read", stalled >> 20);
     assert!(all < 80 << 20, "{} MB", all >> 20);
-    stage.nothing_runs();
+    let mark = stage.path("log").to_string_lossy().into_owned();
+    wait_until("the end of all processes", || survivors(&mark).is_empty());
 }

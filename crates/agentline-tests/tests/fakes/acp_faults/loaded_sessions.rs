@@ -14,7 +14,7 @@ fn request(stage: &Stage, fault: &str, prompt: &str) -> RunRequest {
 async fn play(stage: &Stage, request: RunRequest) -> Played {
     let run = stage.agentline().run(request).await.expect("a valid request");
     let played = Played::of(run, Instant::now()).await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
     played
 }
 

@@ -25,7 +25,7 @@ const DEADLY: &[&str] = &[
 /// Returns runs that cannot start commands, so that they can share a process. All have the same rules, because
 /// different rules need separate processes.
 fn sharing(stage: &Stage, prompt: &str) -> RunRequest {
-    stage.request("", prompt).deny("Bash").ask("Write").idle_timeout(Duration::from_secs(2))
+    stage.request("", prompt).deny("Bash").ask("Write").idle_timeout(Duration::from_secs(4))
 }
 
 fn shared_pool(stage: &Stage) -> Pool {
@@ -108,7 +108,7 @@ async fn play(fault: &AcpFault) {
     let next = Played::of(next, Instant::now()).await.outcome;
     assert_eq!((next.verdict, next.text.as_str()), (Verdict::Done, "Fine."), "{what}: {:?}", next.error);
     pool.close().await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
 }
 
 #[test]
@@ -155,7 +155,7 @@ async fn interleaved_sessions_are_kept_apart() {
     }
     assert_eq!(pool.status().started, 1, "they share a process");
     pool.close().await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
 }
 
 #[tokio::test]
@@ -172,5 +172,5 @@ async fn sessions_with_the_same_id_do_not_share_a_process() {
     assert_eq!((second.verdict, second.text.as_str()), (Verdict::Done, "Other."), "{:?}", second.error);
     assert_eq!((first.verdict, first.text.as_str()), (Verdict::Done, "One.Two."), "{:?}", first.error);
     pool.close().await;
-    stage.nothing_runs();
+    stage.nothing_runs().await;
 }

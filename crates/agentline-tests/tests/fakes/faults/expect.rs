@@ -63,9 +63,9 @@ impl Row {
             request
                 .idle_timeout(Duration::from_secs(2))
                 .tool_timeout(Duration::from_secs(2))
-                .startup_timeout(Duration::from_secs(4))
+                .startup_timeout(Duration::from_secs(6))
                 .retry_patience(Duration::from_secs(2))
-                .timeout(Duration::from_secs(8))
+                .timeout(Duration::from_secs(40))
         })
     }
 
@@ -120,7 +120,7 @@ pub(crate) fn ends(verdict: Verdict, kind: FailureKind) -> Want {
 }
 
 pub(crate) fn timed_out(kind: FailureKind) -> Want {
-    want(Verdict::TimedOut, Some(kind)).text("").within(15)
+    want(Verdict::TimedOut, Some(kind)).text("").within(60)
 }
 
 impl Want {

@@ -2,18 +2,17 @@
 
 use crate::faults::stage::{SECRET, Stage, nothing_runs};
 use agentline::{Event, FailureKind, Run, Surface, Verdict, blocking};
-use agentline_tests::survivors;
+use agentline_tests::{exit_of, survivors, wait_in_runtime, wait_until};
 use serde_json::json;
 use std::{
     fs,
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Faults with all kinds of children, and how long their end may take: a stubborn agent first gets a chance to exit.
-const WITH_CHILDREN: [(&str, u64); 2] = [("hang_with_children", 4), ("stubborn_with_children", 12)];
+/// Faults with all kinds of children. A stubborn agent first gets a chance to exit.
+const WITH_CHILDREN: [&str; 2] = ["hang_with_children", "stubborn_with_children"];
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -32,18 +31,9 @@ async fn begun(stage: &Stage, fault: &str) -> Run {
     panic!("the run ended before it started");
 }
 
-/// Waits until no process has the mark, and returns how long that took.
-fn until_nothing_runs(mark: &str, most: u64) {
-    let begun = Instant::now();
-    while !survivors(mark).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(most), "still running: {:?}", survivors(mark));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn dropped_run_leaves_nothing_running() {
-    for (fault, most) in WITH_CHILDREN {
+    for fault in WITH_CHILDREN {
         let stage = Stage::new();
         runtime().block_on(async {
             let run = begun(&stage, fault).await;
@@ -51,11 +41,8 @@ fn dropped_run_leaves_nothing_running() {
             assert!(!survivors(&id).is_empty());
             drop(run);
             // The runtime continues, and the run ends on its own.
-            let until = Instant::now() + Duration::from_secs(most);
-            while !survivors(&id).is_empty() {
-                assert!(Instant::now() < until, "{fault}: still running: {:?}", survivors(&id));
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            wait_in_runtime(&format!("{fault}: the end of the processes"), || survivors(&id).is_empty())
+                .await;
         });
         stage.no_child_lives();
     }
@@ -63,7 +50,7 @@ fn dropped_run_leaves_nothing_running() {
 
 #[test]
 fn dropped_runtime_leaves_nothing_running() {
-    for (fault, _) in WITH_CHILDREN {
+    for fault in WITH_CHILDREN {
         let stage = Stage::new();
         let first = runtime();
         let mut run = first.block_on(begun(&stage, fault));
@@ -88,7 +75,7 @@ fn dropped_runtime_leaves_nothing_running() {
 
 #[test]
 fn panicking_consumer_leaves_nothing_running() {
-    for (fault, _) in WITH_CHILDREN {
+    for fault in WITH_CHILDREN {
         let stage = Stage::new();
         let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
         let request = stage.request(Surface::StreamJson, fault, &args);
@@ -117,38 +104,24 @@ fn program(stage: &Stage, fault: &str) -> Child {
     command.env("AGENTLINE_PASS_ENV", "FAKE_AGENT_FAULT,FAKE_AGENT_ARGS").current_dir(stage.workspace());
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let child = child.expect("the program starts");
-    let until = Instant::now() + Duration::from_secs(30);
-    while fs::read_to_string(stage.pids()).map_or(0, |pids| pids.lines().count()) < 3 {
-        assert!(Instant::now() < until, "the children did not start");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let started = || fs::read_to_string(stage.pids()).map_or(0, |pids| pids.lines().count());
+    wait_until("three children", || started() >= 3);
     child
 }
 
 #[test]
 fn signal_to_the_program_leaves_nothing_running() {
-    for (fault, patience) in WITH_CHILDREN {
+    for fault in WITH_CHILDREN {
         for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
             let stage = Stage::new();
             let mut child = program(&stage, fault);
             let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
             assert!(sent.expect("`kill` is available").success());
-            // Every process of this run has the test's directory in its environment.
-            let most = if signal == "KILL" { 4 } else { patience };
-            let begun = Instant::now();
-            let ended = loop {
-                if let Some(ended) = child.try_wait().expect("it is our child") {
-                    break ended;
-                }
-                assert!(
-                    begun.elapsed() < Duration::from_secs(most),
-                    "{fault}: {signal} does not end the program"
-                );
-                std::thread::sleep(Duration::from_millis(5));
-            };
+            let ended = exit_of(&mut child, &format!("{fault}: the end of the program after SIG{signal}"));
             assert_eq!(ended.code(), code, "{fault}: {signal}");
             assert_eq!(ended.signal(), code.is_none().then_some(9), "{fault}: {signal}");
-            until_nothing_runs(&stage.pids().to_string_lossy(), 4);
+            // Every process of this run has the test's directory in its environment.
+            nothing_runs(&stage.pids().to_string_lossy());
             stage.no_child_lives();
         }
     }

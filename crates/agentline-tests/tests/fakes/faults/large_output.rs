@@ -40,14 +40,19 @@ fn endless_line_is_reported_as_one_unreadable_line() {
     assert_eq!(played.outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
 }
 
-const MANY: usize = 60_000;
+/// Many times more than a pipe and all buffers hold.
+const MANY: usize = 16_000;
+/// The idle timeout: long enough for an agent that starts on a busy machine.
+const IDLE: Duration = Duration::from_secs(4);
+/// After this many events, the consumer pauses for longer than the idle timeout.
+const PAUSE_AFTER: usize = 8_000;
 
 #[test]
 fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let stage = Stage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
-    let request = request.idle_timeout(Duration::from_secs(1));
+    let request = request.idle_timeout(IDLE);
     runtime.block_on(async {
         let mut run = stage.agentline().run(request).await.expect("the request is valid");
         let (mut texts, mut outcome) = (0, None);
@@ -56,8 +61,8 @@ fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
                 Event::Text { text } => {
                     assert_eq!(text, "x");
                     texts += 1;
-                    if texts % 20_000 == 1 {
-                        tokio::time::sleep(Duration::from_secs(2)).await;
+                    if texts % PAUSE_AFTER == 1 {
+                        tokio::time::sleep(IDLE + Duration::from_secs(1)).await;
                     }
                 }
                 Event::Outcome { outcome: last } => outcome = Some(last),
@@ -73,13 +78,13 @@ fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
 fn consumer_blocking_the_only_thread_loses_nothing() {
     let stage = Stage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
-    let request = request.idle_timeout(Duration::from_secs(1));
+    let request = request.idle_timeout(IDLE);
     let mut texts = 0;
     let outcome = blocking::run(&stage.agentline(), request, |record, _| {
         if matches!(record.event, Event::Text { .. }) {
             texts += 1;
-            if texts % 20_000 == 1 {
-                std::thread::sleep(Duration::from_secs(2));
+            if texts % PAUSE_AFTER == 1 {
+                std::thread::sleep(IDLE + Duration::from_secs(1));
             }
         }
     });

@@ -3,7 +3,7 @@
 use agentline::{
     Agentline, Event, Outcome, Record, RunRequest, Surface, detect::HostEnv, supervisor::Supervisor,
 };
-use agentline_tests::{running_with, survivors};
+use agentline_tests::{running_with, survivors, wait_in_runtime, wait_until};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -99,8 +99,9 @@ impl Stage {
             records.push(record);
         }
         let took = began.elapsed();
-        nothing_runs(&id);
-        self.no_child_lives();
+        wait_in_runtime("the end of the run's processes", || survivors(&id).is_empty()).await;
+        let path = self.pids().to_string_lossy().into_owned();
+        wait_in_runtime("the end of the children", || running_with(&path).is_empty()).await;
         let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
             panic!("the outcome is not the last event: {:?}", records.last());
         };
@@ -121,11 +122,7 @@ impl Stage {
     pub(crate) fn no_child_lives(&self) {
         // Each has the path on its command line. The pids in the file are those of another namespace.
         let path = self.pids().to_string_lossy().into_owned();
-        let until = Instant::now() + Duration::from_secs(1);
-        while !running_with(&path).is_empty() {
-            assert!(Instant::now() < until, "children are still alive: {:?}", running_with(&path));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the end of the children", || running_with(&path).is_empty());
     }
 }
 
@@ -209,17 +206,9 @@ fn shows(text: &str) -> bool {
         })
 }
 
-/// Waits briefly for processes that are being killed, then asserts that none of the run remains.
+/// Waits for the end of processes that are being killed. Those that are not would sleep for much longer.
 pub(crate) fn nothing_runs(mark: &str) {
-    let until = Instant::now() + Duration::from_secs(1);
-    loop {
-        let left = survivors(mark);
-        if left.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < until, "still running: {left:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the end of the run's processes", || survivors(mark).is_empty());
 }
 
 /// Returns every path below a directory.

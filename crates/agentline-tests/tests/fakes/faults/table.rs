@@ -65,11 +65,11 @@ pub(crate) fn lines() -> Vec<Row> {
         both(
             "huge_line",
             done("").any_text().also(|p| {
-                assert_eq!(p.outcome.text.len(), 3_000_000 + ANSWER.len());
+                assert_eq!(p.outcome.text.len(), 1_000_000 + ANSWER.len());
                 assert!(p.outcome.text.ends_with(ANSWER));
             }),
         )
-        .args(json!({"bytes": 3_000_000})),
+        .args(json!({"bytes": 1_000_000})),
         both(
             "huge_garbage_line",
             done(ANSWER).unreadable(1).also(|p| assert_eq!(p.unreadable()[0].1, 9_000_000)),
@@ -77,11 +77,11 @@ pub(crate) fn lines() -> Vec<Row> {
         both("endless_line", failed(FailureKind::NoResult).unreadable(1)).args(json!({"bytes": 8_000_000})),
         row(
             "million_events",
-            done("").any_text().also(|p| assert_eq!(p.texts(), vec!["x"; 50_000])),
-            empty().unreadable(50_000),
+            done("").any_text().also(|p| assert_eq!(p.texts(), vec!["x"; 10_000])),
+            empty().unreadable(10_000),
         )
-        .args(json!({"count": 50_000})),
-        both("many_unreadable", done(ANSWER).unreadable(20_000)).args(json!({"count": 20_000})),
+        .args(json!({"count": 10_000})),
+        both("many_unreadable", done(ANSWER).unreadable(5_000)).args(json!({"count": 5_000})),
         row(
             "stdout_cut",
             failed(FailureKind::NoResult).any_text().unreadable(1).also(|p| assert_eq!(p.texts().len(), 507)),
@@ -283,16 +283,16 @@ pub(crate) fn hangs() -> Vec<Row> {
         row("hang_mid_line", idle("").lines([3]), startup().lines([1])).hangs(),
         row("hang_with_tool", idle("").also(|p| assert_eq!(cancelled(p), 1)), startup()).hangs(),
         // The result has arrived; the agent is shut down after a moment.
-        both("hang_after_result", done(ANSWER).within(15)).hangs(),
-        both("hang_after_failure", failed(FailureKind::ApiError).within(15)).hangs(),
-        row("ignores_signals", idle("I will not stop. ").within(20), startup().within(20)).hangs(),
+        both("hang_after_result", done(ANSWER).within(60)).hangs(),
+        both("hang_after_failure", failed(FailureKind::ApiError).within(60)).hangs(),
+        row("ignores_signals", idle("I will not stop. ").within(60), startup().within(60)).hangs(),
         row(
             "talks_without_end",
             timed_out(FailureKind::TimeoutRun).any_text(),
             timed_out(FailureKind::TimeoutRun),
         )
         .tune(|request| request.timeout(Duration::from_secs(3))),
-        both("retries_forever", ends(Verdict::RateLimited, FailureKind::RateLimited).within(15)).hangs(),
+        both("retries_forever", ends(Verdict::RateLimited, FailureKind::RateLimited).within(60)).hangs(),
         row("exit_0_on_signal", idle("Working. "), startup()).hangs(),
         // The agent ended because it was stopped, whatever it reports.
         row("result_on_signal", idle("Working. Stopped early."), startup().text("Working. Stopped early."))
@@ -304,10 +304,13 @@ pub(crate) fn hangs() -> Vec<Row> {
 
 /// An agent that floods its output when it is stopped. This is separate because it keeps a core busy.
 pub(crate) fn floods() -> Vec<Row> {
-    let flood = |kind| timed_out(kind).any_text().any_unreadable().within(25);
+    let flood = |kind| timed_out(kind).any_text().any_unreadable().within(90);
     vec![
         row("flood_after_signal", flood(FailureKind::TimeoutIdle), flood(FailureKind::TimeoutStartup))
-            .hangs(),
+            // The flood ends long before the timeout of the run, also on a machine that is too busy to read it.
+            .tune(|request| {
+                request.idle_timeout(Duration::from_secs(2)).startup_timeout(Duration::from_secs(4))
+            }),
     ]
 }
 
@@ -374,7 +377,7 @@ pub(crate) fn processes() -> Vec<Row> {
         leaves("child_chain"),
         leaves("child_keeps_stdout"),
         row("hang_with_children", waiting(), startup()).hangs().args(json!({"pid_file": true})),
-        row("stubborn_with_children", waiting().within(20), startup().within(20))
+        row("stubborn_with_children", waiting().within(60), startup().within(60))
             .hangs()
             .args(json!({"pid_file": true, "stubborn": true})),
         row("children_after_signal", timed_out(FailureKind::TimeoutIdle).text("Working. "), startup())

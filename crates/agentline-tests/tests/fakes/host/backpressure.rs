@@ -1,13 +1,9 @@
 //! Tests a host that reads slowly, does not answer, or sends invalid data: it delays no run and loses nothing.
 
 use crate::host::start;
-use agentline_tests::HostProgram;
+use agentline_tests::{HostProgram, exit_of, wait_until};
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 const PIECES: u64 = 20_000;
 
@@ -19,11 +15,7 @@ fn memory(pid: u32) -> u64 {
 }
 
 pub(crate) fn wait_for(file: &Path) {
-    let until = Instant::now() + Duration::from_secs(90);
-    while !file.exists() {
-        assert!(Instant::now() < until, "{} was not created", file.display());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(&file.to_string_lossy(), || file.exists());
 }
 
 #[test]
@@ -91,7 +83,7 @@ fn pending_request_delays_neither_cancel_nor_shutdown() {
     program.send("run", params(2));
     program.question("permission/ask");
     drop(program.stdin.take());
-    assert!(program.child.wait().unwrap().success());
+    assert!(exit_of(&mut program.child, "the end of the host").success());
     program.nothing_left(Duration::from_secs(10));
     assert!(!program.stage.workspace().join("2.txt").exists());
 }

@@ -1,12 +1,9 @@
 //! Tests invalid settings from a host: each is reported by its key, and the host continues.
 
 use crate::host::{backpressure::wait_for, stage, start, start_with};
+use agentline_tests::{exit_of, wait_until};
 use serde_json::{Value, json};
-use std::{
-    fs,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Command, time::Duration};
 
 /// Returns the keys and messages of an error.
 fn problems(answer: &Value) -> String {
@@ -123,11 +120,7 @@ fn closing_the_host_does_not_wait_for_prewarming() {
         json!({"runs": 1, "startup_timeout": 600, "timeout": 600,
         "env": {"FAKE_ACP_FAULT": "initialize_never"}}),
     );
-    let until = Instant::now() + Duration::from_secs(60);
-    while stage.living().len() == before {
-        assert!(Instant::now() < until, "no agent was started");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the start of an agent", || stage.living().len() > before);
     drop(program.stdin.take());
     program.nothing_left(Duration::from_secs(60));
 }
@@ -167,5 +160,5 @@ fn signal_ends_the_host_although_its_output_is_not_read() {
     let told = Command::new("kill").args(["-TERM", &program.child.id().to_string()]).status().unwrap();
     assert!(told.success());
     program.nothing_left(Duration::from_secs(60));
-    assert!(program.child.wait().unwrap().success());
+    assert!(exit_of(&mut program.child, "the end of the host").success());
 }

@@ -8,6 +8,7 @@ use std::{
     fs,
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -148,6 +149,15 @@ impl HostileWorkspace {
         stage.file("more.md", "MOREWORDS\n");
     }
 
+    /// Trusts the workspace in Gemini CLI itself, as its user does.
+    pub(crate) fn trust_in_gemini_cli(&self) -> TrustedFolders {
+        let workspace = self.stage.workspace().canonicalize().expect("a workspace");
+        let text = json!({workspace.to_string_lossy(): "TRUST_FOLDER"}).to_string();
+        let path = self.stage.home().join(".gemini/trustedFolders.json");
+        fs::write(&path, &text).expect("the user's file");
+        TrustedFolders { path, text }
+    }
+
     /// Returns a request in this workspace in which everything is allowed.
     pub(crate) fn request(&self, prompt: &str) -> RunRequest {
         let mut request = self.stage.request(prompt);
@@ -184,6 +194,19 @@ impl HostileWorkspace {
         for word in ["EVILSKILL", "EVILAGENT", "PRIVATEWORDS"] {
             assert!(!words.contains(word), "the model received {word}");
         }
+    }
+}
+
+/// The user's own list of trusted directories.
+pub(crate) struct TrustedFolders {
+    path: PathBuf,
+    text: String,
+}
+
+impl TrustedFolders {
+    /// Asserts that no run has changed it.
+    pub(crate) fn assert_unchanged(&self) {
+        assert_eq!(fs::read_to_string(&self.path).expect("the user's file"), self.text);
     }
 }
 

@@ -1,12 +1,11 @@
 //! Checks that a private directory is removed only when its owner has exited, even by runs in another pid
 //! namespace.
 
-use agentline_tests::{FakeStage, skipped, survivors};
+use agentline_tests::{FakeStage, exit_of, skipped, survivors, wait_until};
 use std::{
     fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 /// Runs a program in its own pid namespace, in which our process ids are invalid.
@@ -26,15 +25,6 @@ fn agentline(stage: &FakeStage, before: &[&str], script: &str) -> Command {
 fn private_directories(stage: &FakeStage) -> Vec<PathBuf> {
     let all = fs::read_dir(stage.path().join("tmp")).into_iter().flatten().flatten().map(|e| e.path());
     all.filter(|path| path.to_string_lossy().contains("agentline-run-")).collect()
-}
-
-#[track_caller]
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Starts a run that continues until it is stopped, and returns it with its private directory.
@@ -75,7 +65,7 @@ fn run_in_another_pid_namespace_keeps_a_live_directory() {
         directory.display()
     );
     signal("-TERM", &[run.id()]);
-    run.wait().expect("it ends");
+    exit_of(&mut run, "the end of the run");
     assert_eq!(private_directories(&stage), Vec::<PathBuf>::new());
 }
 
@@ -87,7 +77,7 @@ fn directory_of_a_killed_run_is_removed_by_the_next_run() {
     let mut all = survivors(&stage.mark());
     all.push(run.id());
     signal("-KILL", &all);
-    run.wait().expect("the process has exited");
+    exit_of(&mut run, "the end of a killed run");
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
     says_hello(&mut agentline(&stage, &[], "say hello"));
     assert!(!directory.exists(), "{}", directory.display());
@@ -98,7 +88,7 @@ fn supervisor_removes_the_directory_of_a_killed_agentline() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (mut run, directory) = endless_run(&stage);
     run.kill().expect("the process was killed");
-    run.wait().expect("the process has exited");
+    exit_of(&mut run, "the end of a killed run");
     wait_until("the supervisor removes the directory", || !directory.exists());
     wait_until("nothing is left running", || survivors(&stage.mark()).is_empty());
 }

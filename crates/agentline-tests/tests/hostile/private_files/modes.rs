@@ -1,6 +1,6 @@
 //! Checks that files of a run and of the program are readable only by their owner, whatever the umask.
 
-use agentline_tests::{FakeStage, survivors};
+use agentline_tests::{FakeStage, exit_of, survivors};
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -137,7 +137,7 @@ fn files_of_a_run_are_readable_only_by_their_owner() {
         }
     }
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().expect("kill");
-    run.wait().expect("it ends");
+    exit_of(&mut run, "the end of the run");
     assert_eq!(private_directories(&stage), Vec::<PathBuf>::new());
     is_private(&tape);
 }

@@ -2,12 +2,13 @@
 
 use agentline::{Pool, PoolOptions, Verdict};
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
-use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini, shown, survivors};
+use agentline_tests::{
+    MODEL, TestStage, exit_of, needs_real_gemini, real_gemini, shown, survivors, wait_until,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 /// Returns the files of a session in the user's store.
@@ -19,15 +20,6 @@ fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     files.retain(|path| path.to_string_lossy().ends_with(&ending));
     files.sort();
     files
-}
-
-#[track_caller]
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "not within two minutes: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Starts the agent as its user does, with default settings.
@@ -58,7 +50,7 @@ fn kill_amid_resume(stage: &TestStage, session: &str) {
     let mut program = command.spawn().expect("it starts");
     wait_until("the model is asked", || stage.model.requests_to_main().len() > asked);
     program.kill().expect("it can be killed");
-    program.wait().expect("the process has exited");
+    exit_of(&mut program, "the end of the killed program");
     wait_until("nothing is left running", || survivors(&mark).is_empty());
 }
 
@@ -81,13 +73,15 @@ async fn resumed_session_survives_a_kill() {
     ]);
     let stage = TestStage::with_model(model.expect("a free port on loopback"));
     let agentline = stage.agentline();
-    let run = async |prompt: &str| {
-        let run = agentline.run(stage.request(prompt)).await.expect("a valid request");
-        let outcome = run.outcome().await;
+    let pool = Pool::new(agentline.clone(), PoolOptions::default());
+    let run = async |prompt: &str, is_warm: bool| {
+        let request = stage.request(prompt);
+        let run = if is_warm { pool.run(request).await } else { agentline.run(request).await };
+        let outcome = run.expect("a valid request").outcome().await;
         assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
         outcome.session_id.expect("a session")
     };
-    let session = run("remember the number 4711").await;
+    let session = run("remember the number 4711", true).await;
     // The agent creates a second file for a session that was started in another minute.
     let original = rename_to_minute(&files(&stage, &session)[0], "2026-01-01T00-00", &session);
     kill_amid_resume(&stage, &session);
@@ -96,22 +90,15 @@ async fn resumed_session_survives_a_kill() {
     let duplicate = left.iter().find(|file| **file != original).expect("a second file").clone();
     let content = fs::read(&duplicate).expect("a session file");
 
-    // Every start in the project removes it, before the agent scans its sessions.
-    run("a cold start").await;
-    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "cold");
-    fs::write(&duplicate, &content).expect("a session file");
-    let pool = Pool::new(agentline.clone(), PoolOptions::default());
-    let warm = pool.run(stage.request("a warm start")).await.expect("a valid request").outcome().await;
-    assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
+    // Every run in the project removes it, on a warm process and before a new one scans its sessions.
+    run("on a warm process", true).await;
+    assert_eq!(pool.status().started, 1, "{:?}", pool.status());
     assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "warm");
-    fs::write(&duplicate, &content).expect("a session file");
-    let warm = pool.run(stage.request("on a warm process")).await.expect("a valid request").outcome().await;
-    assert_eq!(warm.verdict, Verdict::Done, "{}", shown(&warm));
-    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "a second run on a warm process");
     pool.close().await;
+    fs::write(&duplicate, &content).expect("a session file");
+    run("a cold start", false).await;
+    assert_eq!(files(&stage, &session), std::slice::from_ref(&original), "cold");
 
-    for _ in 0..2 {
-        bare_start(&stage);
-    }
+    bare_start(&stage);
     assert!(stored(&files(&stage, &session)).contains("4711"), "{:?}", files(&stage, &session));
 }

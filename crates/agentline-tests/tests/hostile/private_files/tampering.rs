@@ -45,21 +45,25 @@ async fn a_warm_process_whose_rules_were_removed_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_cold_run_and_a_conversation_fail_when_their_rules_are_removed() {
+async fn a_cold_run_fails_when_its_rules_are_removed() {
     needs_real_gemini!();
     let stage = stage();
-    let request = |prompt: &str| stage.request(prompt).deny("Write");
-    let cold =
-        stage.agentline().run(request("tamper").surface(Surface::StreamJson)).await.expect("a valid request");
+    let request = stage.request("tamper").deny("Write").surface(Surface::StreamJson);
+    let cold = stage.agentline().run(request).await.expect("a valid request");
     is_refused(&cold.outcome().await, "/given` was removed");
-    let session = stage.agentline().session(request("")).await.expect("a session");
-    is_refused(
-        &session.prompt("tamper").await.expect("a valid prompt").outcome().await,
-        "/given` was removed",
-    );
-    let later = session.prompt("write").await.expect("a valid prompt").outcome().await;
-    is_refused(&later, "/given` was removed");
-    assert_eq!(stage.read("denied.txt"), None);
+}
+
+#[tokio::test]
+async fn a_conversation_fails_when_its_rules_are_removed() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let request = stage.request("").deny("Write").surface(Surface::Acp);
+    let session = stage.agentline().session(request).await.expect("a session");
+    let prompt = async |text: &str| session.prompt(text).await.expect("a valid prompt").outcome().await;
+    let first = prompt("say hello").await;
+    assert_eq!(first.verdict, Verdict::Done, "{}", shown(&first));
+    is_refused(&prompt(&format!("run {REMOVE_RULES}\nsay removed")).await, "/given` was removed");
+    is_refused(&prompt("ask write_file denied.txt x\nsay tried").await, "/given` was removed");
+    assert!(!stage.workspace().join("denied.txt").exists());
     session.close().await;
 }
 

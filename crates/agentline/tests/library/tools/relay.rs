@@ -314,8 +314,9 @@ async fn answer_in_an_event_stream_is_found_and_the_session_kept() {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut seen = Vec::new();
             let (head, body) = loop {
-                stream.read_buf(&mut seen).await.unwrap();
+                let read = stream.read_buf(&mut seen).await.unwrap();
                 let text = String::from_utf8_lossy(&seen).to_lowercase();
+                assert!(read > 0, "the request ended early: {text}");
                 if let Some((head, body)) = text.split_once("\r\n\r\n")
                     && (head.starts_with("delete")
                         || head.contains(&format!("content-length: {}", body.len())))
