@@ -26,13 +26,11 @@ mod typescript;
 mod wait;
 mod watchdog;
 
-use agentline::Outcome;
 #[cfg(target_os = "linux")]
-use memchr::memmem;
-
 pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude_acp, real_codex_acp, real_opencode,
 };
+use agentline::Outcome;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;

@@ -13,8 +13,7 @@ use super::faults::{ActiveFaults, FaultFlag};
 use super::mcp::Servers;
 use super::peer::{AcpPeer, lock};
 use super::session::{FakeSession, FakeSessionState};
-use super::shapes::{self, MODES};
-use super::turn;
+use super::shapes;
 
 /// Everything that the threads of the process share.
 #[derive(Debug)]

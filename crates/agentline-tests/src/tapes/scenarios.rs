@@ -146,10 +146,8 @@ fn refused_requests() -> Vec<Scenario> {
             request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
             request
         }),
-        Scenario::new("vertex_ai_without_a_project", STREAM, hello).request_with(|_, mut request| {
-            request.use_vertex_ai = Some(true);
-            request
-        }),
+        Scenario::new("vertex_ai_without_a_project", STREAM, hello)
+            .request_with(|_, request| request.agent_option("use_vertex_ai", true)),
         Scenario::new("invalid_settings", STREAM, hello).prepare(|stage| settings(stage, "{ \"security\": ")),
     ]
 }

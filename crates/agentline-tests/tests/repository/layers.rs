@@ -1,7 +1,8 @@
 //! Checks the rules of the repository: what each layer may use, what each file may name, and how a file is formatted.
 //! Each rule is a function over one file and is tested with a bad and a good sample.
 
-use crate::source::{Source, before_tests, repository};
+use crate::source::{Source, TESTS_ONLY, before_tests, repository};
+use std::path::Path;
 
 /// The crates that the core may depend on: those without I/O.
 const CORE_DEPENDENCIES: &[&str] =

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Modules that only tests see, declared so in their parent file.
-const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];
+pub(crate) const TESTS_ONLY: &[&str] = &["agentline-core/src/memory_fs.rs"];
 
 /// One file of the repository, by its path below `crates/` or below the root.
 pub(crate) struct Source {
