@@ -45,13 +45,13 @@ const WAITS: &[&str] = &["agentline-sessions/src/watch.rs"];
 /// Files of the core that name an agent although they handle every one: settings and prices of known agents, formats that
 /// have the name of one, and examples. All others must not.
 const NAMES_AGENTS: &[&str] = &[
+    "agentline-core/src/agent_id.rs",
     "agentline-core/src/claude.rs",
     "agentline-core/src/config.rs",
     "agentline-core/src/config/check.rs",
     "agentline-core/src/config/keys.rs",
     "agentline-core/src/config/layer.rs",
     "agentline-core/src/config/read.rs",
-    "agentline-core/src/config/tables.rs",
     "agentline-core/src/environment.rs",
     "agentline-core/src/lib.rs",
     "agentline-core/src/message.rs",
