@@ -82,8 +82,8 @@ impl From<&String> for AgentId {
     }
 }
 
-impl From<&AgentId> for AgentId {
-    fn from(id: &AgentId) -> Self {
+impl From<&Self> for AgentId {
+    fn from(id: &Self) -> Self {
         id.clone()
     }
 }
