@@ -1,5 +1,7 @@
 //! Tests resumed sessions of the real Gemini CLI on every surface, and that the agent's own starts do not remove them.
 
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
 use crate::run_messages::{actions, run_and_read};
 use agentline::{
     Event, FailureKind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict, messages::MessageSource,

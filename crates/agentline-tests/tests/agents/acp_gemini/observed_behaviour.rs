@@ -1,5 +1,7 @@
 //! Checks with the real program the behavior that the adapter's documentation leaves open.
 
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
 use crate::acp_gemini::harness::{SETTINGS_WITHOUT_BYPASS, calling, command, in_mode, send_prompt, stage};
 use agentline::{Event, FailureKind, PermissionMode as Mode, RunRequest, Session, Verdict};
 use agentline_core::{ModelValidation, Phase};

@@ -1,5 +1,7 @@
 //! Tests reprompting until the task is complete: with a function, with a command, within rounds and budgets.
 
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
 use crate::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
     FailureKind, Limits, Pool, PoolOptions, RunOptions, Surface, Verdict,
