@@ -20,7 +20,7 @@ fn io_error() -> Error {
 }
 
 fn mismatch() -> TypedError {
-    let source = serde_json::from_str::<u8>("300").unwrap_err();
+    let source = serde_json::from_str::<u8>("300").expect_err("300 is too large");
     let failure = Failure::new(FailureKind::InvalidOutput, "no value");
     let outcome = Outcome::not_begun(&RunInfo::default(), Verdict::InvalidOutput, failure);
     TypedError::Mismatch { source, outcome: Box::new(outcome) }
@@ -47,7 +47,7 @@ fn errors() -> Vec<Box<dyn error::Error>> {
         Box::new(TypedError::from(io_error())),
         Box::new(mismatch()),
         Box::new(Problems::from(problem())),
-        Box::new("Bash(git".parse::<agentline::Rule>().unwrap_err()),
+        Box::new("Bash(git".parse::<agentline::Rule>().expect_err("it is not closed")),
     ]
 }
 
