@@ -270,7 +270,10 @@ async fn begin(
     permission_handler: Option<PermissionHandler>,
 ) -> Result<Run, Error> {
     if let Some(permission_handler) = permission_handler {
-        // The daemon has no terminal to ask on.
+        if warm {
+            // The daemon has no terminal to ask on.
+            ui.detail("`--warm` has no effect on a run that may ask for permission; starting an agent for this run");
+        }
         return agentline.run_with(request, RunOptions::new().permission_handler(permission_handler)).await;
     }
     #[cfg(unix)]
@@ -280,8 +283,6 @@ async fn begin(
             Err(why) => ui.detail(format!("{why}; starting an agent for this run")),
         }
     }
-    #[cfg(not(unix))]
-    let _ = (ui, warm);
     agentline.run(request).await
 }
 

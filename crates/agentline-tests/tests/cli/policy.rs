@@ -40,7 +40,7 @@ fn invalid_uses_are_reported_by_name() {
     let told = user.agentline(&args).json();
     assert_eq!(told["agents"][0]["uses"][0]["decision"], "deny", "{told}");
     for (args, word) in [
-        (&["policy", "explain", "--allow", "Bash(git"][..], "`allow`"),
+        (&["policy", "explain", "--allow", "Bash(git"][..], "`--allow`"),
         (&["policy", "explain", "Bash(git"], "`USE`"),
         (&["policy", "explain", "--surface", "telepathy"], "`--surface`"),
         (&["policy", "explain", "--permission-mode", "maybe"], "`--permission-mode`"),
