@@ -1,12 +1,13 @@
 //! Real ACP agents other than Gemini CLI, at fixed versions, each with its own home and scripted model.
 
-use crate::{npm::Package, real::are_disabled};
+use crate::{npm::Package, real::are_disabled, real_slots::RealSlot};
 use agentline::{Agentline, install::find_node};
 use agentline_mock::scripted::ScriptedModel;
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 const OPENCODE: Package = Package::new("opencode", "opencode-ai", "1.18.33");
@@ -111,6 +112,7 @@ pub struct AcpStage {
     pub model: ScriptedModel,
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
+    _slot: Arc<RealSlot>,
 }
 
 impl AcpStage {
@@ -164,7 +166,7 @@ impl AcpStage {
 
     fn new(agent: AcpAgent, model: ScriptedModel) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-acp-").tempdir().expect("a temporary folder");
-        let stage = Self { agent, model, dir, env: BTreeMap::new() };
+        let stage = Self { agent, model, dir, env: BTreeMap::new(), _slot: RealSlot::take() };
         for folder in [stage.home(), stage.workspace(), stage.dir.path().join("tmp")] {
             fs::create_dir_all(folder).expect("a folder");
         }

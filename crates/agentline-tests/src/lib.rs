@@ -17,6 +17,7 @@ mod process_case;
 mod promptfoo;
 mod python;
 mod real;
+mod real_slots;
 mod run_record;
 pub mod scanners;
 pub mod session_store;

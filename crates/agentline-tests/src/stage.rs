@@ -1,9 +1,9 @@
 //! The test environment for one run of the real agent: a separate home, workspace and scripted model.
 
-use crate::real::real_gemini;
+use crate::{real::real_gemini, real_slots::RealSlot};
 use agentline::{Agentline, Event, Outcome, PermissionMode, Record, RunRequest, blocking, detect::HostEnv};
 use agentline_mock::gemini::{GeminiModel, SETTINGS, Script};
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 /// A model that needs no router request and has a price.
 pub const MODEL: &str = "gemini-2.5-flash";
@@ -15,6 +15,7 @@ pub struct TestStage {
     /// The agent's model.
     pub model: GeminiModel,
     env: BTreeMap<String, String>,
+    _slot: Arc<RealSlot>,
 }
 
 impl TestStage {
@@ -33,6 +34,7 @@ impl TestStage {
     /// Panics if the temporary directory cannot be created.
     #[must_use]
     pub fn with_model(model: GeminiModel) -> Self {
+        let slot = RealSlot::take();
         let dir = tempfile::Builder::new().prefix("agentline-test-").tempdir().expect("a temporary folder");
         let mut env: BTreeMap<String, String> = model.env().into_iter().collect();
         env.insert("PATH".into(), std::env::var("PATH").unwrap_or_default());
@@ -41,7 +43,7 @@ impl TestStage {
         let tmp = dir.path().join("tmp");
         fs::create_dir_all(&tmp).expect("a temporary folder");
         env.insert("TMPDIR".into(), tmp.to_string_lossy().into_owned());
-        let stage = Self { dir, model, env };
+        let stage = Self { dir, model, env, _slot: slot };
         fs::create_dir_all(stage.workspace()).expect("a workspace");
         fs::create_dir_all(stage.home().join(".gemini")).expect("a home");
         stage.settings(SETTINGS);
