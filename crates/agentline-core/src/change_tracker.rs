@@ -211,9 +211,9 @@ mod tests {
             "/w",
             Some(&disk(&[("ok.txt", FileChangeKind::Created), ("side.txt", FileChangeKind::Modified)])),
         );
-        let told: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
+        let reported: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("lied.txt", ChangeSource::Tool, false),
                 ("ok.txt", ChangeSource::Tool, true),

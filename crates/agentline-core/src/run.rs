@@ -584,8 +584,8 @@ impl RunState {
     pub(crate) fn correct_text(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return false };
         // The record may lack whitespace at its ends, which does not count as repetition.
-        let (told, meant) = (self.text.trim(), recorded.trim());
-        let repeated = told.len() > meant.len() && told.ends_with(meant);
+        let (sent, record) = (self.text.trim(), recorded.trim());
+        let repeated = sent.len() > record.len() && sent.ends_with(record);
         if self.text.trim().is_empty() || repeated {
             self.facts.answer = true;
             self.text = recorded;

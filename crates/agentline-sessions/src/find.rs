@@ -110,8 +110,8 @@ impl SessionStore {
             ));
         }
         let head = head_of(path).map_err(SessionError::io("read", path))?;
-        let told = agents.iter().find_map(|agent| Some((agent, agent.sessions().format(&head)?)));
-        let Some((agent, form)) = told else {
+        let detected = agents.iter().find_map(|agent| Some((agent, agent.sessions().format(&head)?)));
+        let Some((agent, form)) = detected else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
             return Err(problem(
                 format!("`{}` is not a session of {}", path.display(), names.join(", ")),

@@ -183,8 +183,8 @@ fn session_of(
         [(_, facts)] => facts.clone(),
         many => merged(many, index, databases),
     };
-    let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-    let mut projects: Vec<ProjectRef> = told.into_iter().collect();
+    let recorded = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+    let mut projects: Vec<ProjectRef> = recorded.into_iter().collect();
     for project in group.iter().filter_map(|(candidate, _)| candidate.project.as_ref()) {
         if !projects.contains(project) {
             projects.push(project.clone());

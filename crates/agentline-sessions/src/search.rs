@@ -310,8 +310,8 @@ impl Search<'_> {
         }
         let session = &session;
         let (info, filter) = (&session.info, &self.query.filter);
-        let told = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-        let mut projects = told.as_ref().into_iter().chain(project);
+        let recorded = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+        let mut projects = recorded.as_ref().into_iter().chain(project);
         let here = self
             .wanted
             .as_ref()

@@ -182,7 +182,7 @@ impl Acp {
     /// to two consecutive probes, the history is complete.
     fn probe(&mut self, run: RunId, quiet: u8, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        turn.step = Step::Draining { quiet, told: false };
+        turn.step = Step::Draining { quiet, got_history: false };
         let Some(id) = turn.session.clone() else { return };
         let mode =
             self.sessions.get(&id).and_then(|s| s.modes.current.clone()).unwrap_or_else(|| "default".into());
@@ -191,9 +191,9 @@ impl Acp {
     }
 
     pub(super) fn probed(&mut self, run: RunId, sink: &mut Sink) {
-        let Some(Step::Draining { quiet, told }) = self.turns.get(&run).map(|turn| turn.step) else { return };
+        let Some(Step::Draining { quiet, got_history }) = self.turns.get(&run).map(|turn| turn.step) else { return };
         sink.alive(run);
-        let quiet = if told { 0 } else { quiet + 1 };
+        let quiet = if got_history { 0 } else { quiet + 1 };
         if quiet < QUIET_PROBES {
             return self.probe(run, quiet, sink);
         }

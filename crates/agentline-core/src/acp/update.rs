@@ -85,8 +85,8 @@ impl Acp {
             // The history of a loaded session is not emitted again.
             _ if !about_session && turn.prompts == 0 => {
                 turn.replayed += 1;
-                if let Step::Draining { told, .. } = &mut turn.step {
-                    *told = true;
+                if let Step::Draining { got_history, .. } = &mut turn.step {
+                    *got_history = true;
                 }
                 return sink.alive(run);
             }

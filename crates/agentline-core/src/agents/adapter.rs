@@ -281,8 +281,8 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, fs: &dyn FileSystem) -> Resu
             return Err(wrong("is empty or contains a NUL byte"));
         }
         let real = fs.canonical(&file).unwrap_or_else(|| file.clone());
-        let told = format!("Process the prompt in {}", file.display());
-        parts.push(if real.starts_with(cwd) { told } else { content }.into());
+        let reference = format!("Process the prompt in {}", file.display());
+        parts.push(if real.starts_with(cwd) { reference } else { content }.into());
     }
     Ok(parts.join("\n\n"))
 }

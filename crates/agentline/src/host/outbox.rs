@@ -213,13 +213,13 @@ mod tests {
         outbox.event(&a, Record::new(1001, 0, Origin::Stdout, None, Event::warning("w", "m")), true);
         outbox.event(&a, text(1002, "z"), true);
         let lines = lines(&outbox).await;
-        let told: Vec<(&str, &str, Option<u64>)> = lines
+        let received: Vec<(&str, &str, Option<u64>)> = lines
             .iter()
             .map(|l| &l["params"])
             .map(|p| (p["run"].as_str().unwrap(), p["event"]["type"].as_str().unwrap(), p["joined"].as_u64()))
             .collect();
         assert_eq!(
-            told,
+            received,
             [
                 ("a", "text", Some(1000)),
                 ("b", "text", Some(1000)),

@@ -236,14 +236,14 @@ fn be_init(
         }
     };
     let started = InitMessage::Started(agent).encode();
-    let told = if namespace.is_some() {
+    let sent = if namespace.is_some() {
         namespace::send_with_pid(&supervisor, &started, agent)
     } else {
         supervisor.write_all(&started)
     };
     let host = host.process.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let mut reaper = Reaper { agent: Some(agent), supervisor, signals, host, host_died: None };
-    let was_released = told.is_ok() && reaper.wait_for_end();
+    let was_released = sent.is_ok() && reaper.wait_for_end();
     if namespace.is_none() {
         let mut hunt = Hunt::new(&plan.mark, unix::own_pid(), agent);
         reaper.kill_descendants(&mut hunt, agent);

@@ -118,11 +118,11 @@ impl Watch {
     /// Waits until the agent exits, the host orders a kill or dies, the supervisor is signalled, or the init is lost.
     fn wait_for_end(&mut self) {
         loop {
-            let [told, signalled, reported] = self.wait(None);
+            let [host_ready, signalled, reported] = self.wait(None);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
             let end =
-                (told && self.handle_host_messages()) || (signalled && self.received_termination()) || lost;
+                (host_ready && self.handle_host_messages()) || (signalled && self.received_termination()) || lost;
             if end || self.exit.is_some() {
                 return;
             }
@@ -269,7 +269,7 @@ impl Watch {
     /// Discards late orders, which would otherwise keep waking the supervisor, and returns whether the host has closed
     /// its socket.
     fn host_closed(&mut self) -> bool {
-        let [told] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
-        told && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
+        let [is_readable] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
+        is_readable && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
     }
 }

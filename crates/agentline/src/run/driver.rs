@@ -424,8 +424,8 @@ impl Driver {
         if self.sweeper.is_some() {
             return self.side_line(run, SideChannel::ToolHost, line);
         }
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        if let (Some(server), Some(error)) = (told["server"].as_str(), told["error"].as_str()) {
+        let report: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if let (Some(server), Some(error)) = (report["server"].as_str(), report["error"].as_str()) {
             let message = format!("MCP server `{server}` failed: {error}");
             self.feed(InputKind::Notice { run, notice: Notice::new("mcp_server", message) });
         }

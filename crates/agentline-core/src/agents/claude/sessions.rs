@@ -227,9 +227,9 @@ impl ClaudeReader {
     /// Updates the session info from the fields that every record has.
     fn inform(&mut self, line: &mut ClaudeRecord<'_>, of_agent: bool) {
         let info = &mut self.lines.session.info;
-        let set = |known: &mut Option<String>, told: &Str<'_>| {
-            if !told.is_empty() && known.as_deref() != Some(told) {
-                *known = Some(told.0.to_string());
+        let set = |known: &mut Option<String>, value: &Str<'_>| {
+            if !value.is_empty() && known.as_deref() != Some(value) {
+                *known = Some(value.0.to_string());
             }
         };
         if of_agent {

@@ -246,10 +246,10 @@ fn unreadable(run: RunId, text: &str, sink: &mut Sink) {
 const MOST_LINES: usize = 100_000;
 
 /// Returns the part of an answer that the session file has not reported, which omits trailing whitespace.
-fn unreported_part<'a>(response: &'a str, told: &str) -> Option<&'a str> {
-    let rest = match response.strip_prefix(told) {
+fn unreported_part<'a>(response: &'a str, reported: &str) -> Option<&'a str> {
+    let rest = match response.strip_prefix(reported) {
         Some(rest) if rest.trim().is_empty() => rest,
-        _ if response.trim() == told.trim() => "",
+        _ if response.trim() == reported.trim() => "",
         _ => response,
     };
     Some(rest).filter(|rest| !rest.is_empty())

@@ -356,7 +356,7 @@ fn tell_all<'r>(
 ) {
     let mut held = 0;
     for record in records {
-        held += story.tell(record, damage);
+        held += story.add_record(record, damage);
         if let Some(store) = store.filter(|_| held > HELD_CONTENT) {
             story.offload(store);
             held = 0;

@@ -80,11 +80,11 @@ fn status(is_error: bool, content: &str, beside: ResultContext<'_>) -> ToolStatu
 
 /// Converts an image or a document, inline or by URL.
 pub(super) fn media(kind: &str, source: ClaudeSource<'_>) -> Option<Media> {
-    let told = source.media_type.own();
-    let mime_type = match (&*told, kind) {
+    let media_type = source.media_type.own();
+    let mime_type = match (&*media_type, kind) {
         ("", "image") => "image/*".to_owned(),
         ("", _) => "application/octet-stream".to_owned(),
-        _ => told,
+        _ => media_type,
     };
     let file = Media::new(mime_type, source.data.map(Str::own), source.url.map(Str::own));
     (file.data.is_some() || file.uri.is_some()).then_some(file)
