@@ -362,8 +362,8 @@ impl RunState {
         });
     }
 
-    pub(crate) fn learn(&mut self, fact: &ToolFact) {
-        self.changes.learn(fact);
+    pub(crate) fn add_fact(&mut self, fact: &ToolFact) {
+        self.changes.add_fact(fact);
     }
 
     /// Adds a cost that the agent reported. Invalid amounts are ignored.
@@ -407,7 +407,7 @@ impl RunState {
         }
     }
 
-    pub(crate) fn asked(&mut self, id: crate::HostRequestId, at: Millis) {
+    pub(crate) fn add_request(&mut self, id: crate::HostRequestId, at: Millis) {
         self.requests.insert(id);
         self.asked_at.get_or_insert(at);
     }

@@ -35,7 +35,7 @@ struct Header {
 }
 
 impl Header {
-    fn ours() -> Self {
+    fn current() -> Self {
         Self { agentline_sessions: FORMAT, version: env!("CARGO_PKG_VERSION").to_owned() }
     }
 }
@@ -64,7 +64,7 @@ impl Index {
         index.text = text.unwrap_or_default();
         let mut lines = index.text.split_inclusive('\n');
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());
-        if header != Some(Header::ours()) {
+        if header != Some(Header::current()) {
             return index;
         }
         let base = index.text.as_ptr() as usize;
@@ -123,7 +123,7 @@ impl Index {
     }
 
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        serde_json::to_writer(&mut *out, &Header::ours())?;
+        serde_json::to_writer(&mut *out, &Header::current())?;
         out.write_all(b"\n")?;
         for (key, (stamp, facts)) in &self.known {
             // Entries of deleted files are dropped.
@@ -211,8 +211,8 @@ mod tests {
             let known = files.iter().filter(|file| stored(&path, file.to_str().unwrap()).is_some()).count();
             assert!(known <= text[..cut].matches('\n').count().saturating_sub(1), "{cut}");
         }
-        let ours = format!("\"agentline_sessions\":{FORMAT}");
-        std::fs::write(&path, text.replace(&ours, "\"agentline_sessions\":0")).unwrap();
+        let header = format!("\"agentline_sessions\":{FORMAT}");
+        std::fs::write(&path, text.replace(&header, "\"agentline_sessions\":0")).unwrap();
         assert_eq!(stored(&path, files[0].to_str().unwrap()), None, "another format");
         std::fs::write(&path, b"\xff\xfe").unwrap();
         assert_eq!(stored(&path, files[0].to_str().unwrap()), None);

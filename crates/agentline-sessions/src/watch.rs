@@ -47,7 +47,7 @@ pub enum SessionChange {
         at: usize,
     },
     /// The session's title, model or other metadata changed.
-    Told(Box<SessionInfo>),
+    Info(Box<SessionInfo>),
 }
 
 /// A session that is being followed.
@@ -92,7 +92,7 @@ impl SessionStore {
 fn redact(redactor: &mut SessionRedactor, change: &mut SessionChange) {
     match change {
         SessionChange::Added { at, entry } | SessionChange::Grown { at, entry } => redactor.entry(*at, entry),
-        SessionChange::Told(info) => redactor.info(info),
+        SessionChange::Info(info) => redactor.info(info),
         SessionChange::Cut { .. } => {}
     }
 }
@@ -217,7 +217,7 @@ fn report_changes(
 ) {
     found.complete(&mut info);
     if info != *reported_info {
-        changes.push(SessionChange::Told(Box::new(info.clone())));
+        changes.push(SessionChange::Info(Box::new(info.clone())));
         *reported_info = info;
     }
     let now: Vec<(String, u64)> =

@@ -116,7 +116,7 @@ impl AcpToolCalls {
     }
 
     /// Applies a permission request for a call, and announces the call if that has not happened yet.
-    pub(crate) fn asked(
+    pub(crate) fn permission_requested(
         &mut self,
         run: RunId,
         wire: ToolWire<'_>,

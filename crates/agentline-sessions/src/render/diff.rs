@@ -369,8 +369,8 @@ mod tests {
                 for new in &texts {
                     let change = ShownChange::between(old, new);
                     let lines = change.hunks.iter().flatten();
-                    let came = lines.filter(|line| line.sign != DiffSign::Removed);
-                    let text: String = came.map(|line| format!("{}\n", line.text)).collect();
+                    let kept = lines.filter(|line| line.sign != DiffSign::Removed);
+                    let text: String = kept.map(|line| format!("{}\n", line.text)).collect();
                     assert_eq!(text, if old == new { "" } else { new }, "{old:?} {new:?}");
                 }
             }

@@ -295,7 +295,7 @@ fn growing_session_is_followed_to_the_same_result() {
                 }
                 SessionChange::Grown { at, entry } => texts[at] = entry.text(),
                 SessionChange::Cut { at } => texts.truncate(at),
-                SessionChange::Told(info) => assert_eq!(info.id, ID),
+                SessionChange::Info(info) => assert_eq!(info.id, ID),
             }
         }
     };

@@ -374,13 +374,13 @@ impl Host {
         // A notification gets no response.
         let Some(id) = id else { return };
         match answer {
-            Ok(result) => self.peer.outbox.say(rpc::response(&id, &result)),
+            Ok(result) => self.peer.outbox.send_line(rpc::response(&id, &result)),
             Err(error) => self.refuse(id, &error),
         }
     }
 
     fn refuse(&self, id: Box<RawValue>, error: &RpcError) {
-        self.peer.outbox.say(rpc::error_response(&id, error));
+        self.peer.outbox.send_line(rpc::error_response(&id, error));
     }
 
     /// Handles the methods that take no time.

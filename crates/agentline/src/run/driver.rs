@@ -178,7 +178,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
             },
             Some((run, line)) = driver.tool_server.1.recv(), if !blocked => driver.tool_line(run, line),
             () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.poll_session_files(),
-            happening = driver.process.next(&mut bytes), if !blocked && !exited => match happening {
+            event = driver.process.next(&mut bytes), if !blocked && !exited => match event {
                 // End of stdout: usually the agent is about to exit.
                 ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + EXIT_GRACE),
                 ProcessEvent::Bytes(from) => {
@@ -325,10 +325,10 @@ impl Driver {
         let time = timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run.saturating_sub(timeouts.spent));
         self.watch.add(&spec.info, later(Instant::now(), time), active_run.channel.finisher());
         self.active_runs.insert(run, active_run);
-        self.hide();
+        self.update_redactor();
         if let Some(tape) = &mut self.tape {
             // The tokens of a run's servers are created after the tape.
-            tape.hide(Redactor::new(
+            tape.set_redactor(Redactor::new(
                 self.secrets
                     .iter()
                     .chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets)),
@@ -343,7 +343,7 @@ impl Driver {
     }
 
     /// Updates the set of redacted secrets.
-    fn hide(&mut self) {
+    fn update_redactor(&mut self) {
         let all =
             self.secrets.iter().chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets));
         let all: BTreeSet<String> = all.cloned().collect();
@@ -562,7 +562,7 @@ impl Driver {
         if !active_run.pending.is_empty() {
             active_run.channel.send(std::mem::take(&mut active_run.pending));
         }
-        self.hide();
+        self.update_redactor();
         if let Some(session) = outcome.session_id.as_deref().filter(|_| active_run.only_opens) {
             self.abandoned.push(active_run.follower.abandoned(session));
         }

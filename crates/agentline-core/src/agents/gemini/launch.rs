@@ -167,9 +167,9 @@ pub(super) fn launch(
     launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
     // are many. So an id is generated only on the surface that does not report it before the end.
-    let ours = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
+    let own_id = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
     launch.session_id = resumed.clone().or_else(|| {
-        let chosen = request.session_id.clone().or_else(ours);
+        let chosen = request.session_id.clone().or_else(own_id);
         chosen.filter(|_| has(version, versions::SESSION_ID))
     });
     launch.args = context.program.args.clone();

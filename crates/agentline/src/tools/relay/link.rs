@@ -81,9 +81,9 @@ impl ServerLink {
     }
 
     pub(super) fn listen(&self) -> UnboundedReceiver<Bytes> {
-        let (tell, hear) = unbounded_channel();
-        locked(&self.listeners).push(tell);
-        hear
+        let (sender, receiver) = unbounded_channel();
+        locked(&self.listeners).push(sender);
+        receiver
     }
 }
 
