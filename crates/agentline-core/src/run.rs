@@ -79,7 +79,7 @@ pub(crate) struct RunState {
     pub(crate) skip_quiet_period: bool,
     /// Whether the caller cancelled the run while the workspace was inspected.
     pub(crate) cancelled_while_settling: bool,
-    begun: Millis,
+    started_at: Millis,
     touched: Millis,
     /// The time spent waiting for the host, which does not count towards the agent's timeouts.
     waited: Millis,
@@ -139,7 +139,7 @@ impl RunState {
             silent: false,
             skip_quiet_period: false,
             cancelled_while_settling: false,
-            begun: at,
+            started_at: at,
             touched: at,
             waited: 0,
             asked_at: None,
@@ -226,7 +226,7 @@ impl RunState {
     /// Records one event and returns its number and time.
     pub(crate) fn note(&mut self, event: &Event, at: Millis) -> (u32, Millis) {
         self.seq += 1;
-        let since = at.saturating_sub(self.begun);
+        let since = at.saturating_sub(self.started_at);
         if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
             self.first.get_or_insert(since);
             self.facts.spoke = true;
@@ -561,7 +561,7 @@ impl RunState {
             turns: self.turns,
             tool_calls: self.tool_calls,
             stop_reason: self.facts.end.as_ref().and_then(|e| e.stop.clone()),
-            duration_ms: at.saturating_sub(self.begun),
+            duration_ms: at.saturating_sub(self.started_at),
             first_event_ms: self.first,
             warnings: std::mem::take(&mut self.warnings),
             unreadable_lines: self.unreadable,

@@ -73,8 +73,8 @@ impl Acp {
             let text = format!("another run is active in the session {id}");
             return self.fail(run, Some(Failure::new(FailureKind::Input, text)), sink);
         }
-        let wanted = self.turns.get(&run).map(|turn| turn.spec.servers.clone()).unwrap_or_default();
-        let others = !wanted.is_empty() && wanted != session.servers;
+        let servers = self.turns.get(&run).map(|turn| turn.spec.servers.clone()).unwrap_or_default();
+        let others = !servers.is_empty() && servers != session.servers;
         self.enter(run, id.to_owned(), sink);
         if others {
             let text = "an open session keeps its MCP servers; the MCP servers of this run are ignored";

@@ -176,9 +176,9 @@ fn invalid_schema_files_are_problems_that_name_the_file() {
     ];
     for (path, text) in table {
         let problem = Schema::from_file(&path).unwrap_err().0.remove(0);
-        let said = problem.to_string();
-        assert!(problem.key == "output_schema" && problem.hint.is_some(), "{said}");
-        assert!(said.contains(text) && said.contains(&*path.to_string_lossy()), "{said}");
+        let message = problem.to_string();
+        assert!(problem.key == "output_schema" && problem.hint.is_some(), "{message}");
+        assert!(message.contains(text) && message.contains(&*path.to_string_lossy()), "{message}");
     }
 }
 

@@ -81,9 +81,9 @@ async fn nothing_survives(dir: &TempDir) {
 async fn timeout_ends_the_command_and_its_children() {
     let dir = tempfile::tempdir().unwrap();
     let (checker, input) = lingering(&dir);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let failure = checker.check(input, Duration::from_millis(500)).await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(6), "{:?}", started_at.elapsed());
     assert_eq!(failure.kind, FailureKind::TimeoutRun);
     assert!(failure.message.contains("echo $$ > started"), "{}", failure.message);
     nothing_survives(&dir).await;

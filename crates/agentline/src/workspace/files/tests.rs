@@ -385,8 +385,8 @@ mod links {
                     let _ = fs::rename(ws.join("f_file"), ws.join("f"));
                 }
             });
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_millis(1500) {
+            let started_at = Instant::now();
+            while started_at.elapsed() < Duration::from_millis(1500) {
                 for path in ["d/secret", "f"] {
                     match stage.files.read(path, None, None) {
                         Ok(text) => {
