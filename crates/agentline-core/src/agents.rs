@@ -200,8 +200,8 @@ mod tests {
         let word = |ask: PermissionRequest| {
             let explanation = policy
                 .explain(&*find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
-            let sign =
-                ["+", "-", "?"][["allow", "deny", "ask"].iter().position(|d| *d == explanation.decision).unwrap()];
+            let sign = ["+", "-", "?"]
+                [["allow", "deny", "ask"].iter().position(|d| *d == explanation.decision).unwrap()];
             let side = ["", "!", "~"]
                 [["agent", "agentline", "nobody"].iter().position(|d| *d == explanation.held_by).unwrap()];
             format!("{sign}{side}")

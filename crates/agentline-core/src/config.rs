@@ -171,7 +171,8 @@ impl Config {
         READ.get_or_init(|| {
             let mut config = Self::blank();
             // The built-in text is known to be valid; a test checks it.
-            let settings = config.apply_layer(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
+            let settings =
+                config.apply_layer(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })

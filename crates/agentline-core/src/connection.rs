@@ -345,7 +345,13 @@ impl Connection {
         }
     }
 
-    fn handle_item(&mut self, id: RunId, what: SinkItem, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn handle_item(
+        &mut self,
+        id: RunId,
+        what: SinkItem,
+        current: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match what {
             SinkItem::Event(event) => self.event(id, event, current, out),

@@ -154,12 +154,14 @@ impl Policy {
         let rules: Vec<_> =
             self.rules.iter().filter_map(|rule| Some((rule, rule.matches_tool(ask)?))).collect();
         let best = |target: &Target<'_>| {
-            let found_match =
-                rules.iter().filter_map(|(rule, tool)| Some((rule.matches_target(ask, *tool, target)?, *rule)));
+            let found_match = rules
+                .iter()
+                .filter_map(|(rule, tool)| Some((rule.matches_target(ask, *tool, target)?, *rule)));
             found_match.max_by_key(|(found_match, _)| found_match.rank)
         };
         let found: Vec<Option<(RuleMatch, &CompiledRule)>> = targets.iter().map(best).collect();
-        let first_with = |says: RuleEffect| found.iter().flatten().find(|(found_match, _)| found_match.rank.says == says);
+        let first_with =
+            |says: RuleEffect| found.iter().flatten().find(|(found_match, _)| found_match.rank.says == says);
         let refusal = |(found_match, rule): &(RuleMatch, &CompiledRule)| {
             let reason = if found_match.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
             PermissionDecision::deny("rule", reason).rule(rule.rule.as_str().trim())

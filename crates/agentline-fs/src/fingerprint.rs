@@ -61,7 +61,8 @@ impl Fingerprint {
         let mut absent: Option<PathBuf> = None;
         for (path, mut sights) in sights {
             if !sights.iter().any(|sight| matches!(sight, Observation::Absent)) {
-                if sights.iter().any(|sight| matches!(sight, Observation::Like(_) | Observation::Content(..))) {
+                if sights.iter().any(|sight| matches!(sight, Observation::Like(_) | Observation::Content(..)))
+                {
                     sights.retain(|sight| !matches!(sight, Observation::Present));
                 }
                 fingerprint.sights.extend(sights.into_iter().map(|sight| (path.clone(), sight)));

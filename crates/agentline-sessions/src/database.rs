@@ -111,5 +111,10 @@ fn stamp_of(path: &Path) -> Option<SessionStamp> {
         name.push(ending);
         SessionStamp::at(Path::new(&name)).unwrap_or_default()
     };
-    Some(SessionStamp::default().with(SessionStamp::at(path)?).with(sibling_stamp("-wal")).with(sibling_stamp("-journal")))
+    Some(
+        SessionStamp::default()
+            .with(SessionStamp::at(path)?)
+            .with(sibling_stamp("-wal"))
+            .with(sibling_stamp("-journal")),
+    )
 }

@@ -168,7 +168,9 @@ impl SessionStore {
 }
 
 fn looks_like_a_path(session_id: &str) -> bool {
-    session_id.contains(std::path::is_separator) || session_id.ends_with(".json") || session_id.ends_with(".jsonl")
+    session_id.contains(std::path::is_separator)
+        || session_id.ends_with(".json")
+        || session_id.ends_with(".jsonl")
 }
 
 fn name_of(stored: &StoredSession) -> String {

@@ -76,7 +76,8 @@ impl SessionStore {
         let mut digests = Digests::of(&candidates);
         candidates.retain(|candidate| {
             let both = project_filter.as_ref().zip(candidate.project.as_ref());
-            wants(candidate) && both.is_none_or(|(project_filter, project)| project_filter.is(project, &mut real))
+            wants(candidate)
+                && both.is_none_or(|(project_filter, project)| project_filter.is(project, &mut real))
         });
         let parts = self.facts_of(&candidates, &mut index, &databases);
         let mut all = sessions_of(candidates, parts, &mut index, &databases);
@@ -88,10 +89,11 @@ impl SessionStore {
             stored.facts.info.title = title.cloned().or_else(|| stored.facts.info.title.take());
         }
         all.retain(|stored| {
-            let in_project = project_filter
-                .as_ref()
-                .is_none_or(|project_filter| stored.projects.iter().any(|project| project_filter.is(project, &mut real)));
-            in_project && filter.in_time(stored.info())
+            let in_project = project_filter.as_ref().is_none_or(|project_filter| {
+                stored.projects.iter().any(|project| project_filter.is(project, &mut real))
+            });
+            in_project
+                && filter.in_time(stored.info())
                 && (filter.sub_agents || stored.info().parent.is_none())
                 && (filter.empty || stored.facts.says_something())
         });

@@ -186,7 +186,8 @@ impl SessionStore {
         // A database is one unit of work, and the slowest, so databases are first.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
         let redactor = self.redactor.as_ref();
-        let search = Search { redactor, needle, query, project_filter, digests, titles: self.titles(&agents) };
+        let search =
+            Search { redactor, needle, query, project_filter, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(&**agent, path),
@@ -312,10 +313,9 @@ impl Search<'_> {
         let (info, filter) = (&session.info, &self.query.filter);
         let recorded = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
         let mut projects = recorded.as_ref().into_iter().chain(project);
-        let in_project = self
-            .project_filter
-            .as_ref()
-            .is_none_or(|project_filter| projects.any(|project| project_filter.is(project, &mut RealPaths::default())));
+        let in_project = self.project_filter.as_ref().is_none_or(|project_filter| {
+            projects.any(|project| project_filter.is(project, &mut RealPaths::default()))
+        });
         if !in_project || !filter.in_time(info) || (info.parent.is_some() && !filter.sub_agents) {
             return None;
         }

@@ -112,7 +112,13 @@ impl SessionWatch {
         if let [only] = self.files.as_slice() {
             // A single file is used in place, so that a long session is not copied for every new line.
             let session = only.session();
-            report_changes(session, session.info.clone(), &self.found, (&mut self.info, &mut self.reported), &mut changes);
+            report_changes(
+                session,
+                session.info.clone(),
+                &self.found,
+                (&mut self.info, &mut self.reported),
+                &mut changes,
+            );
         } else {
             let session = self.read();
             let info = session.info.clone();

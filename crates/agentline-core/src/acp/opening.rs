@@ -191,7 +191,9 @@ impl Acp {
     }
 
     pub(super) fn probed(&mut self, run: RunId, sink: &mut Sink) {
-        let Some(Step::Draining { quiet, got_history }) = self.turns.get(&run).map(|turn| turn.step) else { return };
+        let Some(Step::Draining { quiet, got_history }) = self.turns.get(&run).map(|turn| turn.step) else {
+            return;
+        };
         sink.alive(run);
         let quiet = if got_history { 0 } else { quiet + 1 };
         if quiet < QUIET_PROBES {

@@ -67,10 +67,17 @@ impl Acp {
         let (ask, about) = match method {
             "session/request_permission" => self.permission(run, request, sink),
             "fs/read_text_file" => (
-                HostRequest::ReadFile { path: request.path.own(), line: request.line.0, limit: request.limit.0 },
+                HostRequest::ReadFile {
+                    path: request.path.own(),
+                    line: request.line.0,
+                    limit: request.limit.0,
+                },
                 About::Read,
             ),
-            _ => (HostRequest::WriteFile { path: request.path.own(), text: request.content.own() }, About::Write),
+            _ => (
+                HostRequest::WriteFile { path: request.path.own(), text: request.content.own() },
+                About::Write,
+            ),
         };
         let ask = sink.ask(run, ask);
         self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), about });

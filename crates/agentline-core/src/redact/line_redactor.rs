@@ -343,7 +343,11 @@ mod tests {
                 let contents: Vec<String> = hidden.iter().map(|line| content(line)).collect();
                 // Up to three characters stay, as in the events.
                 let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
-                assert_eq!(contents, [&begins, &begins, "", "[redacted] it was", "[redacted] it was"], "{cut}");
+                assert_eq!(
+                    contents,
+                    [&begins, &begins, "", "[redacted] it was", "[redacted] it was"],
+                    "{cut}"
+                );
                 let fields = |line: &String| line.matches("\\\":").count();
                 assert!(hidden.iter().all(|line| fields(line) == 4 && line.contains("\\\"delta\\\":true")));
             }
@@ -451,7 +455,11 @@ mod tests {
                 }
             }
             let letters: Vec<usize> = [1, 2, 3].into_iter().chain(every).collect();
-            assert_eq!(stream_secret(&secret, &letters, false).replace('\\', ""), "Zq8[redacted]", "{secret}");
+            assert_eq!(
+                stream_secret(&secret, &letters, false).replace('\\', ""),
+                "Zq8[redacted]",
+                "{secret}"
+            );
         }
     }
 }

@@ -47,7 +47,8 @@ impl RunState {
             }
             RunStage::Starting | RunStage::Going if self.silent => Some(self.with_patience(whole)),
             RunStage::Starting => {
-                let first = earlier(whole, (self.started_at + timeouts.startup + self.waited, Timeout::Startup));
+                let first =
+                    earlier(whole, (self.started_at + timeouts.startup + self.waited, Timeout::Startup));
                 Some(self.with_patience(first))
             }
             RunStage::Going => {

@@ -231,7 +231,8 @@ fn cut(path: &Path) -> Option<ReadError> {
     };
     // The page count is valid only if it was written with the last change.
     let expected = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
-    (size < expected).then(|| ReadError::new(None, format!("the database is truncated: {size} of {expected} bytes")))
+    (size < expected)
+        .then(|| ReadError::new(None, format!("the database is truncated: {size} of {expected} bytes")))
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> SessionError {

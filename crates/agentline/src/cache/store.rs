@@ -193,7 +193,8 @@ impl CacheStore {
             let name = name.to_string_lossy();
             name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
         });
-        let files = cache_folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let files =
+            cache_folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
         files
             .filter_map(|file| {
                 let name = file.file_name();

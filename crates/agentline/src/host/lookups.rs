@@ -67,7 +67,8 @@ impl Host {
     fn about(&self, query: &AboutAgent) -> Result<String, RpcError> {
         let defaults = self.defaults();
         let default_agent = RunRequest::default().agent;
-        let meant = query.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
+        let meant =
+            query.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
         let agentline = self.agentline();
         let agent = agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
         Ok(agent.info().id.to_owned())

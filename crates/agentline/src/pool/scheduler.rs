@@ -233,8 +233,9 @@ impl Scheduler {
     fn stop_process(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
-            let used_up =
-                entry.sessions >= options.max_sessions && entry.opening == 0 && entry.spare_sessions.is_empty();
+            let used_up = entry.sessions >= options.max_sessions
+                && entry.opening == 0
+                && entry.spare_sessions.is_empty();
             if !entry.leaving && (used_up || now.duration_since(entry.born) > options.max_age) {
                 entry.leaving = true;
                 *recycled += 1;
@@ -254,8 +255,9 @@ impl Scheduler {
         decisions: &mut Vec<SchedulerAction>,
     ) -> Option<Placement> {
         let Self { options, entries, starting, .. } = self;
-        let has_spare =
-            |entry: &ProcessEntry| entry.spare_sessions.iter().any(|(key, _)| Some(*key) == slot_request.session);
+        let has_spare = |entry: &ProcessEntry| {
+            entry.spare_sessions.iter().any(|(key, _)| Some(*key) == slot_request.session)
+        };
         let has_lane = |entry: &ProcessEntry| {
             let can_share =
                 slot_request.shares && !entry.exclusive && entry.active < options.concurrent_sessions;
@@ -267,7 +269,8 @@ impl Scheduler {
         let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
         if let Some(entry) = best {
-            let open_session = entry.spare_sessions.iter().position(|(key, _)| Some(*key) == slot_request.session);
+            let open_session =
+                entry.spare_sessions.iter().position(|(key, _)| Some(*key) == slot_request.session);
             let open_session = open_session.map(|at| entry.spare_sessions.remove(at).1);
             entry.active += 1;
             entry.exclusive = !slot_request.shares;

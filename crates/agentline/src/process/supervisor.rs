@@ -121,8 +121,9 @@ impl Watch {
             let [host_ready, signalled, reported] = self.wait(None);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
-            let end =
-                (host_ready && self.handle_host_messages()) || (signalled && self.received_termination()) || lost;
+            let end = (host_ready && self.handle_host_messages())
+                || (signalled && self.received_termination())
+                || lost;
             if end || self.exit.is_some() {
                 return;
             }

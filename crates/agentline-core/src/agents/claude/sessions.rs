@@ -272,7 +272,13 @@ impl ClaudeReader {
     }
 
     /// Processes a user record: a prompt, tool results, or text that Claude Code inserted.
-    fn add_user_record(&mut self, node: usize, mut entry: Entry, mut line: ClaudeRecord<'_>, record: &RawJson) {
+    fn add_user_record(
+        &mut self,
+        node: usize,
+        mut entry: Entry,
+        mut line: ClaudeRecord<'_>,
+        record: &RawJson,
+    ) {
         let mut content = std::mem::take(&mut line.message.content);
         if let ClaudeContent::Blocks(blocks) = &mut content {
             let results: Vec<_> =

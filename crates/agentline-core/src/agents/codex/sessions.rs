@@ -451,7 +451,9 @@ impl CodexReader {
     fn roll_back(&mut self, turns: u64) {
         let entries = &mut self.lines.session.entries;
         let prompts = entries.iter().enumerate().rev().filter(|(_, entry)| entry.is_prompt());
-        let Some(position) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else { return };
+        let Some(position) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else {
+            return;
+        };
         let from = prompts.map(|(index, _)| index).nth(position).unwrap_or(0);
         self.leave_behind(from);
     }

@@ -229,7 +229,10 @@ mod tests {
         assert_eq!(prompt_of(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
         let replaced = RunRequest::new("hi").system_prompt("s").system_mode(SystemMode::Replace);
         assert_eq!(prompt_of(replaced).unwrap(), "hi");
-        assert_eq!(prompt_of(RunRequest::new("").prompt_file("p.md")).unwrap(), "Process the prompt in /ws/p.md");
+        assert_eq!(
+            prompt_of(RunRequest::new("").prompt_file("p.md")).unwrap(),
+            "Process the prompt in /ws/p.md"
+        );
         assert_eq!(
             prompt_of(RunRequest::new("a").prompt_file("/ws/p.md")).unwrap(),
             "a\n\nProcess the prompt in /ws/p.md"

@@ -100,8 +100,12 @@ impl SessionFileReader {
             sink.event(run, Event::Text { text: written.to_owned() });
         }
         // The calls of one answer belong to one turn, so all of them start before the first ends.
-        let fresh: Vec<&Call<'_>> =
-            record.calls.0.iter().filter(|call| self.reported.insert(format!("call {}", &*call.id))).collect();
+        let fresh: Vec<&Call<'_>> = record
+            .calls
+            .0
+            .iter()
+            .filter(|call| self.reported.insert(format!("call {}", &*call.id)))
+            .collect();
         for call in &fresh {
             let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
             sink.event(run, Event::ToolUse(Box::new(tool)));

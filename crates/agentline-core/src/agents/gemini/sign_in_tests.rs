@@ -180,7 +180,9 @@ fn enforced_method_rejects_other_methods() {
     let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
     let fs = MemoryFs::default().plain(SETTINGS, settings);
     assert_eq!(winner(&fs, &[("GEMINI_API_KEY", "k")]), None);
-    assert!(methods(&fs, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
+    assert!(
+        methods(&fs, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`")
+    );
     let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(winner(&fs, &vertex), some("`GOOGLE_API_KEY`"));
 }

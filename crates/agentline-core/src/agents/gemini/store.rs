@@ -61,7 +61,12 @@ fn is_slug_of(start: &str, slug: &str) -> bool {
 }
 
 /// Returns the full id of the session that a caller names by `latest`, an id or an id prefix.
-pub(super) fn resolve(session_id: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
+pub(super) fn resolve(
+    session_id: &str,
+    home: &Path,
+    cwd: &Path,
+    fs: &dyn FileSystem,
+) -> Result<String, Problem> {
     let stored = chats(home, cwd, fs).map(|folder| list(&folder, fs)).unwrap_or_default();
     let hint = "run `gemini --list-sessions` in that directory, or omit `resume` to start a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
@@ -410,7 +415,8 @@ mod tests {
         assert_eq!(find("aaaa1").unwrap(), "aaaa1111-1");
         assert_eq!(find("eeee5555").unwrap(), "eeee5555-5", "the old format");
         assert_eq!(find("latest").unwrap(), "aaaa2222-2");
-        for (session_id, word) in [("aaaa", "2 sessions"), ("cccc3333-3", "no session"), ("1", "no session")] {
+        for (session_id, word) in [("aaaa", "2 sessions"), ("cccc3333-3", "no session"), ("1", "no session")]
+        {
             let problem = find(session_id).unwrap_err();
             assert_eq!(problem.key, "resume");
             assert!(problem.message.contains(word), "{problem}");

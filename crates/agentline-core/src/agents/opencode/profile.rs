@@ -84,5 +84,9 @@ fn native_name(call: &AcpToolCall) -> String {
         _ => "",
     };
     let is_tool_name = |name: &str| TOOLS.is_own(name) || (name.contains('_') && !name.contains(['/', ' ']));
-    if is_tool_name(&call.first_title) || by_kind.is_empty() { call.first_title.clone() } else { by_kind.to_owned() }
+    if is_tool_name(&call.first_title) || by_kind.is_empty() {
+        call.first_title.clone()
+    } else {
+        by_kind.to_owned()
+    }
 }

@@ -289,8 +289,9 @@ fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     pool.leave(opener);
     assert_eq!(pool.scheduler.spare_sessions(sharing(1)), 2);
     let other = SlotRequest { session: Some(7.into()), ..sharing(1) };
-    let waits: Vec<Ticket> =
-        [other, sharing(1), sharing(1), sharing(1)].map(|slot_request| pool.scheduler.wait(slot_request)).into();
+    let waits: Vec<Ticket> = [other, sharing(1), sharing(1), sharing(1)]
+        .map(|slot_request| pool.scheduler.wait(slot_request))
+        .into();
     let sit = |ticket: usize, open_session: Option<&str>| SchedulerAction::Assign {
         ticket: waits[ticket],
         entry,

@@ -139,8 +139,9 @@ impl EntryBuilder {
     /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
     fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
-        let moved = found
-            .and_then(|(there, at)| self.loaded_entry(there).parts.get_mut(at)?.take().map(|part| (there, at, part)));
+        let moved = found.and_then(|(there, at)| {
+            self.loaded_entry(there).parts.get_mut(at)?.take().map(|part| (there, at, part))
+        });
         let Some((there, at, EntryPart::Tool(mut tool))) = moved else {
             let mut tool =
                 SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
