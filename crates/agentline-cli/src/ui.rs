@@ -42,7 +42,7 @@ pub(crate) struct Ui {
     verbose: bool,
     shows_progress: bool,
     shares_terminal: bool,
-    begun: Instant,
+    started_at: Instant,
     spinner: Option<ProgressBar>,
 }
 
@@ -69,7 +69,7 @@ impl Ui {
             verbose: global.verbose,
             shows_progress: err_is_terminal && !global.quiet,
             shares_terminal: out_is_terminal && err_is_terminal,
-            begun: Instant::now(),
+            started_at: Instant::now(),
             spinner: None,
         }
     }
@@ -197,13 +197,13 @@ impl Ui {
             // Earlier output must be above this line. The next flush reports a closed pipe.
             let _ = self.out.flush();
         }
-        let begun = self.begun;
+        let started_at = self.started_at;
         let spinner = self.spinner.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
             let style = ProgressStyle::with_template("{spinner} {elapsed:>3} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.enable_steady_tick(Duration::from_millis(120));
-            bar.with_elapsed(begun.elapsed())
+            bar.with_elapsed(started_at.elapsed())
         });
         spinner.set_message(what.to_owned());
     }

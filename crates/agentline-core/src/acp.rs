@@ -74,7 +74,7 @@ enum Step {
     Opening,
     /// The agent is still replaying the history of the session. `quiet` is the number of consecutive probes during
     /// which no history arrived.
-    Draining { quiet: u8, told: bool },
+    Draining { quiet: u8, got_history: bool },
     /// Waiting for the agent to list the tools that the host serves.
     Listing,
     /// The agent is working on a prompt.

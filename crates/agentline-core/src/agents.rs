@@ -198,12 +198,12 @@ mod tests {
         ];
         let policy = Policy::new(request, Path::new("/ws")).unwrap();
         let word = |ask: PermissionRequest| {
-            let told = policy
+            let explanation = policy
                 .explain(&*find(agent).unwrap(), request, Surface::Acp, &ask, &|path| policy.resolve(path));
-            let sign =
-                ["+", "-", "?"][["allow", "deny", "ask"].iter().position(|d| *d == told.decision).unwrap()];
+            let sign = ["+", "-", "?"]
+                [["allow", "deny", "ask"].iter().position(|d| *d == explanation.decision).unwrap()];
             let side = ["", "!", "~"]
-                [["agent", "agentline", "nobody"].iter().position(|d| *d == told.held_by).unwrap()];
+                [["agent", "agentline", "nobody"].iter().position(|d| *d == explanation.held_by).unwrap()];
             format!("{sign}{side}")
         };
         uses.map(word).join(" ")

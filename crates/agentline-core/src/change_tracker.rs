@@ -58,7 +58,7 @@ impl ChangeTracker {
     }
 
     /// Applies a later fact about a call. A cancelled call confirms nothing, regardless of its result.
-    pub(crate) fn learn(&mut self, fact: &ToolFact) {
+    pub(crate) fn add_fact(&mut self, fact: &ToolFact) {
         if fact.cancelled {
             self.confirmed.retain(|c| c.id != fact.id);
             self.calls.remove(&fact.id);
@@ -206,14 +206,14 @@ mod tests {
         changes.result("failed", ToolStatus::Error);
         changes.result("stopped", ToolStatus::Ok);
         changes.result("lied", ToolStatus::Ok);
-        changes.learn(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
+        changes.add_fact(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
         let rows = changes.settle(
             "/w",
             Some(&disk(&[("ok.txt", FileChangeKind::Created), ("side.txt", FileChangeKind::Modified)])),
         );
-        let told: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
+        let reported: Vec<_> = rows.iter().map(|r| (r.path.as_str(), r.source, r.verified)).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("lied.txt", ChangeSource::Tool, false),
                 ("ok.txt", ChangeSource::Tool, true),
@@ -230,16 +230,16 @@ mod tests {
             paths: paths.iter().map(|p| (*p).to_owned()).collect(),
             ..ToolFact::new(id)
         };
-        changes.learn(&fact("early", &["/w/a", "/w/b", "/w/a"]));
+        changes.add_fact(&fact("early", &["/w/a", "/w/b", "/w/a"]));
         changes.result("early", ToolStatus::Ok);
-        changes.learn(&fact("early", &["/w/b", "/w/c"]));
+        changes.add_fact(&fact("early", &["/w/b", "/w/c"]));
         changes.used(&write("failed", "/w/d"));
-        changes.learn(&fact("failed", &["/w/e"]));
+        changes.add_fact(&fact("failed", &["/w/e"]));
         changes.result("failed", ToolStatus::Error);
-        changes.learn(&fact("failed", &["/w/f"]));
-        changes.learn(&fact("unknown", &["/w/g"]));
+        changes.add_fact(&fact("failed", &["/w/f"]));
+        changes.add_fact(&fact("unknown", &["/w/g"]));
         assert_eq!(changes.reported(), ["/w/a", "/w/b", "/w/c"]);
-        changes.learn(&ToolFact { cancelled: true, ..ToolFact::new("early") });
+        changes.add_fact(&ToolFact { cancelled: true, ..ToolFact::new("early") });
         assert!(changes.reported().is_empty());
     }
 

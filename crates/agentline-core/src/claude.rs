@@ -69,14 +69,14 @@ enum Body<'a, 'b> {
 
 /// A `system` or `result` line, which begins with its type and subtype.
 #[derive(Serialize)]
-struct Told {
+struct TypedLine {
     r#type: &'static str,
     subtype: &'static str,
     #[serde(flatten)]
     rest: Value,
 }
 
-impl Told {
+impl TypedLine {
     fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl ClaudeLines {
             "output_style": "default", "agents": [], "skills": [], "plugins": [],
             "agent": started.agent, "agent_version": started.agent_version, "uuid": self.uuid(),
         });
-        Told { r#type: "system", subtype: "init", rest }.line()
+        TypedLine { r#type: "system", subtype: "init", rest }.line()
     }
 
     fn model(&self) -> &str {
@@ -198,7 +198,7 @@ impl ClaudeLines {
         if let Some(value) = &outcome.output {
             rest["structured_output"] = serde_json::from_str(value.get()).unwrap_or_default();
         }
-        Told { r#type: "result", subtype, rest }.line()
+        TypedLine { r#type: "result", subtype, rest }.line()
     }
 
     fn denial(&self, denial: &Denial) -> Value {

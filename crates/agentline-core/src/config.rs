@@ -141,7 +141,7 @@ impl Config {
         for (rank, layer) in (1..).zip(preset.iter().chain(layers)) {
             let mut report = UntrustedReport::new(layer);
             let held_back = (layer.is_of_workspace && !is_trusted).then_some(&mut report);
-            for setting in config.lay(layer, held_back, &mut findings) {
+            for setting in config.apply_layer(layer, held_back, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
             }
@@ -171,7 +171,8 @@ impl Config {
         READ.get_or_init(|| {
             let mut config = Self::blank();
             // The built-in text is known to be valid; a test checks it.
-            let settings = config.lay(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
+            let settings =
+                config.apply_layer(&Layer::file(BUILT_IN, DEFAULTS), None, &mut Findings::default());
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })
@@ -217,7 +218,7 @@ impl Config {
     /// Merges one layer on top and returns the names of the settings it changed.
     ///
     /// With `untrusted`, the layer is not trusted: values it may not set are skipped and reported there.
-    fn lay(
+    fn apply_layer(
         &mut self,
         layer: &Layer,
         mut untrusted: Option<&mut UntrustedReport>,
@@ -228,7 +229,7 @@ impl Config {
             return Vec::new();
         }
         let opened = layer.open(findings);
-        let mut heard: BTreeMap<&str, (GivenValue<'_>, Value)> = BTreeMap::new();
+        let mut values: BTreeMap<&str, (GivenValue<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
         let mut not_yolo = None;
         let mut unknown = 0;
@@ -249,35 +250,35 @@ impl Config {
             let is_loose = layer.kind == LayerKind::Environment;
             let (name, lines) = (spelled.clone(), &opened.lines);
             let given = GivenValue { name, value, layer, lines, key: key.facts(), is_loose };
-            let mut said = Self::blank();
+            let mut parsed = Self::blank();
             if snake_case(spelled) == "yolo" {
                 match read::flag(&given, findings) {
-                    Some(true) => said.request.permission_mode = PermissionMode::Bypass,
+                    Some(true) => parsed.request.permission_mode = PermissionMode::Bypass,
                     Some(false) => not_yolo = Some((key, given.clone())),
                     None => {}
                 }
-                if said.request.permission_mode != PermissionMode::Bypass {
+                if parsed.request.permission_mode != PermissionMode::Bypass {
                     continue;
                 }
-            } else if key.set(&mut said, &given, findings).is_none() {
+            } else if key.set(&mut parsed, &given, findings).is_none() {
                 continue;
             }
-            let value = key.get(&said);
-            match heard.get(key.name) {
+            let value = key.get(&parsed);
+            match values.get(key.name) {
                 Some((other, before)) if *before != value => {
                     findings.problems.push(disagreement(other, &given))
                 }
                 _ => {
                     let is_settled = match &mut untrusted {
-                        Some(report) => report.apply(self, key, spelled, &said),
+                        Some(report) => report.apply(self, key, spelled, &parsed),
                         None => {
-                            key.merge(self, &said);
+                            key.merge(self, &parsed);
                             true
                         }
                     };
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
                     settled.extend(names.filter(|_| is_settled));
-                    heard.insert(key.name, (given, value));
+                    values.insert(key.name, (given, value));
                 }
             }
         }
@@ -288,7 +289,7 @@ impl Config {
         }
         if let Some((key, given)) = not_yolo {
             let bypass = PermissionMode::Bypass;
-            match heard.get(key.name) {
+            match values.get(key.name) {
                 Some((other, value)) if value == bypass.name() => {
                     findings.problems.push(disagreement(&given, other));
                 }
@@ -356,7 +357,7 @@ pub fn chosen_workspace(layers: &[Layer]) -> Option<PathBuf> {
 fn own_settings(layers: &[Layer]) -> Config {
     let mut own = Config::blank();
     for layer in layers.iter().filter(|layer| !layer.is_of_workspace) {
-        own.lay(layer, None, &mut Findings::default());
+        own.apply_layer(layer, None, &mut Findings::default());
     }
     own
 }

@@ -275,15 +275,15 @@ impl Connection {
                 run.stage = RunStage::Over;
                 self.dialogue.settled(id, &mut self.sink);
             }
-            HostRequest::Permission(asked) => {
+            HostRequest::Permission(request) => {
                 let ruling = match answer {
                     HostResponse::PermissionDecided(ruling) => ruling.clone(),
                     _ => PermissionDecision::deny("agentline", "not_a_ruling"),
                 };
                 let event = Event::Permission {
-                    tool_use_id: asked.tool_use_id,
-                    tool: asked.tool,
-                    request: asked.input,
+                    tool_use_id: request.tool_use_id,
+                    tool: request.tool,
+                    request: request.input,
                     decision: if ruling.allow { "allow" } else { "deny" },
                     by: ruling.by.clone(),
                     reason: ruling.reason.clone(),
@@ -322,14 +322,14 @@ impl Connection {
             self.life = ProcessState::Ready;
             out.push(ConnectionOutput::Ready);
         }
-        let mut said = std::mem::take(&mut self.sink.runs);
-        for (to, what) in said.drain(..) {
+        let mut items = std::mem::take(&mut self.sink.runs);
+        for (to, what) in items.drain(..) {
             match to {
-                Some(run) => self.tell(run, what, current, out),
+                Some(run) => self.handle_item(run, what, current, out),
                 None => {
                     for run in self.runs.keys().copied().collect::<Vec<_>>() {
                         if let Some(copy) = what.for_another() {
-                            self.tell(run, copy, current, out);
+                            self.handle_item(run, copy, current, out);
                         }
                     }
                 }
@@ -337,7 +337,7 @@ impl Connection {
         }
         // Reuse the buffer to avoid an allocation per line.
         if self.sink.runs.is_empty() {
-            self.sink.runs = said;
+            self.sink.runs = items;
         }
         out.extend(self.sink.frames.drain(..).map(ConnectionOutput::Frame));
         if std::mem::take(&mut self.sink.shut) && std::mem::take(&mut self.stdin_open) {
@@ -345,7 +345,13 @@ impl Connection {
         }
     }
 
-    fn tell(&mut self, id: RunId, what: SinkItem, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn handle_item(
+        &mut self,
+        id: RunId,
+        what: SinkItem,
+        current: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match what {
             SinkItem::Event(event) => self.event(id, event, current, out),
@@ -398,7 +404,7 @@ impl Connection {
             }
             SinkItem::Ask(ask, question) => {
                 run.touch(current.at);
-                run.asked(ask, current.at);
+                run.add_request(ask, current.at);
                 self.requests.insert(ask, (id, question.clone()));
                 out.push(ConnectionOutput::Ask(id, ask, question));
             }
@@ -421,7 +427,7 @@ impl Connection {
                 shown.extend(run.recorded_text.finish(patterns));
                 run.record_text(&shown);
             }
-            SinkItem::ToolFact(fact) => run.learn(&fact),
+            SinkItem::ToolFact(fact) => run.add_fact(&fact),
             SinkItem::Cost(usd) => run.charge(usd, current.at),
             SinkItem::Model(model) => run.set_model(model),
             SinkItem::Silent => run.silent = true,

@@ -215,8 +215,8 @@ impl Finder<'_> {
         let as_typed = finds_its_own
             && matches!(place, Candidate::PathVariable | Candidate::Configured | Candidate::Path);
         let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.fs);
-        let beside = path.parent().filter(|_| !as_typed).and_then(in_folder);
-        beside.or_else(|| {
+        let sibling = path.parent().filter(|_| !as_typed).and_then(in_folder);
+        sibling.or_else(|| {
             let on_path =
                 finds_its_own && candidates::path_folders(self.search).iter().any(|f| in_folder(f).is_some());
             if on_path { None } else { find_tool("node", self.search, self.fs) }

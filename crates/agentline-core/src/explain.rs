@@ -41,7 +41,7 @@ impl Policy {
         let native_decision =
             agent.native_decision(request, surface, &ToolUseContext { ask, decision: &decision, inside });
         let ruling = decision.ruling();
-        let told = Explanation {
+        let explanation = Explanation {
             decision: decision.name(),
             by: ruling.by.clone(),
             rule: ruling.rule.clone(),
@@ -49,39 +49,39 @@ impl Policy {
             held_by: "agentline",
             note: None,
         };
-        let by_agent = |told: Explanation, decision| Explanation {
+        let by_agent = |explanation: Explanation, decision| Explanation {
             decision,
             by: "agent".into(),
             rule: None,
             reason: None,
-            ..told
+            ..explanation
         };
         match (native_decision, &decision) {
             (NativeDecision::Asks, PolicyDecision::Ask(_)) => {
-                Explanation { note: Some("denied if no user can be asked".into()), ..told }
+                Explanation { note: Some("denied if no user can be asked".into()), ..explanation }
             }
-            (NativeDecision::Asks, _) => told,
+            (NativeDecision::Asks, _) => explanation,
             (NativeDecision::Runs(why), PolicyDecision::Allow(_)) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..told }
+                Explanation { held_by: "agent", note: Some(why.into()), ..explanation }
             }
             // Where the mode would ask, an agent that does not ask decides by itself.
             (NativeDecision::Runs(why), PolicyDecision::Ask(refusal)) if refusal.by == "mode" => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(told, "allow") }
+                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(explanation, "allow") }
             }
             (NativeDecision::Runs(why), _) => {
                 let note = format!("the policy says {}, but the agent {why}", decision.name());
-                Explanation { held_by: "nobody", note: Some(note), ..by_agent(told, "allow") }
+                Explanation { held_by: "nobody", note: Some(note), ..by_agent(explanation, "allow") }
             }
             (NativeDecision::Refuses(why), PolicyDecision::Deny(_)) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..told }
+                Explanation { held_by: "agent", note: Some(why.into()), ..explanation }
             }
             (NativeDecision::Refuses(why), _) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(told, "deny") }
+                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(explanation, "deny") }
             }
             (NativeDecision::Unknown, _) => {
                 let note = Some("applies only if the agent asks, which agentline cannot predict".into());
                 let can_ask = agent.abilities(surface, None).asks_permission;
-                Explanation { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..told }
+                Explanation { held_by: if can_ask { "agentline" } else { "nobody" }, note, ..explanation }
             }
         }
     }

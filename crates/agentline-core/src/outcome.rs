@@ -151,13 +151,13 @@ impl RunError {
     #[must_use]
     pub fn new(failure: Failure, stderr_tail: String) -> Self {
         let mut retryable = failure.kind.retryable() && !is_permanent_refusal(failure.status);
-        let asked = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
-        let asked = retryable.then(asked).flatten();
-        if failure.kind == FailureKind::RateLimited && asked.is_none() && is_used_up(&failure.message) {
+        let retry_after = || asked_to_wait(&failure.message).or_else(|| asked_to_wait(&stderr_tail));
+        let retry_after = retryable.then(retry_after).flatten();
+        if failure.kind == FailureKind::RateLimited && retry_after.is_none() && is_used_up(&failure.message) {
             retryable = false;
         }
         Self {
-            retry_after_ms: asked,
+            retry_after_ms: retry_after,
             kind: failure.kind,
             phase: failure.kind.phase(),
             message: failure.message,

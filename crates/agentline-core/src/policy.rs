@@ -152,25 +152,27 @@ impl Policy {
         let targets = self.targets(ask, command.as_ref(), resolve);
         // Which rules match the tool is the same for every target.
         let rules: Vec<_> =
-            self.rules.iter().filter_map(|rule| Some((rule, rule.meets_tool(ask)?))).collect();
+            self.rules.iter().filter_map(|rule| Some((rule, rule.matches_tool(ask)?))).collect();
         let best = |target: &Target<'_>| {
-            let met =
-                rules.iter().filter_map(|(rule, tool)| Some((rule.meets_target(ask, *tool, target)?, *rule)));
-            met.max_by_key(|(met, _)| met.rank)
+            let found_match = rules
+                .iter()
+                .filter_map(|(rule, tool)| Some((rule.matches_target(ask, *tool, target)?, *rule)));
+            found_match.max_by_key(|(found_match, _)| found_match.rank)
         };
         let found: Vec<Option<(RuleMatch, &CompiledRule)>> = targets.iter().map(best).collect();
-        let said = |says: RuleEffect| found.iter().flatten().find(|(met, _)| met.rank.says == says);
-        let refusal = |(met, rule): &(RuleMatch, &CompiledRule)| {
-            let reason = if met.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
+        let first_with =
+            |says: RuleEffect| found.iter().flatten().find(|(found_match, _)| found_match.rank.says == says);
+        let refusal = |(found_match, rule): &(RuleMatch, &CompiledRule)| {
+            let reason = if found_match.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
             PermissionDecision::deny("rule", reason).rule(rule.rule.as_str().trim())
         };
-        if let Some(met) = said(RuleEffect::Deny) {
-            return PolicyDecision::Deny(refusal(met));
+        if let Some(found_match) = first_with(RuleEffect::Deny) {
+            return PolicyDecision::Deny(refusal(found_match));
         }
         let changes = changes_files(ask);
-        let escapes = |(target, met): (&Target<'_>, &Option<(RuleMatch, &CompiledRule)>)| {
+        let escapes = |(target, found_match): (&Target<'_>, &Option<(RuleMatch, &CompiledRule)>)| {
             let outside = matches!(target, Target::Path { at, .. } if !at.inside);
-            outside && !met.is_some_and(|(_, rule)| rule.names_a_place_outside())
+            outside && !found_match.is_some_and(|(_, rule)| rule.names_a_place_outside())
         };
         if changes && targets.iter().zip(&found).any(escapes) {
             return PolicyDecision::Deny(PermissionDecision::deny("agentline", OUTSIDE_WORKSPACE));
@@ -178,10 +180,10 @@ impl Policy {
         if self.mode == PermissionMode::Plan && !only_looks(ask) {
             return PolicyDecision::Deny(PermissionDecision::deny("mode", "mode"));
         }
-        if let Some(met) = said(RuleEffect::Ask) {
-            return PolicyDecision::Ask(refusal(met));
+        if let Some(found_match) = first_with(RuleEffect::Ask) {
+            return PolicyDecision::Ask(refusal(found_match));
         }
-        if let Some((_, rule)) = said(RuleEffect::Allow).filter(|_| found.iter().all(Option::is_some)) {
+        if let Some((_, rule)) = first_with(RuleEffect::Allow).filter(|_| found.iter().all(Option::is_some)) {
             return PolicyDecision::Allow(PermissionDecision::allow("rule").rule(rule.rule.as_str().trim()));
         }
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
@@ -239,7 +241,7 @@ impl Policy {
     /// Returns whether a rule denies a tool of the host by name.
     fn refuses_own(&self, ask: &PermissionRequest) -> bool {
         let refuses = |rule: &&CompiledRule| rule.says == RuleEffect::Deny && rule.is_by_name();
-        self.rules.iter().filter(refuses).any(|rule| rule.meets(ask, &Target::Unknown).is_some())
+        self.rules.iter().filter(refuses).any(|rule| rule.matches(ask, &Target::Unknown).is_some())
     }
 
     fn with_places(request: &RunRequest, places: WorkspaceRoots) -> Result<Self, Problems> {

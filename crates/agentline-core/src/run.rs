@@ -79,7 +79,7 @@ pub(crate) struct RunState {
     pub(crate) skip_quiet_period: bool,
     /// Whether the caller cancelled the run while the workspace was inspected.
     pub(crate) cancelled_while_settling: bool,
-    begun: Millis,
+    started_at: Millis,
     touched: Millis,
     /// The time spent waiting for the host, which does not count towards the agent's timeouts.
     waited: Millis,
@@ -139,7 +139,7 @@ impl RunState {
             silent: false,
             skip_quiet_period: false,
             cancelled_while_settling: false,
-            begun: at,
+            started_at: at,
             touched: at,
             waited: 0,
             asked_at: None,
@@ -226,7 +226,7 @@ impl RunState {
     /// Records one event and returns its number and time.
     pub(crate) fn note(&mut self, event: &Event, at: Millis) -> (u32, Millis) {
         self.seq += 1;
-        let since = at.saturating_sub(self.begun);
+        let since = at.saturating_sub(self.started_at);
         if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
             self.first.get_or_insert(since);
             self.facts.spoke = true;
@@ -362,8 +362,8 @@ impl RunState {
         });
     }
 
-    pub(crate) fn learn(&mut self, fact: &ToolFact) {
-        self.changes.learn(fact);
+    pub(crate) fn add_fact(&mut self, fact: &ToolFact) {
+        self.changes.add_fact(fact);
     }
 
     /// Adds a cost that the agent reported. Invalid amounts are ignored.
@@ -407,7 +407,7 @@ impl RunState {
         }
     }
 
-    pub(crate) fn asked(&mut self, id: crate::HostRequestId, at: Millis) {
+    pub(crate) fn add_request(&mut self, id: crate::HostRequestId, at: Millis) {
         self.requests.insert(id);
         self.asked_at.get_or_insert(at);
     }
@@ -561,7 +561,7 @@ impl RunState {
             turns: self.turns,
             tool_calls: self.tool_calls,
             stop_reason: self.facts.end.as_ref().and_then(|e| e.stop.clone()),
-            duration_ms: at.saturating_sub(self.begun),
+            duration_ms: at.saturating_sub(self.started_at),
             first_event_ms: self.first,
             warnings: std::mem::take(&mut self.warnings),
             unreadable_lines: self.unreadable,
@@ -584,8 +584,8 @@ impl RunState {
     pub(crate) fn correct_text(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return false };
         // The record may lack whitespace at its ends, which does not count as repetition.
-        let (told, meant) = (self.text.trim(), recorded.trim());
-        let repeated = told.len() > meant.len() && told.ends_with(meant);
+        let (sent, record) = (self.text.trim(), recorded.trim());
+        let repeated = sent.len() > record.len() && sent.ends_with(record);
         if self.text.trim().is_empty() || repeated {
             self.facts.answer = true;
             self.text = recorded;

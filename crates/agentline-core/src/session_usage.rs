@@ -257,17 +257,17 @@ impl<'a> SessionUsageReader<'a> {
 impl SessionUsage {
     /// Uses the agent's cost of the session if the total is unknown, and otherwise compares it with the sum of its
     /// parts.
-    fn trust_the_agent(&mut self, said: Option<f64>) {
-        let Some(said) = said.filter(|usd| usd.is_finite() && *usd > 0.0) else { return };
+    fn trust_the_agent(&mut self, reported: Option<f64>) {
+        let Some(reported) = reported.filter(|usd| usd.is_finite() && *usd > 0.0) else { return };
         let total = &mut self.total;
         match total.cost_usd {
             None => {
-                (total.cost_usd, total.known_cost_usd) = (Some(said), said);
+                (total.cost_usd, total.known_cost_usd) = (Some(reported), reported);
                 total.cost_source = Some(CostSource::Agent);
             }
-            Some(sum) if total.cost_source == Some(CostSource::Agent) && differ(sum, said) => {
+            Some(sum) if total.cost_source == Some(CostSource::Agent) && differ(sum, reported) => {
                 let text = format!(
-                    "the agent reports a session cost of ${said:.4}, but its answers add up to ${sum:.4}"
+                    "the agent reports a session cost of ${reported:.4}, but its answers add up to ${sum:.4}"
                 );
                 self.warnings.push(Notice::new("usage_disagrees", text));
             }

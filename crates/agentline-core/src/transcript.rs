@@ -207,11 +207,11 @@ mod tests {
         let outcome = Box::new(crate::Outcome::not_begun(&info, crate::Verdict::Failed, failure));
         transcript.take(&Record::last((6, 0), outcome));
         let messages = serde_json::to_value(transcript.messages()).unwrap();
-        let said = |i: usize| {
+        let fields = |i: usize| {
             (messages[i]["role"].clone(), messages[i]["content"].clone(), messages[i]["_original"].clone())
         };
         assert_eq!(
-            [said(0), said(1), said(2)],
+            [fields(0), fields(1), fields(2)],
             [
                 (
                     json!("assistant"),

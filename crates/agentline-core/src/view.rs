@@ -47,8 +47,8 @@ pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: Block
     match order {
         BlockOrder::Turn => entry.parts.iter().for_each(|part| add(&mut blocks, part)),
         BlockOrder::Grouped => {
-            for wanted in [Group::Thinking, Group::Tools, Group::Said] {
-                let parts = entry.parts.iter().filter(|part| Group::of(part) == wanted);
+            for group in [Group::Thinking, Group::Tools, Group::Said] {
+                let parts = entry.parts.iter().filter(|part| Group::of(part) == group);
                 parts.for_each(|part| add(&mut blocks, part));
             }
         }

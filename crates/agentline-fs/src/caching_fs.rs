@@ -75,7 +75,7 @@ impl CachingFs {
     /// Returns everything that was read, for checking later whether it is unchanged. Returns `None` if that cannot be
     /// checked, because a file was written too recently for its timestamp to be reliable.
     #[must_use]
-    pub fn seen(self) -> Option<Fingerprint> {
+    pub fn fingerprint(self) -> Option<Fingerprint> {
         let mut sights: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
         let mut add = |path, sight| sights.entry(path).or_default().push(sight);
         let (mut read, mut listed) = (self.read.into_inner(), self.list.into_inner());
@@ -166,18 +166,18 @@ mod tests {
     #[test]
     fn results_are_cached_including_missing_files() {
         let dir = tempfile::tempdir().unwrap();
-        let (here, later) = (dir.path().join("here"), dir.path().join("later"));
-        fs::write(&here, "one").unwrap();
+        let (present, later) = (dir.path().join("here"), dir.path().join("later"));
+        fs::write(&present, "one").unwrap();
         let look = CachingFs::default();
-        let seen = || {
+        let read_all = || {
             let names = look.list(dir.path());
-            (look.text(&here), look.small(&here, 2), look.exists(&later), look.text(&later), names)
+            (look.text(&present), look.small(&present, 2), look.exists(&later), look.text(&later), names)
         };
-        let first = seen();
+        let first = read_all();
         assert_eq!(first, (Some("one".into()), None, false, None, Some(vec!["here".into()])));
-        fs::write(&here, "two").unwrap();
+        fs::write(&present, "two").unwrap();
         fs::write(&later, "new").unwrap();
-        assert_eq!(seen(), first);
+        assert_eq!(read_all(), first);
     }
 
     /// Waits longer than timestamps remain ambiguous.
@@ -215,7 +215,7 @@ mod tests {
             look.canonical(&at("link"));
             look.canonical(&at("nowhere"));
             look.exists(&at("dangling/file"));
-            look.seen().unwrap()
+            look.fingerprint().unwrap()
         };
         let changes: [(&str, &dyn Fn()); 13] = [
             ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
@@ -249,15 +249,15 @@ mod tests {
         ];
         for (what, change) in changes {
             let _ = fs::remove_dir_all(at("new"));
-            let seen = begin();
+            let fingerprint = begin();
             // The first check records the state of the directories; the second one uses it. Then one of them changes.
-            assert!(seen.is_still_so() && seen.is_still_so());
+            assert!(fingerprint.is_unchanged() && fingerprint.is_unchanged());
             fs::write(at("unasked"), "").unwrap();
-            assert!(seen.is_still_so() && seen.is_still_so());
+            assert!(fingerprint.is_unchanged() && fingerprint.is_unchanged());
             fs::write(at("aside/unseen"), "two").unwrap();
-            assert!(seen.is_still_so(), "the file was not read");
+            assert!(fingerprint.is_unchanged(), "the file was not read");
             change();
-            assert!(!seen.is_still_so(), "{what}");
+            assert!(!fingerprint.is_unchanged(), "{what}");
         }
     }
 
@@ -268,24 +268,24 @@ mod tests {
         fs::write(&file, "one").unwrap();
         let look = CachingFs::default();
         look.note(&file);
-        assert!(look.seen().is_none());
+        assert!(look.fingerprint().is_none());
         let look = CachingFs::default();
         look.read(&file);
-        let seen = look.seen().unwrap();
+        let fingerprint = look.fingerprint().unwrap();
         for _ in 0..3 {
             // The result holds however soon the file is rewritten, and whatever else is written.
             fs::write(&file, "one").unwrap();
             fs::write(dir.path().join("other"), "").unwrap();
-            assert!(seen.is_still_so());
+            assert!(fingerprint.is_unchanged());
             fs::write(&file, "two").unwrap();
-            assert!(!seen.is_still_so());
+            assert!(!fingerprint.is_unchanged());
         }
         let look = CachingFs::default();
         look.list(dir.path());
-        let seen = look.seen().unwrap();
+        let fingerprint = look.fingerprint().unwrap();
         fs::write(dir.path().join("more"), "").unwrap();
-        assert!(!seen.is_still_so());
+        assert!(!fingerprint.is_unchanged());
         fs::remove_file(dir.path().join("more")).unwrap();
-        assert!(seen.is_still_so(), "the directory has the same entries again");
+        assert!(fingerprint.is_unchanged(), "the directory has the same entries again");
     }
 }

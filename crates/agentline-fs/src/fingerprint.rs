@@ -26,7 +26,7 @@ pub(crate) enum Observation {
     /// The complete metadata stamp of the path.
     Like(FileStamp),
     /// The content that was read, and the stamp under which it was last confirmed.
-    Told(ObservedContent, LastStamp),
+    Content(ObservedContent, LastStamp),
     /// The path with all symbolic links resolved.
     Leads(Option<PathBuf>),
     Guarded(bool),
@@ -56,15 +56,16 @@ struct Missing {
 impl Fingerprint {
     /// Builds the record from the facts about each path.
     pub(crate) fn of(sights: BTreeMap<PathBuf, Vec<Observation>>) -> Self {
-        let mut seen = Self { sights: Vec::with_capacity(sights.len()), missing: Vec::new() };
+        let mut fingerprint = Self { sights: Vec::with_capacity(sights.len()), missing: Vec::new() };
         let mut missing: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
         let mut absent: Option<PathBuf> = None;
         for (path, mut sights) in sights {
             if !sights.iter().any(|sight| matches!(sight, Observation::Absent)) {
-                if sights.iter().any(|sight| matches!(sight, Observation::Like(_) | Observation::Told(..))) {
+                if sights.iter().any(|sight| matches!(sight, Observation::Like(_) | Observation::Content(..)))
+                {
                     sights.retain(|sight| !matches!(sight, Observation::Present));
                 }
-                seen.sights.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
+                fingerprint.sights.extend(sights.into_iter().map(|sight| (path.clone(), sight)));
                 continue;
             }
             // A missing path has no other facts, and a missing directory has no entries.
@@ -75,21 +76,21 @@ impl Fingerprint {
                 Some((folder, first)) => {
                     missing.entry(folder.to_owned()).or_default().insert(first.to_owned());
                 }
-                None => seen.sights.push((path.clone(), Observation::Absent)),
+                None => fingerprint.sights.push((path.clone(), Observation::Absent)),
             }
             absent = Some(path);
         }
         let missing = missing.into_iter();
-        seen.missing =
+        fingerprint.missing =
             missing.map(|(folder, first)| Missing { folder, first, stamp: LastStamp::default() }).collect();
-        seen
+        fingerprint
     }
 
     /// Returns whether reading the disk now would give the same result.
     #[must_use]
-    pub fn is_still_so(&self) -> bool {
-        self.missing.iter().all(Missing::is_still_so)
-            && self.sights.iter().all(|(path, sight)| sight.is_still_so(path))
+    pub fn is_unchanged(&self) -> bool {
+        self.missing.iter().all(Missing::is_unchanged)
+            && self.sights.iter().all(|(path, sight)| sight.is_unchanged(path))
     }
 }
 
@@ -108,15 +109,15 @@ impl Observation {
     /// Creates a fact from content that was read, and the stamp from before the read if it is old enough to reveal
     /// changes.
     pub(crate) fn content(content: ObservedContent, stamp: Option<FileStamp>) -> Self {
-        Self::Told(content, LastStamp(Mutex::new(stamp)))
+        Self::Content(content, LastStamp(Mutex::new(stamp)))
     }
 
-    fn is_still_so(&self, path: &Path) -> bool {
+    fn is_unchanged(&self, path: &Path) -> bool {
         match self {
             Self::Absent => path.metadata().is_err(),
             Self::Present => path.metadata().is_ok(),
             Self::Like(before) => FileStamp::of_path(path).as_ref() == Some(before),
-            Self::Told(content, stamp) => stamp.is_still_so(path, || content.is_still_in(path)),
+            Self::Content(content, stamp) => stamp.is_unchanged(path, || content.is_still_in(path)),
             Self::Leads(real) => DiskFs.canonical(path) == *real,
             Self::Guarded(guarded) => DiskFs.guarded(path) == *guarded,
         }
@@ -134,23 +135,23 @@ impl ObservedContent {
 
 impl LastStamp {
     /// Returns whether a path is unchanged: by its stamp, or by `look_closer` if the stamp differs.
-    fn is_still_so(&self, path: &Path, look_closer: impl FnOnce() -> bool) -> bool {
+    fn is_unchanged(&self, path: &Path, look_closer: impl FnOnce() -> bool) -> bool {
         let now = SystemTime::now();
         let stamp = FileStamp::of_path(path);
         let mut before = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if stamp.is_some() && *before == stamp {
             return true;
         }
-        let is_still_so = look_closer();
+        let is_unchanged = look_closer();
         // A recent time stamp does not reveal changes made right after it was set.
-        *before = stamp.filter(|stamp| is_still_so && !stamp.is_racy(now));
-        is_still_so
+        *before = stamp.filter(|stamp| is_unchanged && !stamp.is_racy(now));
+        is_unchanged
     }
 }
 
 impl Missing {
-    fn is_still_so(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         let are_missing = || self.first.iter().all(|path| path.symlink_metadata().is_err());
-        self.stamp.is_still_so(&self.folder, are_missing)
+        self.stamp.is_unchanged(&self.folder, are_missing)
     }
 }

@@ -54,11 +54,11 @@ impl SessionCandidate {
         }
     }
 
-    /// Returns whether this candidate may contain a session whose id is or starts with `wanted`.
+    /// Returns whether this candidate may contain a session whose id is or starts with `session_id`.
     ///
     /// Most file names contain the beginning of the id, so files with another id need not be read.
-    pub(crate) fn may_be(&self, wanted: &str) -> bool {
-        let told = self.name.id.as_ref();
-        told.is_none_or(|id| id.starts_with(wanted) || wanted.starts_with(id.as_str()))
+    pub(crate) fn may_be(&self, session_id: &str) -> bool {
+        let id_prefix = self.name.id.as_ref();
+        id_prefix.is_none_or(|id| id.starts_with(session_id) || session_id.starts_with(id.as_str()))
     }
 }

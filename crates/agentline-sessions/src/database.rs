@@ -106,10 +106,15 @@ impl Known {
 
 /// Returns a stamp of the database file and its `-wal` and `-journal` files.
 fn stamp_of(path: &Path) -> Option<SessionStamp> {
-    let beside = |ending: &str| {
+    let sibling_stamp = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
         SessionStamp::at(Path::new(&name)).unwrap_or_default()
     };
-    Some(SessionStamp::default().with(SessionStamp::at(path)?).with(beside("-wal")).with(beside("-journal")))
+    Some(
+        SessionStamp::default()
+            .with(SessionStamp::at(path)?)
+            .with(sibling_stamp("-wal"))
+            .with(sibling_stamp("-journal")),
+    )
 }

@@ -25,8 +25,8 @@ impl SessionStore {
     ///
     /// # Errors
     /// Fails if no session or more than one matches. The problem lists the matches and has a hint.
-    pub fn find(&self, wanted: &str, cwd: &Path) -> Result<FoundSession, SessionError> {
-        self.find_of(wanted, cwd, &SessionFilter::new())
+    pub fn find(&self, session_id: &str, cwd: &Path) -> Result<FoundSession, SessionError> {
+        self.find_of(session_id, cwd, &SessionFilter::new())
     }
 
     /// Finds a session like [`find`](Self::find), among the sessions that match a filter.
@@ -35,32 +35,32 @@ impl SessionStore {
     /// Fails like [`find`](Self::find).
     pub fn find_of(
         &self,
-        wanted: &str,
+        session_id: &str,
         cwd: &Path,
         filter: &SessionFilter,
     ) -> Result<FoundSession, SessionError> {
-        if wanted == "latest" {
+        if session_id == "latest" {
             return self.latest(cwd, filter);
         }
-        let path = cwd.join(wanted);
-        if looks_like_a_path(wanted) || path.is_file() {
+        let path = cwd.join(session_id);
+        if looks_like_a_path(session_id) || path.is_file() {
             return self.find_file(&path, filter);
         }
         let filter = filter.clone().sub_agents(true).empty(true);
-        let long_enough = wanted.chars().count() >= SHORTEST_PREFIX;
-        let mut all = self.gather_where(&filter, |candidate| candidate.may_be(wanted))?;
-        if let Some(at) = all.iter().position(|stored| stored.info().id == wanted) {
+        let long_enough = session_id.chars().count() >= SHORTEST_PREFIX;
+        let mut all = self.gather_where(&filter, |candidate| candidate.may_be(session_id))?;
+        if let Some(at) = all.iter().position(|stored| stored.info().id == session_id) {
             return Ok(all.swap_remove(at).into());
         }
-        all.retain(|stored| long_enough && stored.info().id.starts_with(wanted));
+        all.retain(|stored| long_enough && stored.info().id.starts_with(session_id));
         all.sort_by_key(|stored| std::cmp::Reverse(newest(stored.info())));
         match all.len() {
             1 => Ok(all.swap_remove(0).into()),
-            0 => Err(none(wanted, long_enough)),
+            0 => Err(none(session_id, long_enough)),
             many => {
                 let names: Vec<String> = all.iter().take(NAMED).map(name_of).collect();
                 let more = if many > NAMED { ", …" } else { "" };
-                let message = format!("`{wanted}` matches {many} sessions: {}{more}", names.join(", "));
+                let message = format!("`{session_id}` matches {many} sessions: {}{more}", names.join(", "));
                 Err(problem(message, "use more characters of the id"))
             }
         }
@@ -110,8 +110,8 @@ impl SessionStore {
             ));
         }
         let head = head_of(path).map_err(SessionError::io("read", path))?;
-        let told = agents.iter().find_map(|agent| Some((agent, agent.sessions().format(&head)?)));
-        let Some((agent, form)) = told else {
+        let detected = agents.iter().find_map(|agent| Some((agent, agent.sessions().format(&head)?)));
+        let Some((agent, form)) = detected else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.info().title).collect();
             return Err(problem(
                 format!("`{}` is not a session of {}", path.display(), names.join(", ")),
@@ -167,8 +167,10 @@ impl SessionStore {
     }
 }
 
-fn looks_like_a_path(wanted: &str) -> bool {
-    wanted.contains(std::path::is_separator) || wanted.ends_with(".json") || wanted.ends_with(".jsonl")
+fn looks_like_a_path(session_id: &str) -> bool {
+    session_id.contains(std::path::is_separator)
+        || session_id.ends_with(".json")
+        || session_id.ends_with(".jsonl")
 }
 
 fn name_of(stored: &StoredSession) -> String {
@@ -178,13 +180,13 @@ fn name_of(stored: &StoredSession) -> String {
     format!("{} ({}{})", info.id, info.agent, title.unwrap_or_default())
 }
 
-fn none(wanted: &str, long_enough: bool) -> SessionError {
+fn none(session_id: &str, long_enough: bool) -> SessionError {
     let hint = if long_enough {
         "use an id from `agentline sessions list`, or the path of a session file"
     } else {
         "use at least four characters of an id from `agentline sessions list`"
     };
-    no_session(format!("no session `{wanted}` found"), hint)
+    no_session(format!("no session `{session_id}` found"), hint)
 }
 
 fn no_session(message: String, hint: &str) -> SessionError {

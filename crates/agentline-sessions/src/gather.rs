@@ -68,15 +68,16 @@ impl SessionStore {
         wants: impl Fn(&SessionCandidate) -> bool,
     ) -> Result<Vec<StoredSession>, SessionError> {
         let agents = self.agents_of(filter)?;
-        let wanted = filter.project.as_deref().map(ProjectFilter::new);
+        let project_filter = filter.project.as_deref().map(ProjectFilter::new);
         let mut real = RealPaths::default();
         let mut index = Index::open(self.index.as_deref());
         let databases = Databases::default();
         let mut candidates = self.scan(&agents, &mut index, &databases);
         let mut digests = Digests::of(&candidates);
         candidates.retain(|candidate| {
-            let both = wanted.as_ref().zip(candidate.project.as_ref());
-            wants(candidate) && both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
+            let both = project_filter.as_ref().zip(candidate.project.as_ref());
+            wants(candidate)
+                && both.is_none_or(|(project_filter, project)| project_filter.is(project, &mut real))
         });
         let parts = self.facts_of(&candidates, &mut index, &databases);
         let mut all = sessions_of(candidates, parts, &mut index, &databases);
@@ -88,10 +89,11 @@ impl SessionStore {
             stored.facts.info.title = title.cloned().or_else(|| stored.facts.info.title.take());
         }
         all.retain(|stored| {
-            let here = wanted
-                .as_ref()
-                .is_none_or(|wanted| stored.projects.iter().any(|project| wanted.is(project, &mut real)));
-            here && filter.in_time(stored.info())
+            let in_project = project_filter.as_ref().is_none_or(|project_filter| {
+                stored.projects.iter().any(|project| project_filter.is(project, &mut real))
+            });
+            in_project
+                && filter.in_time(stored.info())
                 && (filter.sub_agents || stored.info().parent.is_none())
                 && (filter.empty || stored.facts.says_something())
         });
@@ -183,8 +185,8 @@ fn session_of(
         [(_, facts)] => facts.clone(),
         many => merged(many, index, databases),
     };
-    let told = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-    let mut projects: Vec<ProjectRef> = told.into_iter().collect();
+    let recorded = facts.info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+    let mut projects: Vec<ProjectRef> = recorded.into_iter().collect();
     for project in group.iter().filter_map(|(candidate, _)| candidate.project.as_ref()) {
         if !projects.contains(project) {
             projects.push(project.clone());
@@ -230,13 +232,13 @@ fn merged(
 
 /// Sets the project path of sessions that only have a digest of it, if another session or the filter has a path with
 /// this digest.
-fn name_projects(all: &mut [StoredSession], wanted: Option<&Path>, digests: &mut Digests) {
+fn name_projects(all: &mut [StoredSession], project: Option<&Path>, digests: &mut Digests) {
     let is_nameless =
         |stored: &StoredSession| stored.facts.info.project.is_none() && !stored.projects.is_empty();
     if !all.iter().any(is_nameless) {
         return;
     }
-    wanted.into_iter().for_each(|path| digests.add(path));
+    project.into_iter().for_each(|path| digests.add(path));
     let mut seen = HashSet::new();
     for project in all.iter().flat_map(|stored| &stored.projects) {
         if let ProjectRef::Path(path) = project

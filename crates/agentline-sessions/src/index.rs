@@ -35,7 +35,7 @@ struct Header {
 }
 
 impl Header {
-    fn ours() -> Self {
+    fn current() -> Self {
         Self { agentline_sessions: FORMAT, version: env!("CARGO_PKG_VERSION").to_owned() }
     }
 }
@@ -64,7 +64,7 @@ impl Index {
         index.text = text.unwrap_or_default();
         let mut lines = index.text.split_inclusive('\n');
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());
-        if header != Some(Header::ours()) {
+        if header != Some(Header::current()) {
             return index;
         }
         let base = index.text.as_ptr() as usize;
@@ -123,7 +123,7 @@ impl Index {
     }
 
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        serde_json::to_writer(&mut *out, &Header::ours())?;
+        serde_json::to_writer(&mut *out, &Header::current())?;
         out.write_all(b"\n")?;
         for (key, (stamp, facts)) in &self.known {
             // Entries of deleted files are dropped.
@@ -154,7 +154,7 @@ mod tests {
         index.close();
     }
 
-    fn told(path: &Path, key: &str) -> Option<Vec<String>> {
+    fn stored(path: &Path, key: &str) -> Option<Vec<String>> {
         Index::open(Some(path)).get(key, STAMP)
     }
 
@@ -165,7 +165,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         let key = file.to_str().unwrap();
         filled(&path, key);
-        assert_eq!(told(&path, key), Some(vec!["a word".to_owned()]));
+        assert_eq!(stored(&path, key), Some(vec!["a word".to_owned()]));
         for other in [
             SessionStamp { size: 2, ..STAMP },
             SessionStamp { changed: 3, ..STAMP },
@@ -190,9 +190,9 @@ mod tests {
         filled(&path, &row);
         std::fs::remove_file(&files[0]).unwrap();
         filled(&path, &keys[1]);
-        assert_eq!(told(&path, &keys[0]), None);
-        assert!(told(&path, &keys[1]).is_some() && told(&path, &keys[2]).is_some());
-        assert!(told(&path, &row).is_some(), "a database row has no file of its own");
+        assert_eq!(stored(&path, &keys[0]), None);
+        assert!(stored(&path, &keys[1]).is_some() && stored(&path, &keys[2]).is_some());
+        assert!(stored(&path, &row).is_some(), "a database row has no file of its own");
     }
 
     #[test]
@@ -208,16 +208,16 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         for cut in 0..text.len() {
             std::fs::write(&path, &text[..cut]).unwrap();
-            let known = files.iter().filter(|file| told(&path, file.to_str().unwrap()).is_some()).count();
+            let known = files.iter().filter(|file| stored(&path, file.to_str().unwrap()).is_some()).count();
             assert!(known <= text[..cut].matches('\n').count().saturating_sub(1), "{cut}");
         }
-        let ours = format!("\"agentline_sessions\":{FORMAT}");
-        std::fs::write(&path, text.replace(&ours, "\"agentline_sessions\":0")).unwrap();
-        assert_eq!(told(&path, files[0].to_str().unwrap()), None, "another format");
+        let header = format!("\"agentline_sessions\":{FORMAT}");
+        std::fs::write(&path, text.replace(&header, "\"agentline_sessions\":0")).unwrap();
+        assert_eq!(stored(&path, files[0].to_str().unwrap()), None, "another format");
         std::fs::write(&path, b"\xff\xfe").unwrap();
-        assert_eq!(told(&path, files[0].to_str().unwrap()), None);
+        assert_eq!(stored(&path, files[0].to_str().unwrap()), None);
         filled(&path, files[0].to_str().unwrap());
-        assert!(told(&path, files[0].to_str().unwrap()).is_some(), "the index is rebuilt");
+        assert!(stored(&path, files[0].to_str().unwrap()).is_some(), "the index is rebuilt");
     }
 
     #[cfg(unix)]

@@ -114,14 +114,14 @@ impl<'a> SessionTree<'a> {
             from += length;
             Some((from, &rest[..length], aside > 0))
         });
-        let wanted = move |entry: &Entry| detail.context || !entry.context;
+        let is_shown = move |entry: &Entry| detail.context || !entry.context;
         runs.flat_map(move |(end, run, is_aside)| {
-            let told = match run {
+            let piece = match run {
                 _ if is_aside => detail.subagents.then_some(SessionPiece::Aside(run)),
-                [entry, ..] if wanted(entry) => Some(SessionPiece::Entry(entry)),
+                [entry, ..] if is_shown(entry) => Some(SessionPiece::Entry(entry)),
                 _ => None,
             };
-            told.into_iter().chain(after(end))
+            piece.into_iter().chain(after(end))
         })
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         child.info.started = Some(11);
         let children = [child];
         let tree = SessionTree::new(&session, &children, &PriceTable::default());
-        let told = |detail: SessionDetail| -> Vec<String> {
+        let piece_names = |detail: SessionDetail| -> Vec<String> {
             let name = |piece| match piece {
                 SessionPiece::Entry(entry) => entry.id.clone(),
                 SessionPiece::Aside(run) => format!("aside of {}", run.len()),
@@ -173,8 +173,8 @@ mod tests {
             };
             tree.pieces(detail).map(name).collect()
         };
-        assert_eq!(told(SessionDetail::default()), ["call", "end"]);
+        assert_eq!(piece_names(SessionDetail::default()), ["call", "end"]);
         let all = SessionDetail { context: true, thinking: true, subagents: true };
-        assert_eq!(told(all), ["context", "call", "child", "aside of 2", "end"]);
+        assert_eq!(piece_names(all), ["context", "call", "child", "aside of 2", "end"]);
     }
 }

@@ -173,20 +173,21 @@ impl SessionStore {
     /// Fails if the query is empty, a regular expression is invalid, or the filter names an unknown agent.
     pub fn search(&self, query: &Query) -> Result<Vec<SearchResult>, SessionError> {
         let needle = Needle::new(query).map_err(|problem| SessionError::Usage(Problems::from(problem)))?;
-        let wanted = query.filter.project.as_deref().map(ProjectFilter::new);
+        let project_filter = query.filter.project.as_deref().map(ProjectFilter::new);
         let agents = self.agents_of(&query.filter)?;
         let (mut files, databases) = self.scan_files(&agents);
         let digests = Digests::of(&files);
         let mut real = RealPaths::default();
         files.retain(|file| {
-            let both = wanted.as_ref().zip(file.project.as_ref());
-            both.is_none_or(|(wanted, project)| wanted.is(project, &mut real))
+            let both = project_filter.as_ref().zip(file.project.as_ref());
+            both.is_none_or(|(project_filter, project)| project_filter.is(project, &mut real))
         });
         let files = works_of(files).into_iter().map(Item::Files);
         // A database is one unit of work, and the slowest, so databases are first.
         let items: Vec<Item> = databases.into_iter().map(Item::Database).chain(files).collect();
         let redactor = self.redactor.as_ref();
-        let search = Search { redactor, needle, query, wanted, digests, titles: self.titles(&agents) };
+        let search =
+            Search { redactor, needle, query, project_filter, digests, titles: self.titles(&agents) };
         let found = in_parallel(self.threads, &items, |item| match item {
             Item::Files(candidates) => search.in_files(candidates).into_iter().collect(),
             Item::Database((agent, path)) => search.in_database(&**agent, path),
@@ -233,11 +234,11 @@ enum Item {
 /// Groups files that are read together, largest group first.
 fn works_of(files: Vec<SessionCandidate>) -> Vec<Vec<SessionCandidate>> {
     let mut works: Vec<Vec<SessionCandidate>> = Vec::new();
-    let mut begun: HashMap<(String, String), usize> = HashMap::new();
+    let mut groups: HashMap<(String, String), usize> = HashMap::new();
     for file in files {
         let id = file.name.id.clone().filter(|_| file.agent.sessions().files_continue());
         let at = match id {
-            Some(id) => *begun.entry((file.agent.info().id.to_owned(), id)).or_insert(works.len()),
+            Some(id) => *groups.entry((file.agent.info().id.to_owned(), id)).or_insert(works.len()),
             None => works.len(),
         };
         match works.get_mut(at) {
@@ -254,7 +255,7 @@ struct Search<'a> {
     redactor: Option<&'a Redactor>,
     needle: Needle,
     query: &'a Query,
-    wanted: Option<ProjectFilter>,
+    project_filter: Option<ProjectFilter>,
     digests: Digests,
     titles: Titles,
 }
@@ -310,13 +311,12 @@ impl Search<'_> {
         }
         let session = &session;
         let (info, filter) = (&session.info, &self.query.filter);
-        let told = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
-        let mut projects = told.as_ref().into_iter().chain(project);
-        let here = self
-            .wanted
-            .as_ref()
-            .is_none_or(|wanted| projects.any(|project| wanted.is(project, &mut RealPaths::default())));
-        if !here || !filter.in_time(info) || (info.parent.is_some() && !filter.sub_agents) {
+        let recorded = info.project.as_ref().map(|path| ProjectRef::Path(PathBuf::from(path)));
+        let mut projects = recorded.as_ref().into_iter().chain(project);
+        let in_project = self.project_filter.as_ref().is_none_or(|project_filter| {
+            projects.any(|project| project_filter.is(project, &mut RealPaths::default()))
+        });
+        if !in_project || !filter.in_time(info) || (info.parent.is_some() && !filter.sub_agents) {
             return None;
         }
         let hits = locate::hits(session, &self.needle, self.query);

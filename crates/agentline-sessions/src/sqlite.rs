@@ -70,19 +70,19 @@ impl Database {
     /// # Errors
     /// Fails if the database can no longer be opened.
     pub fn load(&self, id: &str) -> Result<Option<SavedSession>, SessionError> {
-        let told = self.records(id)?;
-        if told.value.is_empty() {
+        let records = self.records(id)?;
+        if records.value.is_empty() {
             return Ok(None);
         }
         let mut fold = self.schema.reader();
-        for record in told.value {
+        for record in records.value {
             fold.take(record);
         }
         let mut session = fold.finish();
         if session.info.id.is_empty() {
             id.clone_into(&mut session.info.id);
         }
-        session.damage.extend(told.damage);
+        session.damage.extend(records.damage);
         Ok(Some(session))
     }
 

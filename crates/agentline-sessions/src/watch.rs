@@ -47,7 +47,7 @@ pub enum SessionChange {
         at: usize,
     },
     /// The session's title, model or other metadata changed.
-    Told(Box<SessionInfo>),
+    Info(Box<SessionInfo>),
 }
 
 /// A session that is being followed.
@@ -59,7 +59,7 @@ pub struct SessionWatch {
     looked: Instant,
     info: SessionInfo,
     /// The ids and fingerprints of the entries as last reported.
-    told: Vec<(String, u64)>,
+    reported: Vec<(String, u64)>,
     redactor: Option<SessionRedactor>,
 }
 
@@ -83,7 +83,7 @@ impl SessionStore {
             files,
             looked: Instant::now(),
             info: SessionInfo::default(),
-            told: Vec::new(),
+            reported: Vec::new(),
             redactor: self.redactor.clone().map(SessionRedactor::new),
         })
     }
@@ -92,7 +92,7 @@ impl SessionStore {
 fn redact(redactor: &mut SessionRedactor, change: &mut SessionChange) {
     match change {
         SessionChange::Added { at, entry } | SessionChange::Grown { at, entry } => redactor.entry(*at, entry),
-        SessionChange::Told(info) => redactor.info(info),
+        SessionChange::Info(info) => redactor.info(info),
         SessionChange::Cut { .. } => {}
     }
 }
@@ -112,11 +112,17 @@ impl SessionWatch {
         if let [only] = self.files.as_slice() {
             // A single file is used in place, so that a long session is not copied for every new line.
             let session = only.session();
-            tell(session, session.info.clone(), &self.found, (&mut self.info, &mut self.told), &mut changes);
+            report_changes(
+                session,
+                session.info.clone(),
+                &self.found,
+                (&mut self.info, &mut self.reported),
+                &mut changes,
+            );
         } else {
             let session = self.read();
             let info = session.info.clone();
-            tell(&session, info, &self.found, (&mut self.info, &mut self.told), &mut changes);
+            report_changes(&session, info, &self.found, (&mut self.info, &mut self.reported), &mut changes);
         }
         if let Some(redactor) = &mut self.redactor {
             changes.iter_mut().for_each(|change| redact(redactor, change));
@@ -208,34 +214,34 @@ impl SessionWatch {
 }
 
 /// Reports how a session differs from its last reported state.
-fn tell(
+fn report_changes(
     session: &SavedSession,
     mut info: SessionInfo,
     found: &FoundSession,
-    (told_info, told): (&mut SessionInfo, &mut Vec<(String, u64)>),
+    (reported_info, reported): (&mut SessionInfo, &mut Vec<(String, u64)>),
     changes: &mut Vec<SessionChange>,
 ) {
     found.complete(&mut info);
-    if info != *told_info {
-        changes.push(SessionChange::Told(Box::new(info.clone())));
-        *told_info = info;
+    if info != *reported_info {
+        changes.push(SessionChange::Info(Box::new(info.clone())));
+        *reported_info = info;
     }
     let now: Vec<(String, u64)> =
         session.entries.iter().map(|entry| (entry.id.clone(), fingerprint(entry))).collect();
     // Entries keep their positions: a different id means that the session was rewound to this position.
-    let same = told.iter().zip(&now).take_while(|(old, new)| old.0 == new.0).count();
-    if same < told.len() {
+    let same = reported.iter().zip(&now).take_while(|(old, new)| old.0 == new.0).count();
+    if same < reported.len() {
         changes.push(SessionChange::Cut { at: same });
     }
     for (at, (_, print)) in now.iter().enumerate() {
         let entry = || Box::new(session.entries[at].clone());
         if at >= same {
             changes.push(SessionChange::Added { at, entry: entry() });
-        } else if told[at].1 != *print {
+        } else if reported[at].1 != *print {
             changes.push(SessionChange::Grown { at, entry: entry() });
         }
     }
-    *told = now;
+    *reported = now;
 }
 
 /// Returns a number that changes when an entry does.

@@ -39,7 +39,7 @@ impl Agentline {
 
     /// Starts a run on a process of its own.
     async fn start_cold(&self, start: PendingStart) -> Result<Run, Error> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let (time, late) = start.limit();
         let prepared = self.blocking_within(time, move |inner| inner.prepare(*start.resolve(inner)?));
         let mut ready = match prepared.await {
@@ -49,14 +49,14 @@ impl Agentline {
             Some(Err(StartFailure::Error(error))) => return Err(error),
         };
         ready.prepared_run.spec.timeouts.spent =
-            Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
+            Millis::try_from(started_at.elapsed().as_millis()).unwrap_or(Millis::MAX);
         let wait = match ready.must_wait() {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
         let (info, agent) = (ready.prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
         if wait.is_zero() {
-            return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, begun) {
+            return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, started_at) {
                 // The handle is dropped after this call, so no other run can share the process.
                 Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
                 Err(error) => Run::over(not_started(&info, &*agent, &error)),
@@ -78,7 +78,7 @@ impl Agentline {
                 drop(ready);
                 return sender.finish(stopped_before(&info, signal));
             }
-            match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, begun) {
+            match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, started_at) {
                 Ok(live) => live.take(ready.prepared_run.into_submission(sender, CompletionTiming::WhenGone)),
                 Err(error) => sender.finish(not_started(&info, &*agent, &error)),
             }

@@ -169,9 +169,9 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
     if !signed_in {
-        let told: Vec<String> = sign_in.iter().filter_map(|s| s.fix.clone()).collect();
+        let hints: Vec<String> = sign_in.iter().filter_map(|s| s.fix.clone()).collect();
         let message = format!("{} is not signed in", info.title);
-        let first = told.first().cloned().unwrap_or_else(|| info.sign_in_hint.to_owned());
+        let first = hints.first().cloned().unwrap_or_else(|| info.sign_in_hint.to_owned());
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
     }

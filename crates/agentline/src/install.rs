@@ -236,7 +236,7 @@ impl<'a> Job<'a> {
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|e| self.cache_error("write", &path, e))?;
         let start = Instant::now();
-        let mut told = false;
+        let mut reported = false;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
@@ -245,7 +245,7 @@ impl<'a> Job<'a> {
                     return Err(InstallError::Locked { lock: path });
                 }
                 Err(fs::TryLockError::WouldBlock) => {
-                    if !std::mem::replace(&mut told, true) {
+                    if !std::mem::replace(&mut reported, true) {
                         on(InstallProgress::Waiting { lock: path.clone() });
                     }
                     std::thread::sleep(Duration::from_millis(50));

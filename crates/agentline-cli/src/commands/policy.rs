@@ -246,18 +246,18 @@ impl ExplainArgs {
             Some(name) => vec![agents.find(name)?],
             None => agents.all().to_vec(),
         };
-        let mut wanted = Vec::new();
+        let mut pairs = Vec::new();
         for agent in chosen {
             let surfaces = agent.info().surfaces.iter().copied();
             let fits = |surface: &Surface| self.surface.as_deref().is_none_or(|name| name == surface.name());
-            wanted.extend(surfaces.filter(fits).map(|surface| (Arc::clone(&agent), surface)));
+            pairs.extend(surfaces.filter(fits).map(|surface| (Arc::clone(&agent), surface)));
         }
-        if wanted.is_empty() {
+        if pairs.is_empty() {
             let name = self.surface.as_deref().unwrap_or_default();
             return Err(Problem::new("--surface", format!("unknown surface `{name}`"))
                 .hint("use json, stream-json or acp"));
         }
-        Ok(wanted)
+        Ok(pairs)
     }
 
     /// Returns the flags as settings.

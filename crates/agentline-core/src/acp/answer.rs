@@ -88,9 +88,9 @@ impl PromptUsage {
         profile: &dyn AcpProfile,
         sink: &mut Sink,
     ) {
-        let told = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
-        let told = told.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
-        let Some(told) = told.filter(|t| *t != Tokens::default()) else { return };
+        let reported = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
+        let reported = reported.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
+        let Some(reported) = reported.filter(|t| *t != Tokens::default()) else { return };
         if profile.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
             let text =
                 "the agent reports only the tokens of its last request, so the usage of this run is unknown";
@@ -99,7 +99,7 @@ impl PromptUsage {
         if self.unknown {
             return;
         }
-        let all = self.all.map_or(told, |before| before.plus(told));
+        let all = self.all.map_or(reported, |before| before.plus(reported));
         self.all = Some(all);
         let models = &answer.meta.quota.models.0;
         if models.iter().all(|m| !m.model.is_empty() && profile.is_model(&m.model)) {

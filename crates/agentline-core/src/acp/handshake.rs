@@ -65,7 +65,7 @@ impl Acp {
                     FailureKind::ApiError => Failure { kind: FailureKind::Input, ..failure },
                     _ => failure,
                 };
-                return self.give_up(failure, sink);
+                return self.fail_all(failure, sink);
             }
         };
         // An agent that does not support the requested version answers with one that it supports. No other version is
@@ -75,7 +75,7 @@ impl Acp {
                 "the agent uses version {other} of the Agent Client Protocol, but agentline supports only version {PROTOCOL}"
             );
             let hint = "install a version of the agent that supports it, or pass another `--surface`";
-            return self.give_up(Failure::new(FailureKind::Input, text).hint(hint), sink);
+            return self.fail_all(Failure::new(FailureKind::Input, text).hint(hint), sink);
         }
         let version = result.info.version.map(Str::own);
         self.profile.set_agent_version(&result.info.name, version.as_deref().and_then(Version::parse));
@@ -118,7 +118,7 @@ impl Acp {
                 } else {
                     failure.hint(format!("use one of the agent's sign-in methods: {known}"))
                 };
-                self.give_up(failure, sink);
+                self.fail_all(failure, sink);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Acp {
     }
 
     /// Marks the agent as unusable and fails all waiting runs.
-    fn give_up(&mut self, failure: Failure, sink: &mut Sink) {
+    fn fail_all(&mut self, failure: Failure, sink: &mut Sink) {
         self.broken = Some(failure.clone());
         for run in self.waiting() {
             self.fail(run, Some(failure.clone()), sink);

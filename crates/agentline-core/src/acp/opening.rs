@@ -73,8 +73,8 @@ impl Acp {
             let text = format!("another run is active in the session {id}");
             return self.fail(run, Some(Failure::new(FailureKind::Input, text)), sink);
         }
-        let wanted = self.turns.get(&run).map(|turn| turn.spec.servers.clone()).unwrap_or_default();
-        let others = !wanted.is_empty() && wanted != session.servers;
+        let servers = self.turns.get(&run).map(|turn| turn.spec.servers.clone()).unwrap_or_default();
+        let others = !servers.is_empty() && servers != session.servers;
         self.enter(run, id.to_owned(), sink);
         if others {
             let text = "an open session keeps its MCP servers; the MCP servers of this run are ignored";
@@ -182,7 +182,7 @@ impl Acp {
     /// to two consecutive probes, the history is complete.
     fn probe(&mut self, run: RunId, quiet: u8, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        turn.step = Step::Draining { quiet, told: false };
+        turn.step = Step::Draining { quiet, got_history: false };
         let Some(id) = turn.session.clone() else { return };
         let mode =
             self.sessions.get(&id).and_then(|s| s.modes.current.clone()).unwrap_or_else(|| "default".into());
@@ -191,9 +191,11 @@ impl Acp {
     }
 
     pub(super) fn probed(&mut self, run: RunId, sink: &mut Sink) {
-        let Some(Step::Draining { quiet, told }) = self.turns.get(&run).map(|turn| turn.step) else { return };
+        let Some(Step::Draining { quiet, got_history }) = self.turns.get(&run).map(|turn| turn.step) else {
+            return;
+        };
         sink.alive(run);
-        let quiet = if told { 0 } else { quiet + 1 };
+        let quiet = if got_history { 0 } else { quiet + 1 };
         if quiet < QUIET_PROBES {
             return self.probe(run, quiet, sink);
         }

@@ -52,8 +52,8 @@ impl Acp {
             }
             return sink.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
         }
-        let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
-        let named = Some(asked.session.to_string()).filter(|id| !id.is_empty());
+        let request = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
+        let named = Some(request.session.to_string()).filter(|id| !id.is_empty());
         let session = named.or_else(|| self.only_session());
         let run = session.and_then(|id| self.sessions.get(&id)).and_then(|session| session.run);
         let is_going =
@@ -65,23 +65,30 @@ impl Acp {
             });
         };
         let (ask, about) = match method {
-            "session/request_permission" => self.permission(run, asked, sink),
+            "session/request_permission" => self.permission(run, request, sink),
             "fs/read_text_file" => (
-                HostRequest::ReadFile { path: asked.path.own(), line: asked.line.0, limit: asked.limit.0 },
+                HostRequest::ReadFile {
+                    path: request.path.own(),
+                    line: request.line.0,
+                    limit: request.limit.0,
+                },
                 About::Read,
             ),
-            _ => (HostRequest::WriteFile { path: asked.path.own(), text: asked.content.own() }, About::Write),
+            _ => (
+                HostRequest::WriteFile { path: request.path.own(), text: request.content.own() },
+                About::Write,
+            ),
         };
         let ask = sink.ask(run, ask);
         self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), about });
     }
 
-    fn permission(&mut self, run: RunId, asked: Params<'_>, sink: &mut Sink) -> (HostRequest, About) {
-        let options = asked.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
+    fn permission(&mut self, run: RunId, request: Params<'_>, sink: &mut Sink) -> (HostRequest, About) {
+        let options = request.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
         let mut ask = PermissionRequest::default();
         if let Some(turn) = self.turns.get_mut(&run) {
-            let judged = asked.call.raw_input.map(ToOwned::to_owned);
-            let call = turn.tools.asked(run, asked.call, &*self.profile, sink);
+            let judged = request.call.raw_input.map(ToOwned::to_owned);
+            let call = turn.tools.permission_requested(run, request.call, &*self.profile, sink);
             let tool = self.profile.tool(call);
             ask.tool_use_id.clone_from(&call.id);
             ask.command = command(call).or_else(|| {

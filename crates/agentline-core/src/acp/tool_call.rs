@@ -32,7 +32,7 @@ pub(crate) struct AcpToolCall {
     pub(crate) locations: Vec<String>,
     /// The call has not started yet.
     pub(super) pending: bool,
-    pub(super) told: bool,
+    pub(super) announced: bool,
     pub(super) closed: bool,
     /// The call changes files. `claimed` has the files that were already reported.
     pub(super) writes: bool,

@@ -27,7 +27,7 @@ impl AcpToolCall {
     /// Closes the call and drops its data.
     fn shut(&mut self) {
         let id = std::mem::take(&mut self.id);
-        *self = Self { id, told: true, closed: true, ..Self::default() };
+        *self = Self { id, announced: true, closed: true, ..Self::default() };
     }
 
     fn take(&mut self, wire: ToolWire<'_>, profile: &dyn AcpProfile) {
@@ -116,7 +116,7 @@ impl AcpToolCalls {
     }
 
     /// Applies a permission request for a call, and announces the call if that has not happened yet.
-    pub(crate) fn asked(
+    pub(crate) fn permission_requested(
         &mut self,
         run: RunId,
         wire: ToolWire<'_>,
@@ -130,11 +130,11 @@ impl AcpToolCalls {
         }
         call.id = id;
         // The arguments in the request may differ from the announced ones. The announced ones are kept.
-        let told_input = call.raw_input.take().filter(|_| call.told);
+        let announced_input = call.raw_input.take().filter(|_| call.announced);
         call.take(wire, profile);
         announce(run, call, profile, sink);
-        if told_input.is_some() {
-            call.raw_input = told_input;
+        if announced_input.is_some() {
+            call.raw_input = announced_input;
         }
         call
     }
@@ -202,7 +202,7 @@ impl AcpToolCalls {
 
     /// Returns whether any call was announced.
     pub(crate) fn any(&self) -> bool {
-        self.calls.values().any(|call| call.told)
+        self.calls.values().any(|call| call.announced)
     }
 
     /// Returns the id of the call that an update refers to. If the agent sends no id, the generated one is `_tc_N`. A
@@ -230,7 +230,7 @@ fn synthetic(n: u32) -> String {
 }
 
 fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, sink: &mut Sink) {
-    if std::mem::replace(&mut call.told, true) {
+    if std::mem::replace(&mut call.announced, true) {
         return;
     }
     let tool = profile.tool(call);

@@ -38,14 +38,14 @@ const ABOUT_THE_SESSION: &[&str] = &[
 
 impl Acp {
     pub(super) fn update(&mut self, params: &RawValue, sink: &mut Sink) {
-        let asked = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
-        let raw = asked.update.map_or("null", RawValue::get);
+        let notification = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
+        let raw = notification.update.map_or("null", RawValue::get);
         let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
-        let only = if asked.session.is_empty() { self.only_session() } else { None };
-        let id = only.as_deref().unwrap_or(&asked.session);
+        let only = if notification.session.is_empty() { self.only_session() } else { None };
+        let id = only.as_deref().unwrap_or(&notification.session);
         let Some(session) = self.sessions.get_mut(id) else { return };
         let is_chunk = matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk");
-        let said = update.content.filter(|_| is_chunk).map(pieces);
+        let pieces = update.content.filter(|_| is_chunk).map(pieces);
         let mut about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
@@ -61,7 +61,7 @@ impl Acp {
                 }
             }
             "agent_message_chunk" => {
-                if let Some(ContentPiece::Text(text)) = said.as_ref().and_then(|said| said.first())
+                if let Some(ContentPiece::Text(text)) = pieces.as_ref().and_then(|pieces| pieces.first())
                     && let Chunk::Mode(mode) = self.profile.message_chunk(text)
                 {
                     // The mode has not changed.
@@ -85,8 +85,8 @@ impl Acp {
             // The history of a loaded session is not emitted again.
             _ if !about_session && turn.prompts == 0 => {
                 turn.replayed += 1;
-                if let Step::Draining { told, .. } = &mut turn.step {
-                    *told = true;
+                if let Step::Draining { got_history, .. } = &mut turn.step {
+                    *got_history = true;
                 }
                 return sink.alive(run);
             }
@@ -103,9 +103,9 @@ impl Acp {
             _ => {}
         }
         self.profile.fs(run, raw, sink);
-        match said {
-            Some(said) => self.chunk(run, said, &update.kind, raw, sink),
-            None => self.tell(run, &update, raw, sink),
+        match pieces {
+            Some(pieces) => self.chunk(run, pieces, &update.kind, raw, sink),
+            None => self.report(run, &update, raw, sink),
         }
     }
 
@@ -115,7 +115,7 @@ impl Acp {
         turns.next().filter(|_| turns.next().is_none())?.session.clone()
     }
 
-    fn tell(&mut self, run: RunId, update: &Update<'_>, raw: &str, sink: &mut Sink) {
+    fn report(&mut self, run: RunId, update: &Update<'_>, raw: &str, sink: &mut Sink) {
         let as_it_is = || Event::agent(raw);
         match &*update.kind {
             kind @ ("tool_call" | "tool_call_update") => {
@@ -145,10 +145,10 @@ impl Acp {
         }
     }
 
-    fn chunk(&mut self, run: RunId, said: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
+    fn chunk(&mut self, run: RunId, pieces: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
         let mut spoke = false;
-        for piece in said {
+        for piece in pieces {
             let text = match piece {
                 ContentPiece::Text(text) => text,
                 ContentPiece::Other(block) => {

@@ -72,15 +72,15 @@ impl<'a> AdapterLaunch<'a> {
 pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_>) -> Vec<Problem> {
     let title = info.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
-    let asked: &[(&str, bool, &str)] = &[
+    let options: &[(&str, bool, &str)] = &[
         ("sandbox", request.sandbox != Sandbox::Off, "remove it"),
         ("session_id", request.session_id.is_some(), "remove it: the agent chooses session ids itself"),
         ("file_references", request.file_references, "send files with `--attach`"),
         ("system_mode", replaces, "use `append`, which puts your instructions before the prompt"),
     ];
-    let mut problems: Vec<Problem> = asked
+    let mut problems: Vec<Problem> = options
         .iter()
-        .filter(|(_, asked, _)| *asked)
+        .filter(|(_, options, _)| *options)
         .map(|(key, _, way_out)| Problem::new(*key, format!("is not supported by {title}")).hint(*way_out))
         .collect();
     if request.resume.as_deref() == Some("latest") {
@@ -192,8 +192,8 @@ pub(super) fn launch(
     launch.servers = servers;
     launch.meta = own.meta.map(|meta| meta.to_string());
     launch.session_cwd = own.session_cwd;
-    let wanted = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
-    launch.quiet = wanted.unwrap_or(own.quiet);
+    let quiet = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
+    launch.quiet = quiet.unwrap_or(own.quiet);
     if own.only_when_asked && request.permission_mode == PermissionMode::Plan {
         launch.warnings.push(Notice::new(
             "mode_when_asked",
@@ -281,8 +281,8 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, fs: &dyn FileSystem) -> Resu
             return Err(wrong("is empty or contains a NUL byte"));
         }
         let real = fs.canonical(&file).unwrap_or_else(|| file.clone());
-        let told = format!("Process the prompt in {}", file.display());
-        parts.push(if real.starts_with(cwd) { told } else { content }.into());
+        let reference = format!("Process the prompt in {}", file.display());
+        parts.push(if real.starts_with(cwd) { reference } else { content }.into());
     }
     Ok(parts.join("\n\n"))
 }

@@ -98,10 +98,10 @@ impl Agent for Claude {
             // everything is not available to every user.
             _ => RequestedMode::new("default", true),
         });
-        let held = HeldTools::of(request);
-        let mut options = json!({"disallowedTools": held.taken_away});
-        if !held.asked.is_empty() {
-            options["settings"] = json!({"permissions": {"ask": held.asked}});
+        let enforced = HeldTools::of(request);
+        let mut options = json!({"disallowedTools": enforced.taken_away});
+        if !enforced.asked.is_empty() {
+            options["settings"] = json!({"permissions": {"ask": enforced.asked}});
         }
         if request.trust != Trust::Full {
             // Otherwise it would run hooks and servers that are defined in the workspace.
@@ -129,11 +129,11 @@ impl Agent for Claude {
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
-        let held = HeldTools::of(opened);
+        let enforced = HeldTools::of(opened);
         adapter::unenforced_in_session(opened, prompt, |rule| {
             let tool = common_name(rule.tool());
             let always = ALWAYS_ASKED.contains(&tool) || tool.starts_with("mcp__");
-            always || held.asked.contains(tool) || held.taken_away.contains(tool)
+            always || enforced.asked.contains(tool) || enforced.taken_away.contains(tool)
         })
     }
 
@@ -186,15 +186,15 @@ impl HeldTools {
         let exceptions = Exceptions::of(request);
         let lists = [("deny", &request.deny), ("ask", &request.ask)];
         let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |rule| (key, rule)));
-        let mut held = Self { taken_away: BTreeSet::new(), asked: BTreeSet::new() };
+        let mut enforced = Self { taken_away: BTreeSet::new(), asked: BTreeSet::new() };
         for (key, rule) in rules {
             let taken_away = key == "deny" && rule.pattern().is_none() && !exceptions.outrank(rule);
-            let tools = if taken_away { &mut held.taken_away } else { &mut held.asked };
+            let tools = if taken_away { &mut enforced.taken_away } else { &mut enforced.asked };
             if !rule.tool().contains('*') {
                 tools.insert(common_name(rule.tool()).to_owned());
             }
         }
-        held
+        enforced
     }
 }
 

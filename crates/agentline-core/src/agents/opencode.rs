@@ -86,12 +86,12 @@ impl Agent for OpenCode {
         _surface: Surface,
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
-        let told = permissions(request).unwrap_or_default();
+        let configured = permissions(request).unwrap_or_default();
         let tool = prospect.ask.tool.as_str();
         let name = permission_of(tool).unwrap_or("*");
-        match told.get(name).or_else(|| told.get("*")).and_then(Value::as_str) {
+        match configured.get(name).or_else(|| configured.get("*")).and_then(Value::as_str) {
             // It asks about paths outside the workspace, unless everything is allowed.
-            _ if !prospect.inside && told.get("*") != Some(&json!("allow")) => NativeDecision::Asks,
+            _ if !prospect.inside && configured.get("*") != Some(&json!("allow")) => NativeDecision::Asks,
             Some("allow") => NativeDecision::Runs("is configured to use the tool without asking"),
             Some("deny") => NativeDecision::Refuses("is configured to deny the tool"),
             _ => NativeDecision::Asks,
@@ -124,10 +124,10 @@ impl Agent for OpenCode {
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
-        let told = permissions(opened).unwrap_or_default();
+        let configured = permissions(opened).unwrap_or_default();
         adapter::unenforced_in_session(opened, prompt, |rule| {
             let name = permission_of(rule.tool()).unwrap_or("*");
-            told.get(name).or_else(|| told.get("*")) != Some(&json!("allow"))
+            configured.get(name).or_else(|| configured.get("*")) != Some(&json!("allow"))
         })
     }
 

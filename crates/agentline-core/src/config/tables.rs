@@ -82,7 +82,7 @@ pub(super) fn agents(
     let Value::Object(table) = &*table else {
         return findings.refuse(given.must_be("a table").hint("write `[agents.NAME]` and its keys below it"));
     };
-    let said = every(table, |name, value| {
+    let entries = every(table, |name, value| {
         let given = given.part(name, value);
         let Value::Object(table) = value else {
             return findings.refuse(
@@ -105,7 +105,7 @@ pub(super) fn agents(
         Some((name.to_owned(), settings))
     })?;
     let mut by_id: BTreeMap<String, AgentSettings> = BTreeMap::new();
-    for (name, settings) in said {
+    for (name, settings) in entries {
         by_id.entry(agent_id(&name)).or_default().overlay(&settings);
     }
     Some(by_id)

@@ -86,8 +86,8 @@ fn settings_without_effect_are_reported() {
     let config = from_toml(
         "[agents.gemini]\nargs = ['--x']\ncommand = ['a', 'b']\nsurface = 'json'\n[agents.mine]\ncommand = 'm'",
     );
-    let told: Vec<&str> = config.notices.iter().map(|notice| &*notice.message).collect();
-    assert!(told.len() == 1 && told[0].contains("`agents.gemini.command`"), "{told:?}");
+    let messages: Vec<&str> = config.notices.iter().map(|notice| &*notice.message).collect();
+    assert!(messages.len() == 1 && messages[0].contains("`agents.gemini.command`"), "{messages:?}");
 }
 
 #[test]
@@ -470,10 +470,10 @@ fn settings_override_the_price_file() {
     for (text, says) in
         [("[models.m]\ninput = 'x'", "p.toml"), ("[models", "p.toml"), ("[modls.m]\ninput = 1", "modls")]
     {
-        let told = match Config::build(&[Layer::prices("p.toml", text)]) {
+        let message = match Config::build(&[Layer::prices("p.toml", text)]) {
             Ok(config) => format!("{:?}", config.notices),
             Err(problems) => format!("{problems:?}"),
         };
-        assert!(told.contains(says), "{text}: {told}");
+        assert!(message.contains(says), "{text}: {message}");
     }
 }

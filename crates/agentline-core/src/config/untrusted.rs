@@ -38,20 +38,20 @@ impl UntrustedReport {
         config: &mut Config,
         key: &'static ConfigKey,
         spelled: &str,
-        said: &Config,
+        parsed: &Config,
     ) -> bool {
         let restriction = match key.untrusted {
             UntrustedUse::Ignore => Restriction::Refused,
             UntrustedUse::Add => {
-                self.rules.push((key, said.clone()));
+                self.rules.push((key, parsed.clone()));
                 return false;
             }
-            UntrustedUse::Accept if key.get(config) == key.get(said) => Restriction::Unchanged,
+            UntrustedUse::Accept if key.get(config) == key.get(parsed) => Restriction::Unchanged,
             UntrustedUse::Accept => {
-                key.merge(config, said);
+                key.merge(config, parsed);
                 Restriction::Applied
             }
-            UntrustedUse::Lower | UntrustedUse::Stricter => key.restrict(config, said),
+            UntrustedUse::Lower | UntrustedUse::Stricter => key.restrict(config, parsed),
         };
         match restriction {
             Restriction::Applied => self.changed(key),
@@ -66,16 +66,16 @@ impl UntrustedReport {
     /// A specific `ask` rule outranks a general `deny` rule. So if the user has any `deny` rules, the `ask` rules of
     /// this layer become `deny` rules.
     pub(super) fn add_rules(&mut self, config: &mut Config, user_denies: bool) {
-        for (mut key, mut said) in std::mem::take(&mut self.rules) {
+        for (mut key, mut parsed) in std::mem::take(&mut self.rules) {
             if user_denies
                 && let Some(deny) = super::find("deny")
                 && key.name == "ask"
             {
                 key = deny;
-                said.request.deny = std::mem::take(&mut said.request.ask);
+                parsed.request.deny = std::mem::take(&mut parsed.request.ask);
             }
             let had_rules = key.get(config).as_array().is_some_and(|rules| !rules.is_empty());
-            if key.restrict(config, &said) == Restriction::Applied {
+            if key.restrict(config, &parsed) == Restriction::Applied {
                 let others = config.origins.remove(key.name).filter(|_| had_rules);
                 let origin = others.map_or_else(|| self.layer.clone(), |o| format!("{o}, {}", self.layer));
                 config.origins.insert(key.name.to_owned(), origin);

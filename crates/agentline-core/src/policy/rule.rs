@@ -158,12 +158,12 @@ impl CompiledRule {
     }
 
     /// Returns how the rule matches one target of a tool use, if at all.
-    pub(super) fn meets(&self, ask: &PermissionRequest, target: &Target<'_>) -> Option<RuleMatch> {
-        self.meets_target(ask, self.meets_tool(ask)?, target)
+    pub(super) fn matches(&self, ask: &PermissionRequest, target: &Target<'_>) -> Option<RuleMatch> {
+        self.matches_target(ask, self.matches_tool(ask)?, target)
     }
 
-    /// Returns how the rule matches a target, given the result of [`Self::meets_tool`].
-    pub(super) fn meets_target(
+    /// Returns how the rule matches a target, given the result of [`Self::matches_tool`].
+    pub(super) fn matches_target(
         &self,
         ask: &PermissionRequest,
         (named, name): (bool, usize),
@@ -226,7 +226,7 @@ impl CompiledRule {
     }
 
     /// Returns whether the rule applies to this tool: whether by its full name, and the number of literal characters.
-    pub(super) fn meets_tool(&self, ask: &PermissionRequest) -> Option<(bool, usize)> {
+    pub(super) fn matches_tool(&self, ask: &PermissionRequest) -> Option<(bool, usize)> {
         let length = self.tool.chars().filter(|c| *c != '*').count();
         let known = NAMES_OF_KINDS
             .iter()

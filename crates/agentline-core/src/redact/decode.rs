@@ -56,7 +56,7 @@ impl Unescape {
                 }
             }
             Escape::Unicode { .. } => {
-                self.give_up(each);
+                self.flush_escape(each);
                 self.push(byte, at, each);
             }
         }
@@ -64,7 +64,7 @@ impl Unescape {
 
     /// Handles the end of the text: an incomplete escape is literal text.
     pub(super) fn finish(&mut self, each: &mut impl FnMut(Unit)) {
-        self.give_up(each);
+        self.flush_escape(each);
         self.lone_surrogate(each);
     }
 
@@ -117,7 +117,7 @@ impl Unescape {
         }
     }
 
-    fn give_up(&mut self, each: &mut impl FnMut(Unit)) {
+    fn flush_escape(&mut self, each: &mut impl FnMut(Unit)) {
         if let Escape::Unicode { digits, count, at } = std::mem::take(&mut self.state) {
             self.emit(Unit { byte: b'u', start: at, end: at + 1 }, each);
             for (i, byte) in (at + 1..).zip(&digits[..count]) {

@@ -295,11 +295,11 @@ mod tests {
 
     const SECRET: &str = "sk-live-0123456789";
 
-    fn hide(lines: &[String]) -> Vec<String> {
-        hide_in(SECRET, lines)
+    fn redact_lines(lines: &[String]) -> Vec<String> {
+        redact_lines_of(SECRET, lines)
     }
 
-    fn hide_in(secret: &str, lines: &[String]) -> Vec<String> {
+    fn redact_lines_of(secret: &str, lines: &[String]) -> Vec<String> {
         let mut redactor = LineRedactor::new(Redactor::new([secret]));
         let mut out = Vec::new();
         for line in lines {
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn other_lines_are_kept_in_order() {
         let lines = [delta("key: sk-li"), "{\"ch\":\"clock\"}".to_owned(), delta("ve-0123456789 ok")];
-        let hidden = hide(&lines);
+        let hidden = redact_lines(&lines);
         assert_eq!(content(&hidden[0]), "key: ");
         assert_eq!(hidden[1], lines[1]);
         assert_eq!(content(&hidden[2]), "[redacted] ok");
@@ -339,11 +339,15 @@ mod tests {
                 let pieces = [format!("it is {}", &secret[..cut]), format!("{} it was", &secret[cut..])];
                 let tool = delta("").replace("message", "tool_use");
                 let lines = [delta(&pieces[0]), side(&pieces[0]), tool, delta(&pieces[1]), side(&pieces[1])];
-                let hidden = hide_in(secret, &lines);
-                let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+                let hidden = redact_lines_of(secret, &lines);
+                let contents: Vec<String> = hidden.iter().map(|line| content(line)).collect();
                 // Up to three characters stay, as in the events.
                 let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
-                assert_eq!(told, [&begins, &begins, "", "[redacted] it was", "[redacted] it was"], "{cut}");
+                assert_eq!(
+                    contents,
+                    [&begins, &begins, "", "[redacted] it was", "[redacted] it was"],
+                    "{cut}"
+                );
                 let fields = |line: &String| line.matches("\\\":").count();
                 assert!(hidden.iter().all(|line| fields(line) == 4 && line.contains("\\\"delta\\\":true")));
             }
@@ -353,15 +357,15 @@ mod tests {
     #[test]
     fn both_copies_of_a_split_secret_are_redacted() {
         let (begins, rest) = (delta("it is sk-live-"), delta("0123456789"));
-        let hidden = hide(&[begins.clone(), begins, rest.clone(), rest]);
-        let told: Vec<String> = hidden.iter().map(|line| content(line)).collect();
-        assert_eq!(told, ["it is ", "it is ", "[redacted]", "[redacted]"]);
+        let hidden = redact_lines(&[begins.clone(), begins, rest.clone(), rest]);
+        let contents: Vec<String> = hidden.iter().map(|line| content(line)).collect();
+        assert_eq!(contents, ["it is ", "it is ", "[redacted]", "[redacted]"]);
     }
 
     #[test]
     fn text_resembling_a_secret_prefix_is_unchanged() {
         let lines: Vec<String> = (0..600).map(|i| delta(&format!("words sk-{}", i % 7))).collect();
-        assert_eq!(hide(&lines), lines);
+        assert_eq!(redact_lines(&lines), lines);
     }
 
     proptest! {
@@ -373,9 +377,9 @@ mod tests {
             cuts.push(text.len());
             let mut from = 0;
             let lines: Vec<String> = cuts.into_iter().map(|cut| { let line = delta(&text[from..cut]); from = cut; line }).collect();
-            let told: String = hide(&lines).iter().map(|l| content(l)).collect();
-            let begins = told.strip_prefix("a sk- b ").and_then(|told| told.strip_suffix("[redacted] c sk-l"));
-            prop_assert!(begins.is_some_and(|begins| begins.len() < TELLING_PART && SECRET.starts_with(begins)), "{}", told);
+            let output: String = redact_lines(&lines).iter().map(|l| content(l)).collect();
+            let begins = output.strip_prefix("a sk- b ").and_then(|output| output.strip_suffix("[redacted] c sk-l"));
+            prop_assert!(begins.is_some_and(|begins| begins.len() < TELLING_PART && SECRET.starts_with(begins)), "{}", output);
         }
 
         #[test]
@@ -387,21 +391,21 @@ mod tests {
             // Without the escape characters, the rest must be long enough to be redacted.
             let letters = |text: &str| text.replace(['"', '\\'], "").to_lowercase();
             prop_assume!(letters(&secret).len() >= 8);
-            let told = tell(&secret, &cuts, is_nested);
-            let (secret, shown) = (letters(&secret), letters(&told.replace(MARK, "|")));
+            let output = stream_secret(&secret, &cuts, is_nested);
+            let (secret, shown) = (letters(&secret), letters(&output.replace(MARK, "|")));
             let shows = |length: usize| secret.as_bytes().windows(length).any(|part| shown.contains(str::from_utf8(part).unwrap()));
-            prop_assert!(!shows(TELLING_PART), "{}", told);
+            prop_assert!(!shows(TELLING_PART), "{}", output);
         }
     }
 
     #[test]
     fn secret_with_percent_signs_and_quotes_is_redacted() {
-        let told = tell("%+%%\"g\\%\\+\\%s+gsxx/\"", &[], false);
-        assert!(!told.contains("gsxx") && !told.contains("+%%"), "{told}");
+        let output = stream_secret("%+%%\"g\\%\\+\\%s+gsxx/\"", &[], false);
+        assert!(!output.contains("gsxx") && !output.contains("+%%"), "{output}");
     }
 
     /// Streams a secret in pieces and returns the text that a reader of the tape puts together.
-    fn tell(secret: &str, cuts: &[usize], is_nested: bool) -> String {
+    fn stream_secret(secret: &str, cuts: &[usize], is_nested: bool) -> String {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| *cut.min(&secret.len())).collect();
         cuts.sort_unstable();
         let ends = cuts.iter().copied().chain([secret.len()]);
@@ -417,7 +421,7 @@ mod tests {
             };
             if is_nested { parsed() } else { text.to_owned() }
         };
-        hide_in(secret, &lines).iter().map(|line| outer(&content(line))).collect()
+        redact_lines_of(secret, &lines).iter().map(|line| outer(&content(line))).collect()
     }
 
     #[test]
@@ -444,14 +448,18 @@ mod tests {
                 .flat_map(|(one, at)| every[at..].iter().map(|other| vec![*one, *other]));
             for cuts in pairs.chain([every.clone()]) {
                 for is_nested in [false, true] {
-                    let told = tell(&secret, &cuts, is_nested);
+                    let output = stream_secret(&secret, &cuts, is_nested);
                     // A piece that is only a line break or a backslash stays.
-                    let told = told.replace("\\n", "").replace('\\', "");
-                    assert_eq!(told, "[redacted]", "{secret} {cuts:?}");
+                    let output = output.replace("\\n", "").replace('\\', "");
+                    assert_eq!(output, "[redacted]", "{secret} {cuts:?}");
                 }
             }
             let letters: Vec<usize> = [1, 2, 3].into_iter().chain(every).collect();
-            assert_eq!(tell(&secret, &letters, false).replace('\\', ""), "Zq8[redacted]", "{secret}");
+            assert_eq!(
+                stream_secret(&secret, &letters, false).replace('\\', ""),
+                "Zq8[redacted]",
+                "{secret}"
+            );
         }
     }
 }

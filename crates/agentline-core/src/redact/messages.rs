@@ -96,26 +96,26 @@ mod tests {
     #[test]
     fn every_part_of_a_message_is_redacted() {
         const SECRET: &str = "hunter2-hunter2";
-        let said = format!("it is {SECRET}");
+        let text = format!("it is {SECRET}");
         let mut call = ToolUse::new(SECRET, SECRET, format!("my {SECRET}"), ToolKind::Shell);
-        call.input = serde_json::value::to_raw_value(&said).ok();
-        call.raw_input = serde_json::value::to_raw_value(&[&said]).ok();
+        call.input = serde_json::value::to_raw_value(&text).ok();
+        call.raw_input = serde_json::value::to_raw_value(&[&text]).ok();
         let mut tool = SavedTool::new(call);
-        tool.result = Some(SavedResult::new(ToolStatus::Ok, said.clone()));
+        tool.result = Some(SavedResult::new(ToolStatus::Ok, text.clone()));
         tool.diff = Some(SavedDiff {
-            path: said.clone(),
-            old: Some(said.clone()),
-            new: Some(said.clone()),
-            unified: Some(said.clone()),
+            path: text.clone(),
+            old: Some(text.clone()),
+            new: Some(text.clone()),
+            unified: Some(text.clone()),
         });
         let mut entry = Entry::new(SECRET, Role::Assistant);
-        entry.model = Some(said.clone());
-        entry.stop_reason = Some(said.clone());
+        entry.model = Some(text.clone());
+        entry.stop_reason = Some(text.clone());
         entry.parts = vec![
-            EntryPart::text(said.clone()),
-            EntryPart::Thinking { text: said.clone(), signature: Some(said.clone()) },
-            EntryPart::Media(crate::Media::new("image/png", None, Some(said.clone()))),
-            EntryPart::Media(crate::Media::new("image/png", Some(said.clone()), None)),
+            EntryPart::text(text.clone()),
+            EntryPart::Thinking { text: text.clone(), signature: Some(text.clone()) },
+            EntryPart::Media(crate::Media::new("image/png", None, Some(text.clone()))),
+            EntryPart::Media(crate::Media::new("image/png", Some(text.clone()), None)),
             EntryPart::Tool(Box::new(tool)),
         ];
         entry.originals = vec![RawJson::new(format!("{{\"a\":\"{SECRET}\"}}"))];

@@ -309,19 +309,19 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().filter(|c| text.is_char_boundary(*c)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
-            let (mut held, mut told, mut from) = (StreamRedactor::default(), String::new(), 0);
+            let (mut stream, mut output, mut from) = (StreamRedactor::default(), String::new(), 0);
             for cut in cuts {
-                told.extend(held.push(redactor.patterns(), text[from..cut].to_owned()));
+                output.extend(stream.push(redactor.patterns(), text[from..cut].to_owned()));
                 from = cut;
             }
-            told.extend(held.finish(redactor.patterns()));
+            output.extend(stream.finish(redactor.patterns()));
             // Up to three letters are shown before the secret is detected.
-            let parts: Vec<&str> = told.split(MARK).collect();
+            let parts: Vec<&str> = output.split(MARK).collect();
             prop_assert_eq!(parts.len(), times + 1);
             prop_assert_eq!(parts[times], " and sk-Zx");
             for (i, part) in parts[..times].iter().enumerate() {
                 let more = part.strip_prefix(if i == 0 { "sk- then s" } else { "" });
-                prop_assert!(more.is_some_and(|more| more.len() < TELLING_PART && SECRET.starts_with(more)), "{}", told);
+                prop_assert!(more.is_some_and(|more| more.len() < TELLING_PART && SECRET.starts_with(more)), "{}", output);
             }
         }
     }

@@ -46,7 +46,7 @@ impl StreamRedactor {
             self.held.push_str(&piece);
         }
         self.scanner.scan(patterns, &self.held.as_bytes()[at - self.base..], at);
-        self.learn(at);
+        self.collect_keys(at);
         if self.held.len() > MOST_HELD {
             return self.interrupt(patterns);
         }
@@ -74,7 +74,7 @@ impl StreamRedactor {
         self.adopt(patterns);
         let end = self.base + self.held.len();
         self.scanner.interrupt(end);
-        self.learn(end);
+        self.collect_keys(end);
         let significant_bytes =
             self.scanner.start_of_partial_secret(patterns, TELLING_PART).filter(|from| *from < end);
         self.hide_from(significant_bytes)
@@ -89,7 +89,7 @@ impl StreamRedactor {
         let significant_bytes =
             self.scanner.start_of_partial_secret(patterns, SHORTEST_SECRET).filter(|from| *from < end);
         self.scanner.finish(patterns);
-        self.learn(end);
+        self.collect_keys(end);
         self.hide_from(significant_bytes)
     }
 
@@ -107,7 +107,7 @@ impl StreamRedactor {
         }
     }
 
-    fn learn(&mut self, piece_began: usize) {
+    fn collect_keys(&mut self, piece_began: usize) {
         let split = self
             .scanner
             .keys

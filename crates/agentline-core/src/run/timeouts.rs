@@ -23,7 +23,7 @@ impl RunState {
     /// Returns the time and kind of the next timeout.
     pub(crate) fn deadline(&self) -> Option<(Millis, Timeout)> {
         let soonest = self.deadline_of_stage();
-        let callers = self.spec.timeouts.deadline.map(|after| (self.begun + after, Timeout::Deadline));
+        let callers = self.spec.timeouts.deadline.map(|after| (self.started_at + after, Timeout::Deadline));
         match (self.stage, soonest, callers) {
             (RunStage::Starting | RunStage::Going | RunStage::Reviewing, Some(soonest), Some(callers))
                 if callers.0 < soonest.0 =>
@@ -39,7 +39,7 @@ impl RunState {
     fn deadline_of_stage(&self) -> Option<(Millis, Timeout)> {
         let timeouts = &self.spec.timeouts;
         let run = timeouts.run.saturating_sub(timeouts.spent).max(1);
-        let whole = (self.begun + run + self.waited, Timeout::Run);
+        let whole = (self.started_at + run + self.waited, Timeout::Run);
         let earlier = |a: (Millis, Timeout), b: (Millis, Timeout)| if b.0 < a.0 { b } else { a };
         match self.stage {
             RunStage::Starting | RunStage::Going if self.asked_at.is_some() => {
@@ -47,7 +47,8 @@ impl RunState {
             }
             RunStage::Starting | RunStage::Going if self.silent => Some(self.with_patience(whole)),
             RunStage::Starting => {
-                let first = earlier(whole, (self.begun + timeouts.startup + self.waited, Timeout::Startup));
+                let first =
+                    earlier(whole, (self.started_at + timeouts.startup + self.waited, Timeout::Startup));
                 Some(self.with_patience(first))
             }
             RunStage::Going => {

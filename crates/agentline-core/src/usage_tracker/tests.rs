@@ -34,8 +34,8 @@ fn cumulative_counter_yields_the_difference_unless_it_restarted() {
 #[test]
 fn each_number_names_its_source() {
     let mut usage = UsageTracker::default();
-    let told = Tokens { total: Some(137), ..tokens(100, 30) };
-    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Run, told));
+    let reported = Tokens { total: Some(137), ..tokens(100, 30) };
+    usage.take(TokenCount::new(UsageSource::Stream, CountScope::Run, reported));
     usage.take(call(UsageSource::SessionFile, "1", "m", Tokens { cached: Some(40), ..tokens(100, 30) }));
     let usage = usage.usage();
     let from: Vec<_> = usage.origins.iter().map(|(name, source)| (name.as_str(), *source)).collect();

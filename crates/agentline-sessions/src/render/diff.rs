@@ -347,9 +347,9 @@ mod tests {
         };
         for texts in [turned, doubled, signs] {
             let time = |lines: usize| {
-                let ((old, new), begun) = (texts(lines), std::time::Instant::now());
+                let ((old, new), started_at) = (texts(lines), std::time::Instant::now());
                 assert!(!ShownChange::between(&old, &new).hunks.is_empty());
-                begun.elapsed()
+                started_at.elapsed()
             };
             let fits = (0..5).any(|_| time(16_000) < time(4_000) * 8 + std::time::Duration::from_millis(20));
             assert!(fits, "the time is not linear in the length of the text");
@@ -369,8 +369,8 @@ mod tests {
                 for new in &texts {
                     let change = ShownChange::between(old, new);
                     let lines = change.hunks.iter().flatten();
-                    let came = lines.filter(|line| line.sign != DiffSign::Removed);
-                    let text: String = came.map(|line| format!("{}\n", line.text)).collect();
+                    let kept = lines.filter(|line| line.sign != DiffSign::Removed);
+                    let text: String = kept.map(|line| format!("{}\n", line.text)).collect();
                     assert_eq!(text, if old == new { "" } else { new }, "{old:?} {new:?}");
                 }
             }

@@ -70,8 +70,8 @@ fn aside(
     clock: &TimeFormat,
 ) -> io::Result<()> {
     writeln!(out, "\n<details><summary>{}</summary>", tagless(name))?;
-    let mut told = entries.iter().filter(|entry| detail.context || !entry.context);
-    told.try_for_each(|entry| self::entry(out, entry, detail, clock))?;
+    let mut shown = entries.iter().filter(|entry| detail.context || !entry.context);
+    shown.try_for_each(|entry| self::entry(out, entry, detail, clock))?;
     writeln!(out, "\n</details>")
 }
 

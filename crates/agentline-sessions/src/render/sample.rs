@@ -53,13 +53,13 @@ pub(super) fn session() -> (SavedSession, Vec<SavedSession>) {
 }
 
 /// Compares a rendering with the stored file; `UPDATE_DOCS=1` updates the file.
-pub(super) fn same(file: &str, told: &str) {
+pub(super) fn same(file: &str, rendered: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/render").join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, told).unwrap();
+        std::fs::write(&path, rendered).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap().replace("\r\n", "\n");
-    assert!(told == written, "{file} is out of date:\n{told}");
+    assert!(rendered == written, "{file} is out of date:\n{rendered}");
 }
 
 const START: u64 = 1_794_747_840_000;

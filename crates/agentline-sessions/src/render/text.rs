@@ -143,8 +143,8 @@ impl TextRenderer {
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
             let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            let told = format!("unreadable: {place}{}", plain(&damage.message));
-            writeln!(out, "\n{}", self.paint(Paint::Yellow, &told))?;
+            let message = format!("unreadable: {place}{}", plain(&damage.message));
+            writeln!(out, "\n{}", self.paint(Paint::Yellow, &message))?;
         }
         Ok(())
     }
@@ -159,10 +159,10 @@ impl TextRenderer {
         let outer = self.margin.len();
         self.margin.push_str("│ ");
         let context = self.style.detail.context;
-        let mut told = entries.iter().filter(|entry| context || !entry.context);
-        let told = told.try_for_each(|entry| self.entry(out, entry));
+        let mut shown = entries.iter().filter(|entry| context || !entry.context);
+        let result = shown.try_for_each(|entry| self.entry(out, entry));
         self.margin.truncate(outer);
-        told
+        result
     }
 
     /// Writes one entry.
@@ -170,24 +170,24 @@ impl TextRenderer {
         self.update(out, &entry.loaded(), &mut EntryProgress::default())
     }
 
-    /// Writes what is new in an entry since it was last written, and records it in `told`.
+    /// Writes what is new in an entry since it was last written, and records it in `progress`.
     ///
     /// # Errors
     /// Fails if `out` does.
-    pub fn update(&self, out: &mut dyn Write, entry: &Entry, told: &mut EntryProgress) -> io::Result<()> {
-        told.parts.resize(entry.parts.len(), 0);
-        for (part, told_so_far) in entry.parts.iter().zip(&mut told.parts) {
+    pub fn update(&self, out: &mut dyn Write, entry: &Entry, progress: &mut EntryProgress) -> io::Result<()> {
+        progress.parts.resize(entry.parts.len(), 0);
+        for (part, written) in entry.parts.iter().zip(&mut progress.parts) {
             let is_hidden = matches!(part, EntryPart::Thinking { .. }) && !self.style.detail.thinking;
             let size = size_of(part);
-            if is_hidden || size == *told_so_far {
+            if is_hidden || size == *written {
                 continue;
             }
-            if !told.headed {
-                told.headed = true;
+            if !progress.headed {
+                progress.headed = true;
                 self.who(out, entry)?;
             }
             // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
-            let new = |text: &'_ str| text.get(*told_so_far..).map_or(0, |_| *told_so_far);
+            let new = |text: &'_ str| text.get(*written..).map_or(0, |_| *written);
             match part {
                 EntryPart::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
                 EntryPart::Thinking { text, .. } => {
@@ -197,7 +197,7 @@ impl TextRenderer {
                 EntryPart::Media(media) => self.lines(out, &about_media(media), Some(Paint::Dim))?,
                 _ => {}
             }
-            *told_so_far = size;
+            *written = size;
         }
         Ok(())
     }
@@ -288,13 +288,13 @@ impl TextRenderer {
         let number = line.numbers.1.or(line.numbers.0).filter(|_| width > 0);
         let number = number.map(|n| format!("{n:>width$} ")).unwrap_or_default();
         let text = plain(&line.text);
-        let told = format!("{}{text}", line.sign.mark());
-        let told = match line.sign {
-            DiffSign::Same => told,
-            DiffSign::Added => self.paint(Paint::Green, &told),
-            DiffSign::Removed => self.paint(Paint::Red, &told),
+        let rendered = format!("{}{text}", line.sign.mark());
+        let rendered = match line.sign {
+            DiffSign::Same => rendered,
+            DiffSign::Added => self.paint(Paint::Green, &rendered),
+            DiffSign::Removed => self.paint(Paint::Red, &rendered),
         };
-        writeln!(out, "{}    {}{told}", self.margin, self.paint(Paint::Dim, &number))
+        writeln!(out, "{}    {}{rendered}", self.margin, self.paint(Paint::Dim, &number))
     }
 
     fn paint(&self, paint: Paint, text: &str) -> String {
@@ -330,7 +330,7 @@ mod tests {
     use super::{super::sample, *};
     use agentline_core::PriceTable;
 
-    fn told(detail: SessionDetail, style: impl FnOnce(TextStyle) -> TextStyle) -> String {
+    fn render(detail: SessionDetail, style: impl FnOnce(TextStyle) -> TextStyle) -> String {
         let style = style(TextStyle::new(detail, TimeFormat::utc()));
         let (session, children) = sample::session();
         let mut out = Vec::new();
@@ -340,21 +340,21 @@ mod tests {
 
     #[test]
     fn session_is_rendered_as_a_conversation() {
-        sample::same("sample.txt", &told(SessionDetail::default(), |style| style));
+        sample::same("sample.txt", &render(SessionDetail::default(), |style| style));
     }
 
     #[test]
     fn all_details_are_shown_on_request() {
         let all = SessionDetail::default().context(true).thinking(true).subagents(true);
-        sample::same("sample.all.txt", &told(all, |style| style));
+        sample::same("sample.all.txt", &render(all, |style| style));
     }
 
     #[test]
     fn tool_outputs_are_truncated_on_a_terminal() {
         let detail = SessionDetail::default();
-        let text = told(detail, |style| style.shortened(Some("pass --full to see them")).coloured(true));
+        let text = render(detail, |style| style.shortened(Some("pass --full to see them")).coloured(true));
         assert!(text.contains("… 18 more lines; pass --full to see them"), "{text}");
         assert!(text.contains("\u{1b}[32m+"), "{text}");
-        assert!(!told(detail, |style| style).contains("more lines"));
+        assert!(!render(detail, |style| style).contains("more lines"));
     }
 }

@@ -75,8 +75,8 @@ impl<'a> ShownCall<'a> {
         let target = call.path.clone().or_else(|| about.into_iter().flatten().find_map(text));
         let status = tool.result.as_ref().map(|result| result.status);
         let failed = status.is_some_and(ToolStatus::is_error);
-        let told = || if failed { None } else { ShownChange::of(&wanted(call.kind, &input)?) };
-        let change = tool.diff.as_ref().and_then(ShownChange::of).or_else(told).map(|mut change| {
+        let requested = || if failed { None } else { ShownChange::of(&requested_change(call.kind, &input)?) };
+        let change = tool.diff.as_ref().and_then(ShownChange::of).or_else(requested).map(|mut change| {
             if change.path.is_empty() {
                 // A change derived from the call's input has no line numbers of the file, unless the whole file was
                 // written.
@@ -135,7 +135,7 @@ pub(super) fn word(status: Option<ToolStatus>) -> &'static str {
 }
 
 /// Returns the requested change, for agents that do not save the actual one.
-fn wanted(kind: ToolKind, input: &Input<'_>) -> Option<SavedDiff> {
+fn requested_change(kind: ToolKind, input: &Input<'_>) -> Option<SavedDiff> {
     let mut diff = SavedDiff::default();
     match kind {
         ToolKind::Write => diff.new = Some(text(input.content?)?),

@@ -22,9 +22,9 @@ const COPIES: usize = 5;
 
 /// The way in which a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum OpenMode {
     /// Without locks: there is no write-ahead log, so the file alone is complete.
-    Still,
+    Immutable,
     /// With shared locks: the log and its index are read and not written.
     Shared,
     /// On a copy: there is a log without its index, or an interrupted transaction, and recovering either writes files.
@@ -32,15 +32,15 @@ enum Way {
 }
 
 /// The size, modification time and inode of a file.
-type Seen = Option<(u64, Option<SystemTime>, u64)>;
+type FileState = Option<(u64, Option<SystemTime>, u64)>;
 
 /// The current state of a database's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DatabaseFiles {
-    database: Seen,
-    log: Seen,
-    index: Seen,
-    journal: Seen,
+    database: FileState,
+    log: FileState,
+    index: FileState,
+    journal: FileState,
 }
 
 /// An open database, or a copy of it.
@@ -50,7 +50,7 @@ pub(super) struct OpenDatabase {
     tables: Tables,
     /// The known damage of the file.
     pub(super) damage: Option<ReadError>,
-    way: Way,
+    mode: OpenMode,
     files: DatabaseFiles,
     /// The directory of the copy, removed on drop after the connection is closed.
     _copy: Option<TempDir>,
@@ -58,11 +58,11 @@ pub(super) struct OpenDatabase {
 
 impl DatabaseFiles {
     pub(super) fn look(path: &Path) -> Self {
-        let seen = |ending: &str| {
-            let metadata = fs::metadata(beside(path, ending)).ok().filter(Metadata::is_file)?;
+        let state = |ending: &str| {
+            let metadata = fs::metadata(with_suffix(path, ending)).ok().filter(Metadata::is_file)?;
             Some((metadata.len(), metadata.modified().ok(), identity(&metadata)))
         };
-        Self { database: seen(""), log: seen("-wal"), index: seen("-shm"), journal: seen("-journal") }
+        Self { database: state(""), log: state("-wal"), index: state("-shm"), journal: state("-journal") }
     }
 
     /// Returns a number that changes when the content may have changed. The index of the log has no content of its own.
@@ -72,19 +72,19 @@ impl DatabaseFiles {
         hasher.finish()
     }
 
-    fn way(&self) -> Way {
-        let filled = |seen: Seen| seen.is_some_and(|(size, ..)| size > 0);
+    fn mode(&self) -> OpenMode {
+        let filled = |state: FileState| state.is_some_and(|(size, ..)| size > 0);
         match (filled(self.journal), filled(self.log), self.index.is_some()) {
-            (true, ..) | (_, true, false) => Way::Copied,
-            (_, false, _) => Way::Still,
-            (_, true, true) => Way::Shared,
+            (true, ..) | (_, true, false) => OpenMode::Copied,
+            (_, false, _) => OpenMode::Immutable,
+            (_, true, true) => OpenMode::Shared,
         }
     }
 
     /// Returns whether these are the same files, regardless of their content.
     fn are_same_as(&self, other: &Self) -> bool {
-        let identity = |seen: Seen| seen.map(|(_, _, identity)| identity);
-        self.way() == other.way()
+        let identity = |state: FileState| state.map(|(_, _, identity)| identity);
+        self.mode() == other.mode()
             && identity(self.database) == identity(other.database)
             && identity(self.log) == identity(other.log)
     }
@@ -94,37 +94,37 @@ impl OpenDatabase {
     /// Opens a database of which these tables are read.
     pub(super) fn new(path: &Path, names: &[&str]) -> Result<Self, SessionError> {
         let files = DatabaseFiles::look(path);
-        let way = files.way();
-        let opened = match way {
-            Way::Copied => Err(rusqlite::Error::InvalidQuery),
-            _ => connect(path, way).and_then(|c| Tables::look(&c, names).map(|tables| (c, tables))),
+        let mode = files.mode();
+        let opened = match mode {
+            OpenMode::Copied => Err(rusqlite::Error::InvalidQuery),
+            _ => connect(path, mode).and_then(|c| Tables::look(&c, names).map(|tables| (c, tables))),
         };
-        let (connection, tables, way, copy) = match opened {
-            Ok((connection, tables)) => (connection, tables, way, None),
+        let (connection, tables, mode, copy) = match opened {
+            Ok((connection, tables)) => (connection, tables, mode, None),
             // The index may be invalid or unreadable for this user.
-            Err(_) if way != Way::Still => {
+            Err(_) if mode != OpenMode::Immutable => {
                 let folder = copy(path)?;
                 let (connection, tables) = open_copy(&folder, names).map_err(|e| unreadable(path, &e))?;
-                (connection, tables, Way::Copied, Some(folder))
+                (connection, tables, OpenMode::Copied, Some(folder))
             }
             Err(error) => return Err(unreadable(path, &error)),
         };
-        let damage = (way == Way::Still).then(|| cut(path)).flatten();
-        Ok(Self { connection, tables, damage, way, files, _copy: copy })
+        let damage = (mode == OpenMode::Immutable).then(|| cut(path)).flatten();
+        Ok(Self { connection, tables, damage, mode, files, _copy: copy })
     }
 
     /// Returns whether the database must be reopened to see its current content.
     pub(super) fn is_outdated(&self, path: &Path) -> bool {
         let now = DatabaseFiles::look(path);
-        match self.way {
-            Way::Shared => !now.are_same_as(&self.files),
-            Way::Still | Way::Copied => now.stamp() != self.files.stamp(),
+        match self.mode {
+            OpenMode::Shared => !now.are_same_as(&self.files),
+            OpenMode::Immutable | OpenMode::Copied => now.stamp() != self.files.stamp(),
         }
     }
 
     /// Returns whether the last read may be inconsistent, which is possible only without locks.
     pub(super) fn was_changed(&self, path: &Path) -> bool {
-        self.way == Way::Still && DatabaseFiles::look(path).stamp() != self.files.stamp()
+        self.mode == OpenMode::Immutable && DatabaseFiles::look(path).stamp() != self.files.stamp()
     }
 
     /// Runs several reads in one transaction.
@@ -163,15 +163,15 @@ impl TableSource for OpenDatabase {
     }
 }
 
-fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
-    let options = match way {
-        Way::Still => "immutable=1",
+fn connect(path: &Path, mode: OpenMode) -> rusqlite::Result<Connection> {
+    let options = match mode {
+        OpenMode::Immutable => "immutable=1",
         // The index is mapped read-only and never created.
-        Way::Shared => "mode=ro&readonly_shm=1",
-        Way::Copied => "mode=rw",
+        OpenMode::Shared => "mode=ro&readonly_shm=1",
+        OpenMode::Copied => "mode=rw",
     };
-    let flags = match way {
-        Way::Copied => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    let flags = match mode {
+        OpenMode::Copied => OpenFlags::SQLITE_OPEN_READ_WRITE,
         _ => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -183,7 +183,7 @@ fn connect(path: &Path, way: Way) -> rusqlite::Result<Connection> {
 }
 
 fn open_copy(folder: &TempDir, names: &[&str]) -> rusqlite::Result<(Connection, Tables)> {
-    let connection = connect(&folder.path().join(COPY), Way::Copied)?;
+    let connection = connect(&folder.path().join(COPY), OpenMode::Copied)?;
     let tables = Tables::look(&connection, names)?;
     Ok((connection, tables))
 }
@@ -196,8 +196,8 @@ fn copy(path: &Path) -> Result<TempDir, SessionError> {
     for _ in 0..COPIES {
         let before = DatabaseFiles::look(path);
         for ending in ["", "-wal", "-journal"] {
-            let from = beside(path, ending);
-            let to = beside(&folder.path().join(COPY), ending);
+            let from = with_suffix(path, ending);
+            let to = with_suffix(&folder.path().join(COPY), ending);
             match copy_content(&from, &to) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && !ending.is_empty() => {
                     fs::remove_file(&to).ok()
@@ -230,15 +230,16 @@ fn cut(path: &Path) -> Option<ReadError> {
         page => page,
     };
     // The page count is valid only if it was written with the last change.
-    let said = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
-    (size < said).then(|| ReadError::new(None, format!("the database is truncated: {size} of {said} bytes")))
+    let expected = if word(24) == word(92) { word(28).saturating_mul(page) } else { 0 };
+    (size < expected)
+        .then(|| ReadError::new(None, format!("the database is truncated: {size} of {expected} bytes")))
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> SessionError {
     SessionError::io("read", path)(io::Error::other(error.to_string()))
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()

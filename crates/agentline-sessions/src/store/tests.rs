@@ -285,17 +285,17 @@ fn growing_session_is_followed_to_the_same_result() {
     let file = home.claude(ID, &[whole[..whole.find('\n').unwrap() + 5].to_owned()]);
     let store = home.store();
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
-    let mut told: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     let mut note = |changes: Vec<SessionChange>| {
         for change in changes {
             match change {
                 SessionChange::Added { at, entry } => {
-                    assert_eq!(at, told.len());
-                    told.push(entry.text());
+                    assert_eq!(at, texts.len());
+                    texts.push(entry.text());
                 }
-                SessionChange::Grown { at, entry } => told[at] = entry.text(),
-                SessionChange::Cut { at } => told.truncate(at),
-                SessionChange::Told(info) => assert_eq!(info.id, ID),
+                SessionChange::Grown { at, entry } => texts[at] = entry.text(),
+                SessionChange::Cut { at } => texts.truncate(at),
+                SessionChange::Info(info) => assert_eq!(info.id, ID),
             }
         }
     };
@@ -306,7 +306,7 @@ fn growing_session_is_followed_to_the_same_result() {
         note(watch.look());
     }
     assert!(watch.look().is_empty());
-    assert_eq!(told, ["one", "Hello", "ünd", "Bye"]);
+    assert_eq!(texts, ["one", "Hello", "ünd", "Bye"]);
     let followed = watch.finish();
     let read = store.load(&store.find(ID, &home.path()).unwrap()).unwrap();
     assert_eq!(format!("{followed:?}"), format!("{read:?}"));
@@ -381,8 +381,8 @@ fn project_known_by_digest_has_its_name_for_every_lookup() {
     let projects = serde_json::json!({"projects": {project.to_str().unwrap(): "ws"}});
     fs::write(home.path().join(".gemini/projects.json"), projects.to_string()).unwrap();
     let store = home.store();
-    let told = store.load(&store.find(ID, &home.path()).unwrap()).unwrap().info.project;
-    assert_eq!(told.as_deref(), project.to_str());
+    let recorded = store.load(&store.find(ID, &home.path()).unwrap()).unwrap().info.project;
+    assert_eq!(recorded.as_deref(), project.to_str());
     let found = store.search(&Query::new(["oldword"])).unwrap();
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|result| result.info.project.as_deref() == project.to_str()), "{found:?}");

@@ -206,11 +206,11 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, text: &mut Digester) {
         text.bytes(here.as_bytes());
     }
     // A local build may have the same version as a release, and some builds report no version.
-    let told = &run.program;
-    for file in std::iter::once(told.path.as_path()).chain(told.args.iter().map(Path::new)) {
+    let program = &run.program;
+    for file in std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new)) {
         let about = file.metadata().ok();
         let written =
-            about.as_ref().and_then(|about| about.modified().ok()).filter(|_| told.version.is_none());
+            about.as_ref().and_then(|about| about.modified().ok()).filter(|_| program.version.is_none());
         // Writing to a digest cannot fail.
         let _ = write!(text, "{:?}{written:?}", about.map(|about| about.len()));
     }

@@ -67,8 +67,8 @@ impl Recorder {
         // A run whose task failed has no outcome; dropping `to` reports that to the caller.
         let Some(outcome) = outcome else { return };
         let want = Arc::clone(&self.want);
-        let told = self.agentline.blocking(move |inner| want.keep(inner, recorded, *outcome)).await;
-        to.finish(told);
+        let outcome = self.agentline.blocking(move |inner| want.keep(inner, recorded, *outcome)).await;
+        to.finish(outcome);
     }
 }
 

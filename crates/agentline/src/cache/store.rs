@@ -188,12 +188,13 @@ impl CacheStore {
     /// Returns all entries and temporary files.
     fn list(&self) -> Vec<Found> {
         let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let ours = folders.filter(|folder| {
+        let cache_folders = folders.filter(|folder| {
             let name = folder.file_name();
             let name = name.to_string_lossy();
             name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
         });
-        let files = ours.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let files =
+            cache_folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
         files
             .filter_map(|file| {
                 let name = file.file_name();

@@ -96,7 +96,7 @@ impl AdmissionControl {
         self: &Arc<Self>,
         taken: AttemptResult,
         attempt: u32,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
     ) -> Duration {
         let mut state = self.lock();
         match taken {
@@ -111,13 +111,13 @@ impl AdmissionControl {
         }
         state.accepted = (state.accepted / 2.0).max(1.0);
         let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
-        let wait = asked.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
+        let wait = retry_after.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
         let wait = wait.mul_f64(1.0 + jitter() / 4.0);
-        let pause = match asked {
+        let pause = match retry_after {
             // A quota is exhausted. Other runs do not wait; they start and report the error themselves.
-            Some(asked) if asked > LONGEST_WAIT => Duration::ZERO,
+            Some(retry_after) if retry_after > LONGEST_WAIT => Duration::ZERO,
             // The service has said how long to wait.
-            Some(asked) => asked,
+            Some(retry_after) => retry_after,
             // The service has just begun to refuse: other runs wait for a part of the time.
             None => wait / 4,
         };
@@ -233,9 +233,9 @@ mod tests {
     async fn no_run_starts_during_a_short_retry_delay() {
         let admission = AdmissionControl::new(2);
         admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let place = admission.acquire().await;
-        assert!(begun.elapsed() >= Duration::from_millis(75), "{:?}", begun.elapsed());
+        assert!(started_at.elapsed() >= Duration::from_millis(75), "{:?}", started_at.elapsed());
         // A wait of one day does not block other runs.
         let wait = admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");

@@ -13,22 +13,22 @@ use serde_json::{Map, Value, json};
 
 impl Host {
     /// Returns the size of the cache.
-    pub(super) async fn cache_stats(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
-        let cache = self.cache(asked)?;
+    pub(super) async fn cache_stats(&self, query: CacheAbout) -> Result<CacheTold, RpcError> {
+        let cache = self.cache(query)?;
         Ok(self.agentline().blocking(move |_| cache.stats()).await.into())
     }
 
     /// Clears the cache.
-    pub(super) async fn cache_clear(&self, asked: CacheAbout) -> Result<CacheTold, RpcError> {
-        let cache = self.cache(asked)?;
+    pub(super) async fn cache_clear(&self, query: CacheAbout) -> Result<CacheTold, RpcError> {
+        let cache = self.cache(query)?;
         let cleared = self.agentline().blocking(move |_| cache.clear()).await;
         let failed = |why| RpcError::new(RpcError::INTERNAL, format!("cannot clear the cache: {why}"));
         Ok(cleared.map_err(failed)?.into())
     }
 
-    fn cache(&self, asked: CacheAbout) -> Result<Cache, RpcError> {
+    fn cache(&self, query: CacheAbout) -> Result<Cache, RpcError> {
         let keys: Map<String, Value> =
-            asked.dir.map(|dir| ("cache_path".to_owned(), dir.into())).into_iter().collect();
+            query.dir.map(|dir| ("cache_path".to_owned(), dir.into())).into_iter().collect();
         let (agentline, request, _) = self.resolve_keys(keys)?;
         Ok(Cache::of(&agentline, &request.cache))
     }
@@ -49,8 +49,8 @@ impl Host {
     }
 
     /// Returns the path of an agent's program.
-    pub(super) async fn detect(&self, asked: AboutAgent) -> Result<Detected, RpcError> {
-        let id = self.about(&asked)?;
+    pub(super) async fn detect(&self, query: AboutAgent) -> Result<Detected, RpcError> {
+        let id = self.about(&query)?;
         let detecting = self.agentline();
         let agent = id.clone();
         let found = tokio::task::spawn_blocking(move || agent_cli::detect_cli(&detecting, &id)).await;
@@ -59,15 +59,16 @@ impl Host {
     }
 
     /// Returns the capabilities of an agent, as reported by the agent itself where possible.
-    pub(super) async fn capabilities(&self, asked: AboutAgent) -> Result<CliCapabilities, RpcError> {
-        Ok(agent_cli::capabilities(&self.agentline(), &self.about(&asked)?).await?)
+    pub(super) async fn capabilities(&self, query: AboutAgent) -> Result<CliCapabilities, RpcError> {
+        Ok(agent_cli::capabilities(&self.agentline(), &self.about(&query)?).await?)
     }
 
     /// Returns the id of the requested agent, or of the default agent.
-    fn about(&self, asked: &AboutAgent) -> Result<String, RpcError> {
+    fn about(&self, query: &AboutAgent) -> Result<String, RpcError> {
         let defaults = self.defaults();
-        let ours = RunRequest::default().agent;
-        let meant = asked.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&ours);
+        let default_agent = RunRequest::default().agent;
+        let meant =
+            query.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
         let agentline = self.agentline();
         let agent = agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
         Ok(agent.info().id.to_owned())

@@ -55,7 +55,7 @@ struct EventParams<'a> {
 
 impl Outbox {
     /// Queues the line of a message that is not an event.
-    pub(super) fn say(&self, line: String) {
+    pub(super) fn send_line(&self, line: String) {
         let mut queue = self.lock();
         // Text that was queued before a message is not merged with text after it.
         queue.open.clear();
@@ -66,7 +66,7 @@ impl Outbox {
 
     /// Queues a notification.
     pub(super) fn notify(&self, method: &str, params: &impl Serialize) {
-        self.say(rpc::notification(method, params));
+        self.send_line(rpc::notification(method, params));
     }
 
     /// Queues an event of a run. With `merge`, it may be merged with queued text of the same run.
@@ -213,13 +213,13 @@ mod tests {
         outbox.event(&a, Record::new(1001, 0, Origin::Stdout, None, Event::warning("w", "m")), true);
         outbox.event(&a, text(1002, "z"), true);
         let lines = lines(&outbox).await;
-        let told: Vec<(&str, &str, Option<u64>)> = lines
+        let received: Vec<(&str, &str, Option<u64>)> = lines
             .iter()
             .map(|l| &l["params"])
             .map(|p| (p["run"].as_str().unwrap(), p["event"]["type"].as_str().unwrap(), p["joined"].as_u64()))
             .collect();
         assert_eq!(
-            told,
+            received,
             [
                 ("a", "text", Some(1000)),
                 ("b", "text", Some(1000)),
@@ -236,7 +236,7 @@ mod tests {
         let outbox = Outbox::default();
         let run: Arc<str> = "a".into();
         outbox.event(&run, text(1, "x"), true);
-        outbox.say("{\"id\":1}\n".into());
+        outbox.send_line("{\"id\":1}\n".into());
         outbox.event(&run, text(2, "y"), true);
         assert_eq!(lines(&outbox).await.len(), 3);
     }

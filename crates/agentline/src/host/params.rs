@@ -8,12 +8,12 @@ use serde_json::{Value, json, value::RawValue};
 /// Returns the id of a request whose line cannot be parsed completely, for example because of invalid UTF-8.
 pub(super) fn request_id(line: &[u8]) -> Box<RawValue> {
     #[derive(serde::Deserialize)]
-    struct Asked {
+    struct RequestId {
         id: Box<RawValue>,
         #[serde(rename = "method")]
         _method: IgnoredAny,
     }
-    serde_json::from_slice::<Asked>(line).map_or_else(|_| RawValue::NULL.to_owned(), |asked| asked.id)
+    serde_json::from_slice::<RequestId>(line).map_or_else(|_| RawValue::NULL.to_owned(), |request| request.id)
 }
 
 /// Replaces a value if there is a new one.

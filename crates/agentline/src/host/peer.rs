@@ -62,7 +62,7 @@ impl HostPeer {
         let (reply, answer) = oneshot::channel();
         self.pending.lock().insert(id, reply);
         let _forget = Forget { pending: &self.pending, id };
-        self.outbox.say(rpc::request(id, method, params));
+        self.outbox.send_line(rpc::request(id, method, params));
         match tokio::time::timeout(time, answer).await {
             Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|why| {
                 NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {why}"))

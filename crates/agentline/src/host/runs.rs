@@ -393,11 +393,11 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
     let name = spec.name.clone();
     let tool = Tool::new(&spec.name, &spec.description, schema, move |input, call| {
         let (peer, name) = (peer.clone(), name.clone());
-        let asked = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
+        let question = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
         async move {
             // The time limit of the tool normally ends before this one.
-            let given_up = GivenUp { peer: &peer, asked: &asked };
-            let answer = peer.ask::<ToolAnswer>("tool/call", &asked, Duration::from_secs(86_400)).await;
+            let given_up = GivenUp { peer: &peer, question: &question };
+            let answer = peer.ask::<ToolAnswer>("tool/call", &question, Duration::from_secs(86_400)).await;
             std::mem::forget(given_up);
             match answer {
                 Ok(answer) => {
@@ -422,12 +422,12 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
 /// Sends `tool/cancel` when a call is dropped before its response.
 struct GivenUp<'a> {
     peer: &'a HostPeer,
-    asked: &'a ToolInvocation,
+    question: &'a ToolInvocation,
 }
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        self.peer.outbox.notify("tool/cancel", self.asked);
+        self.peer.outbox.notify("tool/cancel", self.question);
     }
 }
 
@@ -435,10 +435,10 @@ impl Drop for GivenUp<'_> {
 fn permission_handler(peer: HostPeer, run: Arc<str>, time: Duration) -> PermissionHandler {
     PermissionHandler::new(move |ask| {
         let peer = peer.clone();
-        let asked =
+        let question =
             PermissionQuestion { run: run.to_string(), ask: serde_json::to_value(&ask).unwrap_or_default() };
         async move {
-            match peer.ask::<PermissionAnswer>("permission/ask", &asked, time).await {
+            match peer.ask::<PermissionAnswer>("permission/ask", &question, time).await {
                 Ok(answer) if answer.decision == "allow" => Permission::Allow,
                 Ok(answer) => Permission::Deny(answer.reason.unwrap_or_else(|| "denied by the host".into())),
                 Err(why) => Permission::Deny(why.to_string()),
@@ -451,14 +451,14 @@ fn permission_handler(peer: HostPeer, run: Arc<str>, time: Duration) -> Permissi
 fn checker(peer: HostPeer, run: Arc<str>, time: Duration) -> CompletionCheck {
     CompletionCheck::fallible(move |input| {
         let peer = peer.clone();
-        let asked = CheckQuestion {
+        let question = CheckQuestion {
             run: run.to_string(),
             text: input.text,
             output: input.value.unwrap_or_default(),
             working_dir: input.workspace.to_string_lossy().into_owned(),
         };
         async move {
-            match peer.ask::<CheckAnswer>("check", &asked, time).await {
+            match peer.ask::<CheckAnswer>("check", &question, time).await {
                 Ok(CheckAnswer { done: true, .. }) => Ok(CheckResult::Done),
                 Ok(answer) => {
                     let missing = answer.message.unwrap_or_else(|| "the task is not complete yet".into());

@@ -19,37 +19,37 @@ impl From<SessionError> for RpcError {
 
 impl Host {
     /// Lists sessions, newest first.
-    pub(super) async fn list(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+    pub(super) async fn list(&self, params: SessionsQuery) -> Result<Value, RpcError> {
         let store = self.agentline().sessions();
         self.agentline()
             .blocking(move |_| {
-                let mut found = store.list(&filter(&asked))?;
-                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                let mut found = store.list(&filter(&params))?;
+                found.truncate(params.limit.unwrap_or(usize::MAX));
                 Ok(json!({"sessions": found}))
             })
             .await
     }
 
     /// Loads one session with its messages.
-    pub(super) async fn load(&self, asked: SessionsLoad) -> Result<Value, RpcError> {
+    pub(super) async fn load(&self, params: SessionsLoad) -> Result<Value, RpcError> {
         let (store, cwd) = (self.agentline().sessions(), self.agentline().host_env().cwd.clone());
         self.agentline()
             .blocking(move |_| {
-                let cwd = asked.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
-                let filter = asked
+                let cwd = params.project.as_ref().map_or(cwd.clone(), |project| cwd.join(project));
+                let filter = params
                     .agent
                     .as_ref()
                     .map_or_else(SessionFilter::new, |agent| SessionFilter::new().agent(agent));
-                let which = asked.session.as_deref().unwrap_or("latest");
+                let which = params.session.as_deref().unwrap_or("latest");
                 let session = store.load(&store.find_of(which, &cwd, &filter)?)?;
-                let order = if asked.order.as_deref() == Some("turn") {
+                let order = if params.order.as_deref() == Some("turn") {
                     BlockOrder::Turn
                 } else {
                     BlockOrder::Grouped
                 };
-                let messages: Vec<Message<'_>> = match asked.view.as_deref() {
-                    Some("claude") => claude_view(&session, asked.context).collect(),
-                    _ => unified_view(&session, order, asked.context).collect(),
+                let messages: Vec<Message<'_>> = match params.view.as_deref() {
+                    Some("claude") => claude_view(&session, params.context).collect(),
+                    _ => unified_view(&session, order, params.context).collect(),
                 };
                 Ok(json!({"session": session.info, "messages": messages, "damage": session.damage}))
             })
@@ -57,34 +57,34 @@ impl Host {
     }
 
     /// Searches the content of sessions.
-    pub(super) async fn search(&self, asked: SessionsQuery) -> Result<Value, RpcError> {
+    pub(super) async fn search(&self, params: SessionsQuery) -> Result<Value, RpcError> {
         let store = self.agentline().sessions();
         self.agentline()
             .blocking(move |_| {
-                let mut query = Query::new(asked.words.clone()).regex(asked.regex).filter(filter(&asked));
-                if asked.case_sensitive {
+                let mut query = Query::new(params.words.clone()).regex(params.regex).filter(filter(&params));
+                if params.case_sensitive {
                     query = query.case(Case::Sensitive);
                 }
-                let mut found = store.search(&query.context(asked.context_lines))?;
-                found.truncate(asked.limit.unwrap_or(usize::MAX));
+                let mut found = store.search(&query.context(params.context_lines))?;
+                found.truncate(params.limit.unwrap_or(usize::MAX));
                 Ok(json!({"results": found}))
             })
             .await
     }
 }
 
-fn filter(asked: &SessionsQuery) -> SessionFilter {
+fn filter(params: &SessionsQuery) -> SessionFilter {
     let mut filter = SessionFilter::new();
-    if let Some(agent) = &asked.agent {
+    if let Some(agent) = &params.agent {
         filter = filter.agent(agent);
     }
-    if let Some(project) = &asked.project {
+    if let Some(project) = &params.project {
         filter = filter.project(project);
     }
-    if let Some(since) = asked.since {
+    if let Some(since) = params.since {
         filter = filter.since(since);
     }
-    if let Some(until) = asked.until {
+    if let Some(until) = params.until {
         filter = filter.until(until);
     }
     filter

@@ -374,31 +374,31 @@ impl Host {
         // A notification gets no response.
         let Some(id) = id else { return };
         match answer {
-            Ok(result) => self.peer.outbox.say(rpc::response(&id, &result)),
+            Ok(result) => self.peer.outbox.send_line(rpc::response(&id, &result)),
             Err(error) => self.refuse(id, &error),
         }
     }
 
     fn refuse(&self, id: Box<RawValue>, error: &RpcError) {
-        self.peer.outbox.say(rpc::error_response(&id, error));
+        self.peer.outbox.send_line(rpc::error_response(&id, error));
     }
 
     /// Handles the methods that take no time.
     fn respond_now(&self, method: &str, params: Value) -> Result<Box<RawValue>, RpcError> {
         match method {
             "initialize" => {
-                let asked: Initialize = read(params)?;
-                self.configure(&asked.pool)?;
-                if let Some(caller) = asked.caller {
+                let params: Initialize = read(params)?;
+                self.configure(&params.pool)?;
+                if let Some(caller) = params.caller {
                     self.set_caller(caller)?;
                 }
-                if let Some(most) = asked.max_concurrent {
+                if let Some(most) = params.max_concurrent {
                     self.admission.set_limit(most);
                 }
                 *self.settings() = Settings {
-                    defaults: asked.defaults,
-                    retries: asked.max_retries,
-                    retry_wait: asked.max_retry_wait_s,
+                    defaults: params.defaults,
+                    retries: params.max_retries,
+                    retry_wait: params.max_retry_wait_s,
                 };
                 let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
                 write(&Initialized {
@@ -420,9 +420,9 @@ impl Host {
                 write(&json!({}))
             }
             _ => {
-                let asked: Cancel = read(params)?;
-                let signal = asked.signal.map_or(Signal::Interrupt, Signal::from);
-                let found = self.runs().get(asked.run.as_str()).map(|stop| stop.cancel(signal)).is_some();
+                let params: Cancel = read(params)?;
+                let signal = params.signal.map_or(Signal::Interrupt, Signal::from);
+                let found = self.runs().get(params.run.as_str()).map(|stop| stop.cancel(signal)).is_some();
                 write(&Cancelled { found })
             }
         }
@@ -449,17 +449,17 @@ impl Host {
     }
 
     /// Replaces the pool if its settings change. The old pool ends its agents when their runs are finished.
-    fn configure(&self, asked: &PoolSettings) -> Result<(), RpcError> {
+    fn configure(&self, params: &PoolSettings) -> Result<(), RpcError> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
         let places = options.max_processes.saturating_mul(options.concurrent_sessions);
-        set(&mut options.max_processes, asked.max_processes.map(|n| n.max(1)));
-        set(&mut options.concurrent_sessions, asked.lanes.map(|n| n.max(1)));
-        set(&mut options.max_queue, asked.max_queue);
-        set(&mut options.max_sessions, asked.max_sessions.map(|n| n.max(1)));
-        set(&mut options.max_memory, asked.max_memory_mb.map(|mb| mb.saturating_mul(1 << 20)));
-        set(&mut options.max_age, asked.max_age_s.map(Duration::from_secs));
-        set(&mut options.idle_timeout, asked.idle_s.map(Duration::from_secs));
+        set(&mut options.max_processes, params.max_processes.map(|n| n.max(1)));
+        set(&mut options.concurrent_sessions, params.lanes.map(|n| n.max(1)));
+        set(&mut options.max_queue, params.max_queue);
+        set(&mut options.max_sessions, params.max_sessions.map(|n| n.max(1)));
+        set(&mut options.max_memory, params.max_memory_mb.map(|mb| mb.saturating_mul(1 << 20)));
+        set(&mut options.max_age, params.max_age_s.map(Duration::from_secs));
+        set(&mut options.idle_timeout, params.idle_s.map(Duration::from_secs));
         if options == pool.1 {
             return Ok(());
         }

@@ -54,8 +54,8 @@ fn version_of(node: &Path, host_env: &HostEnv) -> Option<Version> {
 /// Finds npm beside Node.js, or else in the usual places for tools.
 pub(super) fn find_npm(host_env: &HostEnv, node: &Path) -> Option<PathBuf> {
     let search = host_env.search();
-    let beside = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskFs));
-    beside.or_else(|| find_tool("npm", &search, &DiskFs))
+    let sibling = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskFs));
+    sibling.or_else(|| find_tool("npm", &search, &DiskFs))
 }
 
 /// Runs `npm install` for one package in a directory. Other settings come from the user's npm configuration.

@@ -92,7 +92,7 @@ enum AttemptEnd {
 
 impl RunTask {
     pub(super) async fn run(mut self) {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut attempt = 1;
         let outcome = loop {
             let slot = match self.allocation.take() {
@@ -100,7 +100,7 @@ impl RunTask {
                 allocation => tokio::select! {
                     slot = self.slot(allocation) => slot.map(|slot| (slot, None)),
                     signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
-                    () = tokio::time::sleep(self.patience(begun)) => Err(Box::new(self.waited_too_long())),
+                    () = tokio::time::sleep(self.patience(started_at)) => Err(Box::new(self.waited_too_long())),
                 },
             };
             let attempt_end = match slot {
@@ -110,7 +110,7 @@ impl RunTask {
                     slot.retire();
                     continue;
                 }
-                Ok((slot, prepared_run)) => self.run_to_end(slot, prepared_run, begun).await,
+                Ok((slot, prepared_run)) => self.run_to_end(slot, prepared_run, started_at).await,
             };
             match attempt_end {
                 AttemptEnd::Over(outcome) => break outcome,
@@ -145,7 +145,7 @@ impl RunTask {
         &mut self,
         mut slot: Slot,
         made: Option<Result<Box<PreparedRun>, Error>>,
-        begun: Instant,
+        started_at: Instant,
     ) -> AttemptEnd {
         let made = match made {
             Some(made) => made,
@@ -153,7 +153,7 @@ impl RunTask {
                 let (pool_request, home) =
                     (Arc::clone(&self.pool_request), Arc::clone(&slot.live.agent_home));
                 let work = move |inner: &Inner| prepared_run(inner, &pool_request, &home).map(Box::new);
-                match self.agentline.blocking_within(self.patience(begun), work).await {
+                match self.agentline.blocking_within(self.patience(started_at), work).await {
                     Some(made) => made,
                     None => {
                         let request = &self.pool_request.run.plan.request;
@@ -173,7 +173,7 @@ impl RunTask {
             prepared_run.spec.session = SessionTarget::Open(session);
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
-        let waited = Millis::try_from(begun.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        let waited = Millis::try_from(started_at.elapsed().as_millis()).unwrap_or(Millis::MAX);
         prepared_run.spec.timeouts.run = prepared_run.spec.timeouts.run.saturating_sub(waited).max(1);
         prepared_run.secrets.clone_from(&self.pool_request.secrets);
         // Each run has its own session, which ends with it.
@@ -221,9 +221,9 @@ impl RunTask {
     }
 
     /// Returns how long the run may still wait for a slot.
-    fn patience(&self, begun: Instant) -> Duration {
+    fn patience(&self, started_at: Instant) -> Duration {
         let request = &self.pool_request.run.plan.request;
-        let left = request.timeout.saturating_sub(begun.elapsed());
+        let left = request.timeout.saturating_sub(started_at.elapsed());
         request.deadline.map_or(left, |when| left.min(crate::resolve::time_until(when)))
     }
 
@@ -285,7 +285,7 @@ async fn start(
     pool_request: &Arc<PoolRequest>,
     process: Option<Box<ProcessSpec>>,
 ) -> Result<Slot, Box<Outcome>> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let pool_request = Arc::clone(pool_request);
     let for_start = Arc::clone(&pool_request);
     let start = agentline.blocking(move |inner| {
@@ -298,7 +298,7 @@ async fn start(
         .map_err(|error| Box::new(agentline.inner().not_prepared(&pool_request.run.turn.info, &error)))?;
     let agent = Arc::clone(&start.agent);
     let mark = uuid::Uuid::new_v4().to_string();
-    match ProcessHandle::start(agentline.inner(), start, &mark, begun) {
+    match ProcessHandle::start(agentline.inner(), start, &mark, started_at) {
         Ok(live) => {
             permit.started(live, &pool_request).ok_or_else(|| Box::new(refused(&pool_request, CLOSED)))
         }

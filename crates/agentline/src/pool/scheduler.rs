@@ -50,7 +50,7 @@ pub(super) struct ProcessEntry {
     /// The number of sessions so far.
     pub(super) sessions: u32,
     /// Open sessions that are still unused, with their keys.
-    spares: Vec<(PoolKey, String)>,
+    spare_sessions: Vec<(PoolKey, String)>,
     /// Whether the process accepts no more runs.
     leaving: bool,
 }
@@ -96,7 +96,7 @@ impl Scheduler {
     }
 
     /// Removes a run from the queue. Returns whether it was queued.
-    pub(super) fn give_up(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn remove_waiter(&mut self, ticket: Ticket) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiter| waiter.ticket != ticket);
         self.waiting.len() < before
@@ -140,7 +140,7 @@ impl Scheduler {
             opening: 1,
             exclusive: !shares,
             sessions: 1,
-            spares: Vec::new(),
+            spare_sessions: Vec::new(),
             leaving: false,
         });
         self.last_entry
@@ -156,14 +156,14 @@ impl Scheduler {
     /// Keeps an open session for a later run.
     pub(super) fn keep_session(&mut self, id: EntryId, session: PoolKey, name: String) {
         if let Some(entry) = self.find(id) {
-            entry.spares.push((session, name));
+            entry.spare_sessions.push((session, name));
         }
     }
 
     /// Returns the number of open sessions that are available for runs like this one.
-    pub(super) fn spares(&self, slot_request: SlotRequest) -> usize {
+    pub(super) fn spare_sessions(&self, slot_request: SlotRequest) -> usize {
         let of = |entry: &ProcessEntry| {
-            entry.spares.iter().filter(|(key, _)| Some(*key) == slot_request.session).count()
+            entry.spare_sessions.iter().filter(|(key, _)| Some(*key) == slot_request.session).count()
         };
         self.entries.iter().filter(|entry| entry.key == slot_request.key && !entry.leaving).map(of).sum()
     }
@@ -233,8 +233,9 @@ impl Scheduler {
     fn stop_process(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
-            let used_up =
-                entry.sessions >= options.max_sessions && entry.opening == 0 && entry.spares.is_empty();
+            let used_up = entry.sessions >= options.max_sessions
+                && entry.opening == 0
+                && entry.spare_sessions.is_empty();
             if !entry.leaving && (used_up || now.duration_since(entry.born) > options.max_age) {
                 entry.leaving = true;
                 *recycled += 1;
@@ -254,12 +255,13 @@ impl Scheduler {
         decisions: &mut Vec<SchedulerAction>,
     ) -> Option<Placement> {
         let Self { options, entries, starting, .. } = self;
-        let has_spare =
-            |entry: &ProcessEntry| entry.spares.iter().any(|(key, _)| Some(*key) == slot_request.session);
+        let has_spare = |entry: &ProcessEntry| {
+            entry.spare_sessions.iter().any(|(key, _)| Some(*key) == slot_request.session)
+        };
         let has_lane = |entry: &ProcessEntry| {
-            let beside =
+            let can_share =
                 slot_request.shares && !entry.exclusive && entry.active < options.concurrent_sessions;
-            entry.key == slot_request.key && !entry.leaving && (entry.active == 0 || beside)
+            entry.key == slot_request.key && !entry.leaving && (entry.active == 0 || can_share)
         };
         let may_open = |entry: &ProcessEntry| {
             entry.opening < options.concurrent_openings && entry.sessions < options.max_sessions
@@ -267,8 +269,9 @@ impl Scheduler {
         let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
         if let Some(entry) = best {
-            let open_session = entry.spares.iter().position(|(key, _)| Some(*key) == slot_request.session);
-            let open_session = open_session.map(|at| entry.spares.remove(at).1);
+            let open_session =
+                entry.spare_sessions.iter().position(|(key, _)| Some(*key) == slot_request.session);
+            let open_session = open_session.map(|at| entry.spare_sessions.remove(at).1);
             entry.active += 1;
             entry.exclusive = !slot_request.shares;
             if open_session.is_none() {
@@ -295,9 +298,9 @@ impl Scheduler {
         }
         // A shared process may never become idle, so one of another kind stops accepting runs. If a process of this
         // kind exists or is starting, its next free slot is used instead.
-        let ours =
+        let has_process =
             starting.contains(&slot_request.key) || entries.iter().any(|entry| entry.key == slot_request.key);
-        if !ours && !entries.iter().any(|entry| entry.leaving) {
+        if !has_process && !entries.iter().any(|entry| entry.leaving) {
             let shared = entries.iter_mut().filter(|entry| !entry.exclusive);
             if let Some(entry) = shared.min_by_key(|entry| entry.active) {
                 entry.leaving = true;

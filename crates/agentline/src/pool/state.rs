@@ -126,11 +126,11 @@ impl PoolState {
             return None;
         }
         let ticket = state.scheduler.wait(slot_request(pool_request, SlotUser::Run));
-        let (tell, mut turn) = oneshot::channel();
-        state.turns.insert(ticket, tell);
+        let (sender, mut turn) = oneshot::channel();
+        state.turns.insert(ticket, sender);
         let removed = self.act(&mut state);
         if state.turns.remove(&ticket).is_some() {
-            state.scheduler.give_up(ticket);
+            state.scheduler.remove_waiter(ticket);
         }
         drop(state);
         drop(removed);
@@ -146,13 +146,13 @@ impl PoolState {
                 return Allocation::Refused(CLOSED);
             }
             let ticket = state.scheduler.wait(slot_request);
-            let (tell, turn) = oneshot::channel();
-            state.turns.insert(ticket, tell);
+            let (sender, turn) = oneshot::channel();
+            state.turns.insert(ticket, sender);
             let removed = self.act(&mut state);
             let too_many =
                 state.turns.contains_key(&ticket) && state.scheduler.queued() > self.options.max_queue;
             if too_many {
-                state.scheduler.give_up(ticket);
+                state.scheduler.remove_waiter(ticket);
                 state.turns.remove(&ticket);
             }
             drop(state);
@@ -219,7 +219,7 @@ impl PoolState {
             session: pool_request.session,
             shares: pool_request.shares,
         };
-        self.lock().scheduler.spares(slot_request)
+        self.lock().scheduler.spare_sessions(slot_request)
     }
 
     /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
@@ -333,7 +333,7 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         if state.turns.remove(&self.ticket).is_some() {
-            state.scheduler.give_up(self.ticket);
+            state.scheduler.remove_waiter(self.ticket);
         }
     }
 }

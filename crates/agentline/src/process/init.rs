@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::kill::Hunt;
+use super::kill::ProcessSearch;
 use super::os::{self, namespace, namespace::Namespace};
 use super::unix::{self, Reaped};
 use super::{Isolation, ProcessExit, Spawn};
@@ -236,19 +236,19 @@ fn be_init(
         }
     };
     let started = InitMessage::Started(agent).encode();
-    let told = if namespace.is_some() {
+    let sent = if namespace.is_some() {
         namespace::send_with_pid(&supervisor, &started, agent)
     } else {
         supervisor.write_all(&started)
     };
     let host = host.process.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let mut reaper = Reaper { agent: Some(agent), supervisor, signals, host, host_died: None };
-    let was_released = told.is_ok() && reaper.wait_for_end();
+    let was_released = sent.is_ok() && reaper.wait_for_end();
     if namespace.is_none() {
-        let mut hunt = Hunt::new(&plan.mark, unix::own_pid(), agent);
-        reaper.kill_descendants(&mut hunt, agent);
+        let mut search = ProcessSearch::new(&plan.mark, unix::own_pid(), agent);
+        reaper.kill_descendants(&mut search, agent);
         if !was_released {
-            kill_marked(&mut hunt);
+            kill_marked(&mut search);
         }
     }
     if reaper.host_died.is_some() {
@@ -337,10 +337,10 @@ impl Reaper {
     }
 
     /// Kills all descendants of the init.
-    fn kill_descendants(&mut self, hunt: &mut Hunt, agent: i32) {
+    fn kill_descendants(&mut self, search: &mut ProcessSearch, agent: i32) {
         let patience = Instant::now() + KILL_TIMEOUT;
         if self.agent.is_none() {
-            hunt.root_reaped();
+            search.root_reaped();
         }
         if !os::IS_SUBREAPER {
             unix::kill_group(agent);
@@ -349,9 +349,9 @@ impl Reaper {
         // After three rounds that find nothing, only processes that the init may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
             if self.agent.is_none() {
-                hunt.root_reaped();
+                search.root_reaped();
             }
-            quiet_rounds = if hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
+            quiet_rounds = if search.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
             unix::wait_readable([self.signals.as_raw_fd()], Some(SEARCH_INTERVAL));
             self.drain_signals();
         }
@@ -364,9 +364,9 @@ fn resume_supervisor() {
 }
 
 /// Kills every process that carries the mark of the run, in place of the supervisor.
-fn kill_marked(hunt: &mut Hunt) {
+fn kill_marked(search: &mut ProcessSearch) {
     let patience = Instant::now() + KILL_TIMEOUT;
-    while hunt.kill_marked() > 0 && Instant::now() < patience {
+    while search.kill_marked() > 0 && Instant::now() < patience {
         std::thread::sleep(SEARCH_INTERVAL);
     }
 }

@@ -23,49 +23,49 @@ pub(super) struct Listed {
 
 /// A search for the remaining processes of one run.
 #[derive(Debug)]
-pub(super) struct Hunt {
+pub(super) struct ProcessSearch {
     mark: String,
     /// All descendants of this process belong to the run.
     ancestor: i32,
     /// The agent, until it is reaped. It is killed even where processes cannot be listed.
     root: Option<i32>,
     /// A process that is not killed: the init, which exits by itself.
-    spared: Option<i32>,
+    excluded: Option<i32>,
     killed: BTreeSet<i32>,
     /// Processes of other users, which the system does not allow this process to kill.
     refused: BTreeSet<i32>,
 }
 
-impl Hunt {
-    /// Creates a hunt for the descendants of `ancestor` and the processes that carry `mark`.
+impl ProcessSearch {
+    /// Creates a search for the descendants of `ancestor` and the processes that carry `mark`.
     pub(super) fn new(mark: &str, ancestor: i32, root: i32) -> Self {
         Self {
             mark: mark.into(),
             ancestor,
             root: Some(root),
-            spared: None,
+            excluded: None,
             killed: BTreeSet::new(),
             refused: BTreeSet::new(),
         }
     }
 
-    /// Excludes a process from the hunt, but not its descendants.
+    /// Excludes a process from the search, but not its descendants.
     pub(super) fn excluding(mut self, pid: i32) -> Self {
-        self.spared = Some(pid);
+        self.excluded = Some(pid);
         self
     }
 
     /// Returns whether this process is excluded.
-    pub(super) fn spares(&self, pid: i32) -> bool {
-        self.spared == Some(pid)
+    pub(super) fn is_excluded(&self, pid: i32) -> bool {
+        self.excluded == Some(pid)
     }
 
-    /// Ends the exclusion, because the spared process is gone.
+    /// Ends the exclusion, because the excluded process is gone.
     pub(super) fn clear_exclusion(&mut self) {
-        self.spared = None;
+        self.excluded = None;
     }
 
-    /// Creates a hunt for processes that carry `mark`, without an ancestor.
+    /// Creates a search for processes that carry `mark`, without an ancestor.
     pub(super) fn by_mark(mark: &str) -> Self {
         Self { root: None, ..Self::new(mark, 0, 0) }
     }
@@ -134,7 +134,7 @@ impl Hunt {
     fn kill(&mut self, mut targets: BTreeSet<i32>, listed: &[Listed]) -> usize {
         let above = ancestors(listed, unix::own_pid());
         targets
-            .retain(|pid| !above.contains(pid) && !self.refused.contains(pid) && self.spared != Some(*pid));
+            .retain(|pid| !above.contains(pid) && !self.refused.contains(pid) && self.excluded != Some(*pid));
         for process in listed.iter().filter(|process| process.zombie) {
             targets.remove(&process.pid);
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::kill::Hunt;
+use super::kill::ProcessSearch;
 use super::{ProcessSignal, unix};
 
 /// How long a kill keeps trying to end processes that do not die.
@@ -29,13 +29,13 @@ impl Killer {
     /// Kills the tree. Blocks for about a second at most.
     pub(crate) fn kill(&self) {
         if let Some((pid, socket)) = &self.supervisor {
-            // A stopped supervisor is resumed. If it is gone, the hunt below does its work.
+            // A stopped supervisor is resumed. If it is gone, the search below does its work.
             let _ = (&*socket).write(&[ProcessSignal::KillTree.order()]);
             unix::signal_group(pid.cast_signed(), libc::SIGCONT);
         }
-        let mut hunt = Hunt::by_mark(&self.mark);
+        let mut search = ProcessSearch::by_mark(&self.mark);
         let until = Instant::now() + KILL_TIMEOUT;
-        while hunt.kill_marked() > 0 && Instant::now() < until {
+        while search.kill_marked() > 0 && Instant::now() < until {
             std::thread::sleep(SEARCH_INTERVAL);
         }
     }

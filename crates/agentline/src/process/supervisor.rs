@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::init::{HostLink, Init, InitError, InitMessage};
-use super::kill::Hunt;
+use super::kill::ProcessSearch;
 use super::unix::{self, Reaped};
 use super::wire::{StartedAgent, SupervisorReport};
 use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, os};
@@ -59,7 +59,7 @@ pub(super) fn run() -> io::Result<()> {
     let _ = host.write_all(&report.encode());
     let Ok(init) = started else { return Ok(()) };
     let mut watch = Watch {
-        hunt: Hunt::new(&plan.mark, unix::own_pid(), init.agent).excluding(init.pid),
+        search: ProcessSearch::new(&plan.mark, unix::own_pid(), init.agent).excluding(init.pid),
         root: init.agent,
         init,
         exit: None,
@@ -76,10 +76,10 @@ pub(super) fn run() -> io::Result<()> {
     if watch.host_gone {
         plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
     }
-    let left = if watch.init.has_namespace { 0 } else { watch.hunt.refused() };
+    let left = if watch.init.has_namespace { 0 } else { watch.search.refused() };
     let ended = ProcessEnd {
         exit: watch.exit.unwrap_or(ProcessExit::Lost),
-        killed: watch.hunt.killed(),
+        killed: watch.search.killed(),
         left: left + u32::from(watch.exit.is_none()),
         supervisor_cpu: unix::own_cpu(),
     };
@@ -102,7 +102,7 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, Result<Init, InitError>)> 
 
 /// The state of the supervisor while the agent runs and while its tree is killed.
 struct Watch {
-    hunt: Hunt,
+    search: ProcessSearch,
     /// The pid of the agent.
     root: i32,
     init: Init,
@@ -118,11 +118,12 @@ impl Watch {
     /// Waits until the agent exits, the host orders a kill or dies, the supervisor is signalled, or the init is lost.
     fn wait_for_end(&mut self) {
         loop {
-            let [told, signalled, reported] = self.wait(None);
+            let [host_ready, signalled, reported] = self.wait(None);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
-            let end =
-                (told && self.handle_host_messages()) || (signalled && self.received_termination()) || lost;
+            let end = (host_ready && self.handle_host_messages())
+                || (signalled && self.received_termination())
+                || lost;
             if end || self.exit.is_some() {
                 return;
             }
@@ -139,7 +140,7 @@ impl Watch {
         match self.init.receive() {
             Ok((InitMessage::Exited(exit), _)) => {
                 self.exit = Some(exit);
-                self.hunt.root_reaped();
+                self.search.root_reaped();
             }
             Ok((InitMessage::Alone, _)) => self.has_children = false,
             Ok(_) => {}
@@ -185,11 +186,11 @@ impl Watch {
             unix::kill_group(self.root);
         }
         // A process that starts during the search can be missed here. The end of the init kills it.
-        while self.has_children && self.hunt.kill_descendants() > 0 && Instant::now() < patience {
+        while self.has_children && self.search.kill_descendants() > 0 && Instant::now() < patience {
             self.pause();
         }
         self.end_init(patience);
-        while self.hunt.kill_marked() > 0 && Instant::now() < patience {
+        while self.search.kill_marked() > 0 && Instant::now() < patience {
             self.pause();
         }
         self.reap();
@@ -204,12 +205,12 @@ impl Watch {
         let mut quiet_rounds = 0;
         // After three rounds that find nothing, only processes that the supervisor may not kill are left.
         while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
-            if self.hunt.spares(self.init.pid) {
+            if self.search.is_excluded(self.init.pid) {
                 if Instant::now() > init_patience {
                     let _ = unix::kill(self.init.pid);
                 }
             } else {
-                quiet_rounds = if self.hunt.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
+                quiet_rounds = if self.search.kill_descendants() == 0 { quiet_rounds + 1 } else { 0 };
             }
             self.pause();
         }
@@ -240,11 +241,11 @@ impl Watch {
     fn reap(&mut self) -> bool {
         loop {
             match unix::reap() {
-                Reaped::Child(pid, _) if pid == self.init.pid => self.hunt.clear_exclusion(),
+                Reaped::Child(pid, _) if pid == self.init.pid => self.search.clear_exclusion(),
                 Reaped::Child(pid, exit) if pid == self.root && self.exit.is_none() => {
                     // The agent became a child of the supervisor because the init was killed.
                     self.exit = Some(exit);
-                    self.hunt.root_reaped();
+                    self.search.root_reaped();
                 }
                 Reaped::Child(..) => {}
                 Reaped::AllAlive => return true,
@@ -269,7 +270,7 @@ impl Watch {
     /// Discards late orders, which would otherwise keep waking the supervisor, and returns whether the host has closed
     /// its socket.
     fn host_closed(&mut self) -> bool {
-        let [told] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
-        told && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
+        let [is_readable] = unix::wait_readable([self.host.as_raw_fd()], Some(Duration::ZERO));
+        is_readable && self.host.read(&mut [0; 64]).unwrap_or(0) == 0
     }
 }

@@ -47,11 +47,11 @@ impl Tail {
         if cut {
             (self.offset, self.released) = (0, FIRST_PAGE);
         }
-        let wanted = (size - self.offset).min(READ);
-        if wanted == 0 || self.file.seek(SeekFrom::Start(self.offset)).is_err() {
+        let length = (size - self.offset).min(READ);
+        if length == 0 || self.file.seek(SeekFrom::Start(self.offset)).is_err() {
             return 0;
         }
-        let read = append(&mut self.file, wanted, into);
+        let read = append(&mut self.file, length, into);
         if cut && read > 0 {
             // The first byte has just been read, so it can be overwritten. If this fails, a file that shrinks is still
             // detected.
@@ -81,12 +81,12 @@ impl Tail {
     }
 }
 
-/// Appends up to `wanted` bytes without zeroing the buffer first, and returns their number.
-pub(super) fn append(from: &mut impl Read, wanted: u64, into: &mut Vec<u8>) -> usize {
+/// Appends up to `length` bytes without zeroing the buffer first, and returns their number.
+pub(super) fn append(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> usize {
     let before = into.len();
-    into.reserve(usize::try_from(wanted).unwrap_or(0));
+    into.reserve(usize::try_from(length).unwrap_or(0));
     // Bytes that were read before an error are kept.
-    let _ = from.take(wanted).read_to_end(into);
+    let _ = from.take(length).read_to_end(into);
     into.len() - before
 }
 

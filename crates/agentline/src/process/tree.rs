@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::kill::Hunt;
+use super::kill::ProcessSearch;
 use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
@@ -61,7 +61,7 @@ impl ProcessTree {
         own_program_is_ready: bool,
     ) -> Result<(Self, StdinPipe), SpawnError> {
         let plan = spawn.encode().ok_or(SpawnError::Nul)?;
-        let (stdin, ours) = io::pipe()?;
+        let (stdin, writer) = io::pipe()?;
         let streams = Streams { stdin: stdin.into(), stdout, stderr };
         let program = match &spawn.supervisor {
             Supervisor::Path(program) => Some(program.clone()),
@@ -72,7 +72,7 @@ impl ProcessTree {
             Some(program) => Self::Supervised(SupervisedTree::start(spawn, &plan, &streams, &program)?),
             None => Self::Alone(Box::new(UnsupervisedTree::start(spawn, streams)?)),
         };
-        Ok((tree, StdinPipe::from_owned_fd(ours.into())?))
+        Ok((tree, StdinPipe::from_owned_fd(writer.into())?))
     }
 
     pub(super) const fn pid(&self) -> u32 {
@@ -95,7 +95,7 @@ impl ProcessTree {
             Self::Supervised(tree) => {
                 Sweeper::new([tree.started.agent, tree.started.init, tree.supervisor.id()], None)
             }
-            Self::Alone(tree) => Sweeper::new([tree.pid], Some(tree.hunt.mark().to_owned())),
+            Self::Alone(tree) => Sweeper::new([tree.pid], Some(tree.search.mark().to_owned())),
         }
     }
 
@@ -105,7 +105,7 @@ impl ProcessTree {
                 let socket = tree.socket.get_ref().try_clone().ok();
                 Killer::new(socket.map(|socket| (tree.supervisor.id(), socket)), &tree.mark)
             }
-            Self::Alone(tree) => Killer::new(None, tree.hunt.mark()),
+            Self::Alone(tree) => Killer::new(None, tree.search.mark()),
         }
     }
 
@@ -233,22 +233,22 @@ impl SupervisedTree {
     fn kill_without_supervisor(&mut self) -> ProcessEnd {
         // Once reaped, the supervisor is no longer the parent of any process.
         reap_supervisor(&mut self.supervisor);
-        let mut hunt = Hunt::by_mark(&self.mark);
+        let mut search = ProcessSearch::by_mark(&self.mark);
         let init = self.started.init.cast_signed();
         let until = Instant::now() + LOST_SUPERVISOR_TIMEOUT;
         let mut is_over = false;
         while !is_over && Instant::now() < until {
             unix::reap_if_dead(init);
-            let orphans = if super::adopts_orphans() { hunt.kill_adopted(&supervisors()) } else { 0 };
-            is_over = hunt.kill_marked() + orphans == 0 && !os::is_alive(init);
+            let orphans = if super::adopts_orphans() { search.kill_adopted(&supervisors()) } else { 0 };
+            is_over = search.kill_marked() + orphans == 0 && !os::is_alive(init);
             if !is_over {
                 std::thread::sleep(SEARCH_INTERVAL);
             }
         }
         ProcessEnd {
             exit: ProcessExit::Lost,
-            killed: hunt.killed(),
-            left: hunt.refused(),
+            killed: search.killed(),
+            left: search.refused(),
             supervisor_cpu: Duration::ZERO,
         }
     }
@@ -317,7 +317,7 @@ pub(super) struct UnsupervisedTree {
     pid: u32,
     child: tokio::process::Child,
     exit: Option<ProcessExit>,
-    hunt: Hunt,
+    search: ProcessSearch,
     patience: Option<Instant>,
 }
 
@@ -336,8 +336,8 @@ impl UnsupervisedTree {
         unix::accept_signals(command.as_std_mut());
         let child = command.spawn().map_err(|error| SpawnError::explain(spawn, error))?;
         let pid = child.id().unwrap_or(0);
-        let hunt = Hunt::new(&spawn.mark, pid.cast_signed(), pid.cast_signed());
-        Ok(Self { pid, child, exit: None, hunt, patience: None })
+        let search = ProcessSearch::new(&spawn.mark, pid.cast_signed(), pid.cast_signed());
+        Ok(Self { pid, child, exit: None, search, patience: None })
     }
 
     fn signal(&mut self, signal: ProcessSignal) {
@@ -347,7 +347,7 @@ impl UnsupervisedTree {
             ProcessSignal::Interrupt => unix::signal_group(root, libc::SIGINT),
             ProcessSignal::Terminate => unix::signal_group(root, libc::SIGTERM),
             // Descendants must be found while the agent, their ancestor, still exists.
-            ProcessSignal::KillTree => _ = self.hunt.kill_descendants(),
+            ProcessSignal::KillTree => _ = self.search.kill_descendants(),
         }
     }
 
@@ -364,28 +364,28 @@ impl UnsupervisedTree {
 
     fn root_exited(&mut self, status: Option<ExitStatus>) {
         self.exit = Some(status.map_or(ProcessExit::Lost, exit_of));
-        self.hunt.root_reaped();
+        self.search.root_reaped();
     }
 
     /// Runs one round of killing, and returns the pause before the next one, if one is needed.
     fn kill_more(&mut self) -> Option<Duration> {
         let patience = *self.patience.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
-        let found = self.hunt.kill_marked();
+        let found = self.search.kill_marked();
         (found > 0 && Instant::now() < patience).then_some(SEARCH_INTERVAL)
     }
 
     fn report(&self) -> ProcessEnd {
         ProcessEnd {
             exit: self.exit.unwrap_or(ProcessExit::Lost),
-            killed: self.hunt.killed(),
-            left: self.hunt.refused(),
+            killed: self.search.killed(),
+            left: self.search.refused(),
             supervisor_cpu: Duration::ZERO,
         }
     }
 
     fn kill_now(&mut self, until: Instant) {
         while self.exit.is_none() && Instant::now() < until {
-            self.hunt.kill_descendants();
+            self.search.kill_descendants();
             match self.child.try_wait() {
                 Ok(None) => std::thread::sleep(SEARCH_INTERVAL),
                 Ok(Some(status)) => self.root_exited(Some(status)),

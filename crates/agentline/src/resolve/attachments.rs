@@ -239,7 +239,7 @@ mod tests {
         let names = ["none.png", "good.txt", "empty.txt", "bytes.bin", "nul.txt", "large.png", "folder"];
         let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
         let problems = read_attachments(&paths, dir.path()).unwrap_err().0;
-        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let message: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let expected = [
             "cannot be read",
             "is empty",
@@ -248,9 +248,9 @@ mod tests {
             "larger than 20 MB",
             "is a directory",
         ];
-        assert_eq!(said.len(), expected.len(), "{said:?}");
-        for (said, expected) in said.iter().zip(expected) {
-            assert!(said.starts_with("`attachments`: `") && said.contains(expected), "{said}");
+        assert_eq!(message.len(), expected.len(), "{message:?}");
+        for (message, expected) in message.iter().zip(expected) {
+            assert!(message.starts_with("`attachments`: `") && message.contains(expected), "{message}");
         }
         assert!(problems.iter().all(|problem| problem.hint.is_some()));
     }

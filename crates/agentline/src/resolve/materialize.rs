@@ -48,9 +48,9 @@ pub(crate) fn copy_back_files(files: &[(PathBuf, PathBuf)]) {
     for (ours, theirs) in files {
         if fs::symlink_metadata(ours).is_ok_and(|found| found.is_file()) {
             // The rename makes the copy atomic. On failure, the user's file stays unchanged.
-            let beside = theirs.with_extension("agentline-new");
-            if fs::copy(ours, &beside).and_then(|_| fs::rename(&beside, theirs)).is_err() {
-                let _ = fs::remove_file(&beside);
+            let temporary = theirs.with_extension("agentline-new");
+            if fs::copy(ours, &temporary).and_then(|_| fs::rename(&temporary, theirs)).is_err() {
+                let _ = fs::remove_file(&temporary);
             }
         }
     }

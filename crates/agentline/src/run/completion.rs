@@ -121,9 +121,9 @@ impl CompletionCheck {
             match &self.how {
                 How::Function(check) => {
                     // The function may also panic before it returns its future.
-                    let mut asked = Box::pin(async { check(input).await });
+                    let mut future = Box::pin(async { check(input).await });
                     let caught = poll_fn(move |cx| {
-                        let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(cx)));
+                        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
                         polled.map_or_else(|panic| Poll::Ready(Err(panic)), |poll| poll.map(Ok))
                     });
                     caught.await.unwrap_or_else(|panic| {

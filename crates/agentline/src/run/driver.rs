@@ -61,14 +61,14 @@ struct Driver {
     /// The secrets that are currently redacted.
     hidden: BTreeSet<String>,
     tape: Option<TapeFile>,
-    begun: Instant,
+    started_at: Instant,
     wakeup: Wakeup,
     active_runs: BTreeMap<RunId, ActiveRun>,
     /// Finished runs whose outcome is reported when the process has exited.
     held: Vec<(ActiveRun, Box<Outcome>)>,
     last_run: u32,
     /// Outputs of the connection that are still to be carried out.
-    wanted: Vec<ConnectionOutput>,
+    pending_outputs: Vec<ConnectionOutput>,
     outputs: Vec<ConnectionOutput>,
     asks: Asks,
     tool_server: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
@@ -103,7 +103,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         secrets,
         tape,
         max_line,
-        begun,
+        started_at,
         private,
         integrity,
         copy_back,
@@ -125,18 +125,18 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         hidden: secrets.iter().cloned().collect(),
         secrets,
         tape,
-        begun,
+        started_at,
         wakeup,
         active_runs: BTreeMap::new(),
         held: Vec::new(),
         last_run: 0,
-        wanted: Vec::new(),
+        pending_outputs: Vec::new(),
         outputs: Vec::new(),
         asks: Asks::default(),
         tool_server: unbounded_channel(),
         state,
         gone: ProcessGone::clone(&gone),
-        next_look: begun,
+        next_look: started_at,
         abandoned: abandoned.into_iter().collect(),
         temp,
     };
@@ -178,7 +178,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
             },
             Some((run, line)) = driver.tool_server.1.recv(), if !blocked => driver.tool_line(run, line),
             () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.poll_session_files(),
-            happening = driver.process.next(&mut bytes), if !blocked && !exited => match happening {
+            event = driver.process.next(&mut bytes), if !blocked && !exited => match event {
                 // End of stdout: usually the agent is about to exit.
                 ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + EXIT_GRACE),
                 ProcessEvent::Bytes(from) => {
@@ -195,11 +195,11 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                     driver.feed(InputKind::Exit(exit));
                 }
             },
-            () = tokio::time::sleep_until(mute.unwrap_or(driver.begun).into()), if mute.is_some() && !exited => {
+            () = tokio::time::sleep_until(mute.unwrap_or(driver.started_at).into()), if mute.is_some() && !exited => {
                 mute = None;
                 driver.feed(InputKind::StdoutClosed);
             }
-            () = until(driver.begun, driver.connection.deadline(), blocked) => {
+            () = until(driver.started_at, driver.connection.deadline(), blocked) => {
                 // While a consumer is slow, unread output counts as activity of the agent.
                 if blocked && driver.process.unread() {
                     driver.feed(InputKind::Activity { stream: Stream::Stdout });
@@ -250,7 +250,7 @@ async fn close_tool_server(active_run: &mut ActiveRun) {
 
 impl Driver {
     fn now(&self) -> Millis {
-        Millis::try_from(self.begun.elapsed().as_millis()).unwrap_or(Millis::MAX)
+        Millis::try_from(self.started_at.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
     fn feed(&mut self, what: InputKind<'_>) {
@@ -278,7 +278,7 @@ impl Driver {
                         active_run.pending.push(record);
                     }
                 }
-                other => self.wanted.push(other),
+                other => self.pending_outputs.push(other),
             }
         }
     }
@@ -325,10 +325,10 @@ impl Driver {
         let time = timeouts.deadline.unwrap_or(timeouts.run).min(timeouts.run.saturating_sub(timeouts.spent));
         self.watch.add(&spec.info, later(Instant::now(), time), active_run.channel.finisher());
         self.active_runs.insert(run, active_run);
-        self.hide();
+        self.update_redactor();
         if let Some(tape) = &mut self.tape {
             // The tokens of a run's servers are created after the tape.
-            tape.hide(Redactor::new(
+            tape.set_redactor(Redactor::new(
                 self.secrets
                     .iter()
                     .chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets)),
@@ -343,7 +343,7 @@ impl Driver {
     }
 
     /// Updates the set of redacted secrets.
-    fn hide(&mut self) {
+    fn update_redactor(&mut self) {
         let all =
             self.secrets.iter().chain(self.active_runs.values().flat_map(|active_run| &active_run.secrets));
         let all: BTreeSet<String> = all.cloned().collect();
@@ -367,7 +367,7 @@ impl Driver {
 
     /// Returns when the next timer of the connection expires.
     fn next_wake(&self) -> Option<Instant> {
-        self.connection.deadline().map(|ms| later(self.begun, ms))
+        self.connection.deadline().map(|ms| later(self.started_at, ms))
     }
 
     /// Returns whether a slow consumer prevents reading more of the agent's output.
@@ -424,8 +424,8 @@ impl Driver {
         if self.sweeper.is_some() {
             return self.side_line(run, SideChannel::ToolHost, line);
         }
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        if let (Some(server), Some(error)) = (told["server"].as_str(), told["error"].as_str()) {
+        let report: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if let (Some(server), Some(error)) = (report["server"].as_str(), report["error"].as_str()) {
             let message = format!("MCP server `{server}` failed: {error}");
             self.feed(InputKind::Notice { run, notice: Notice::new("mcp_server", message) });
         }
@@ -452,8 +452,8 @@ impl Driver {
 
     /// Carries out the outputs of the connection and delivers pending events.
     fn apply_outputs(&mut self) {
-        while !self.wanted.is_empty() {
-            for output in std::mem::take(&mut self.wanted) {
+        while !self.pending_outputs.is_empty() {
+            for output in std::mem::take(&mut self.pending_outputs) {
                 self.apply_output(output);
             }
         }
@@ -562,7 +562,7 @@ impl Driver {
         if !active_run.pending.is_empty() {
             active_run.channel.send(std::mem::take(&mut active_run.pending));
         }
-        self.hide();
+        self.update_redactor();
         if let Some(session) = outcome.session_id.as_deref().filter(|_| active_run.only_opens) {
             self.abandoned.push(active_run.follower.abandoned(session));
         }
@@ -590,8 +590,8 @@ fn later(moment: Instant, ms: Millis) -> Instant {
 }
 
 /// Waits for the next deadline, or briefly if a consumer is slow.
-async fn until(begun: Instant, deadline: Option<Millis>, blocked: bool) {
-    let deadline = deadline.map(|ms| later(begun, ms));
+async fn until(started_at: Instant, deadline: Option<Millis>, blocked: bool) {
+    let deadline = deadline.map(|ms| later(started_at, ms));
     let soon = blocked.then(|| Instant::now() + SLOW_CONSUMER);
     match deadline.into_iter().chain(soon).min() {
         Some(when) => tokio::time::sleep_until(when.into()).await,

@@ -45,9 +45,9 @@ impl ProcessHandle {
         inner: &Inner,
         start: PreparedProcess,
         mark: &str,
-        begun: Instant,
+        started_at: Instant,
     ) -> Result<Self, SpawnError> {
-        Self::start_by(Wakeup::default(), inner, start, mark, begun)
+        Self::start_by(Wakeup::default(), inner, start, mark, started_at)
     }
 
     /// Starts a process like [`start`](Self::start), for a run that already has its channel.
@@ -56,13 +56,13 @@ impl ProcessHandle {
         inner: &Inner,
         start: PreparedProcess,
         mark: &str,
-        begun: Instant,
+        started_at: Instant,
     ) -> Result<Self, SpawnError> {
         let (board, submission) = tokio::sync::mpsc::unbounded_channel();
         let redactor = Redactor::new(&start.process.secrets);
         let launched = Launched::of(&start.process, &redactor);
         let agent_home = AgentHome::new(start.process.agent_home.clone());
-        let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), begun)?;
+        let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), started_at)?;
         let state = live.state.subscribe();
         let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
         crate::trace::spawned(mark, pid, live.process.is_supervised());

@@ -249,7 +249,7 @@ impl Inner {
         mark: &str,
         submission: UnboundedReceiver<Submission>,
         wakeup: Wakeup,
-        begun: Instant,
+        started_at: Instant,
     ) -> Result<SpawnedProcess, SpawnError> {
         let PreparedProcess { agent, process: spec, private, integrity, workspace, tape } = start;
         let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
@@ -273,7 +273,7 @@ impl Inner {
             secrets: spec.secrets,
             tape,
             max_line: spec.max_line,
-            begun,
+            started_at,
             private: (private, workspace),
             integrity: Arc::new(integrity),
             copy_back: spec.copy_back,

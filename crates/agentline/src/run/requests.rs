@@ -364,7 +364,7 @@ mod tests {
         HostRequest::ReadFile { path: path.into(), line: None, limit: None }
     }
 
-    fn said(answered: &HandledRequest) -> String {
+    fn describe(answered: &HandledRequest) -> String {
         let ruling = answered.ruling.as_ref().unwrap();
         let why = ruling.reason.as_deref().unwrap_or("-");
         let rule = ruling.rule.as_deref().unwrap_or("-");
@@ -373,19 +373,19 @@ mod tests {
 
     /// Returns a handler that allows everything and records the requests.
     fn yes() -> (PermissionHandler, Arc<Mutex<Vec<PermissionRequest>>>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = requests.clone();
         let handler = PermissionHandler::new(move |ask| {
-            seen.lock().unwrap().push(ask);
+            recorded.lock().unwrap().push(ask);
             async { Permission::Allow }
         });
-        (handler, asked)
+        (handler, requests)
     }
 
     #[tokio::test]
     async fn permission_handler_gets_only_open_requests() {
         let dir = stage();
-        let (handler, asked) = yes();
+        let (handler, requests) = yes();
         let request = mode(Mode::Default).allow("Bash(git *)").deny("Bash(rm *)").ask("Bash(git push *)");
         let answerer = answerer(&dir, request).permission_handler(handler);
         for (ask, expected, questions) in [
@@ -398,11 +398,11 @@ mod tests {
         ] {
             let label = format!("{ask:?}");
             let answered = answerer.answer(ask).await;
-            assert_eq!(said(&answered), expected, "{label}");
-            assert_eq!(asked.lock().unwrap().len(), questions, "{label}");
+            assert_eq!(describe(&answered), expected, "{label}");
+            assert_eq!(requests.lock().unwrap().len(), questions, "{label}");
             assert_eq!(answered.answer, HostResponse::PermissionDecided(answered.ruling.clone().unwrap()));
         }
-        assert_eq!(asked.lock().unwrap()[0].command.as_deref(), Some("ls"));
+        assert_eq!(requests.lock().unwrap()[0].command.as_deref(), Some("ls"));
     }
 
     #[tokio::test]
@@ -415,7 +415,7 @@ mod tests {
             (mode(Mode::Auto).ask("Bash"), "deny rule rule Bash"),
         ] {
             let answered = answerer(&dir, request).answer(command("ls")).await;
-            assert_eq!(said(&answered), expected);
+            assert_eq!(describe(&answered), expected);
             assert_eq!(answered.is_denial(), expected.starts_with("deny"));
         }
     }
@@ -429,13 +429,13 @@ mod tests {
         for handler in [panics, panics_at_once] {
             let answered =
                 answerer(&dir, mode(Mode::Default)).permission_handler(handler).answer(command("ls")).await;
-            assert_eq!(said(&answered), "deny callback callback_failed -");
+            assert_eq!(describe(&answered), "deny callback callback_failed -");
         }
         let refuses =
             PermissionHandler::new(|_| async { Permission::Deny("not today".into()) }).at_terminal();
         let answered =
             answerer(&dir, mode(Mode::Prompt)).permission_handler(refuses).answer(command("ls")).await;
-        assert_eq!(said(&answered), "deny terminal not today -");
+        assert_eq!(describe(&answered), "deny terminal not today -");
 
         let (held, mut ended) = tokio::sync::mpsc::channel::<()>(1);
         let waits = PermissionHandler::new(move |_| {
@@ -458,21 +458,21 @@ mod tests {
         let dir = stage();
         let text = || std::fs::read_to_string(dir.path().join("src/a")).unwrap();
         let strict = answerer(&dir, mode(Mode::Default));
-        assert_eq!(said(&strict.answer(write("src/a")).await), "deny mode mode -");
+        assert_eq!(describe(&strict.answer(write("src/a")).await), "deny mode mode -");
         assert_eq!(text(), "old\n");
 
-        let (handler, asked) = yes();
+        let (handler, requests) = yes();
         let lenient = answerer(&dir, mode(Mode::Default)).permission_handler(handler);
         let spelled = dir.path().join("src/../src/a");
-        assert_eq!(said(&lenient.answer(edit(spelled.to_str().unwrap())).await), "allow callback - -");
+        assert_eq!(describe(&lenient.answer(edit(spelled.to_str().unwrap())).await), "allow callback - -");
         let done = lenient.answer(write("src/a")).await;
         assert_eq!((done.answer, done.ruling, text().as_str()), (HostResponse::Done, None, "new\n"));
-        assert_eq!(asked.lock().unwrap().len(), 1);
+        assert_eq!(requests.lock().unwrap().len(), 1);
         // The permission was for one write; the next write asks again, with the change attached.
-        assert_eq!(said(&lenient.answer(write("src/a")).await), "allow callback - -");
-        let asked = asked.lock().unwrap();
+        assert_eq!(describe(&lenient.answer(write("src/a")).await), "allow callback - -");
+        let requests = requests.lock().unwrap();
         assert_eq!(
-            (asked[1].diffs[0].old.as_deref(), asked[1].diffs[0].new.as_str()),
+            (requests[1].diffs[0].old.as_deref(), requests[1].diffs[0].new.as_str()),
             (Some("new\n"), "new\n")
         );
     }
@@ -502,7 +502,7 @@ mod tests {
             ),
         ] {
             let answered = answerer.answer(ask).await;
-            assert_eq!(said(&answered), expected);
+            assert_eq!(describe(&answered), expected);
             assert_eq!(answered.answer, HostResponse::Error(message.into()));
         }
         assert_eq!(

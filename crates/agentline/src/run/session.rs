@@ -65,7 +65,7 @@ impl Agentline {
         mut request: RunRequest,
         mut options: RunOptions,
     ) -> Result<Session, Error> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         request.needs_live = true;
         let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
         request.surface = request.surface.or_else(|| agent.live_surface());
@@ -114,7 +114,7 @@ impl Agentline {
         // The tools are served until the session ends, not only during its opening.
         let tool_server = prepared_run.services.tool_server.clone();
         prepared_run.services.serves_alone = false;
-        let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, begun)
+        let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, started_at)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&info, &*agent, &error))))?;
         let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) struct SpawnedProcess {
     pub(crate) secrets: Vec<String>,
     pub(crate) tape: Option<TapeFile>,
     pub(crate) max_line: usize,
-    pub(crate) begun: Instant,
+    pub(crate) started_at: Instant,
     /// Directories that are removed after the process: its private directory, and its temporary workspace if it has
     /// one.
     pub(crate) private: (PrivateDir, Option<Arc<PrivateDir>>),

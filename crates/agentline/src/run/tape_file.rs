@@ -27,7 +27,7 @@ impl TapeFile {
     }
 
     /// Replaces the redactor for all further lines.
-    pub(crate) fn hide(&mut self, redactor: Redactor) {
+    pub(crate) fn set_redactor(&mut self, redactor: Redactor) {
         let (out, failed) = (&mut self.out, &mut self.failed);
         self.redactor.finish(|line| *failed |= writeln!(out, "{line}").is_err());
         self.redactor = LineRedactor::new(redactor);

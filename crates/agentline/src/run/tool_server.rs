@@ -21,7 +21,7 @@ pub(crate) struct ToolServer {
 struct ToolServerInner {
     to: Arc<Mutex<To>>,
     secret: String,
-    give_up: Arc<Notify>,
+    cancel_calls: Arc<Notify>,
     close: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -47,9 +47,9 @@ impl ToolServer {
     /// Starts to collect the lines of running tools.
     pub(crate) fn new(mut serving: RunningTools) -> Self {
         let to = Arc::<Mutex<To>>::default();
-        let (give_up, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let (cancel_calls, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         let secret = serving.token().to_owned();
-        let (from, given_up, closed) = (Arc::clone(&to), Arc::clone(&give_up), Arc::clone(&close));
+        let (from, given_up, closed) = (Arc::clone(&to), Arc::clone(&cancel_calls), Arc::clone(&close));
         let task = tokio::spawn(async move {
             loop {
                 let lines = tokio::select! {
@@ -65,7 +65,7 @@ impl ToolServer {
             }
         });
         let task = Mutex::new(Some(task));
-        Self { inner: Arc::new(ToolServerInner { to, secret, give_up, close, task }) }
+        Self { inner: Arc::new(ToolServerInner { to, secret, cancel_calls, close, task }) }
     }
 
     /// Returns all undelivered and future lines for one run.
@@ -114,6 +114,6 @@ pub(crate) struct RunToolCalls(ToolServer);
 
 impl Drop for RunToolCalls {
     fn drop(&mut self) {
-        self.0.inner.give_up.notify_one();
+        self.0.inner.cancel_calls.notify_one();
     }
 }

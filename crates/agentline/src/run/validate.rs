@@ -135,13 +135,13 @@ impl Validator {
         };
         let prompt =
             format!("Your answer does not match the schema:\n{}\n\n{how}:\n{}", listed(wrong), schema.gist());
-        let told = format!(
+        let message = format!(
             "the answer did not match the schema; re-prompted the agent (repair {} of {}): {}",
             self.repairs,
             self.repair_turns,
             shortened(&wrong.join("; "), LONGEST_NOTICE)
         );
-        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("repair", told)] }
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("repair", message)] }
     }
 
     /// Re-prompts the agent with the reason from the check.
@@ -160,9 +160,9 @@ impl Validator {
         if self.schema.is_some() {
             prompt.push_str(" Then submit the complete answer again, as before.");
         }
-        let told =
+        let message =
             format!("{checker} failed; re-prompted the agent (round {} of {})", self.rounds, self.max_rounds);
-        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("round", told)] }
+        Validation { answer: HostResponse::Again(prompt), notices: vec![Notice::new("round", message)] }
     }
 }
 

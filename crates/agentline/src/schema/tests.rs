@@ -176,9 +176,9 @@ fn invalid_schema_files_are_problems_that_name_the_file() {
     ];
     for (path, text) in table {
         let problem = Schema::from_file(&path).unwrap_err().0.remove(0);
-        let said = problem.to_string();
-        assert!(problem.key == "output_schema" && problem.hint.is_some(), "{said}");
-        assert!(said.contains(text) && said.contains(&*path.to_string_lossy()), "{said}");
+        let message = problem.to_string();
+        assert!(problem.key == "output_schema" && problem.hint.is_some(), "{message}");
+        assert!(message.contains(text) && message.contains(&*path.to_string_lossy()), "{message}");
     }
 }
 
@@ -320,9 +320,9 @@ fn rust_types_have_schemas() {
     assert_eq!(tree.take(&json!({"data": good})), Ok(good.clone()));
     assert!(schema(tree.tool_input()).check(&json!({"data": good})).is_ok());
     let bad = json!({"value": 1, "leaves": [{"value": 256}]});
-    let told = wrong(&tree, bad);
-    assert!(told.contains("at `/leaves/0/value`: expected at most 255, found 256"), "{told}");
-    assert!(told.contains("at `/leaves/0`: `leaves` is missing"), "{told}");
+    let message = wrong(&tree, bad);
+    assert!(message.contains("at `/leaves/0/value`: expected at most 255, found 256"), "{message}");
+    assert!(message.contains("at `/leaves/0`: `leaves` is missing"), "{message}");
     assert_eq!(Schema::from_type::<Vec<u8>>().unwrap().take(&json!({"items": [1]})), Ok(json!([1])));
     assert!(Schema::from_type::<String>().unwrap().check(&json!("x")).is_ok());
 }

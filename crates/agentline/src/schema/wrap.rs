@@ -49,11 +49,11 @@ pub(super) fn wrapped(schema: &Value) -> Value {
 
 /// Returns the possible meanings of the input of a tool, the specified one first.
 pub(super) fn readings(input: &Value, key: &str) -> Vec<Value> {
-    let told = input.get(key);
-    let as_text = told.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+    let value = input.get(key);
+    let as_text = value.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
     let other = input.get("data").or_else(|| input.get("items"));
     let nested = input.get("data").and_then(|data| data.get("items"));
-    let known = [told, nested, other, Some(input)].into_iter().flatten().cloned();
+    let known = [value, nested, other, Some(input)].into_iter().flatten().cloned();
     let mut readings: Vec<Value> = known.collect();
     readings.extend(as_text);
     readings

@@ -23,13 +23,13 @@ pub(super) async fn invoke(tool: &Arc<Tool>, args: Value, call: ToolCall) -> Too
 }
 
 async fn permitted(tool: &Tool, args: &Value, call: &ToolCall) -> CallDecision {
-    let asked = async {
+    let decision_future = async {
         match tool.decision(args, call) {
             Some(decision) => decision.await,
             None => CallDecision::Allow,
         }
     };
-    AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
+    AssertUnwindSafe(decision_future).catch_unwind().await.unwrap_or_else(|panic| {
         // A panic in the policy denies the call.
         CallDecision::deny(format!("the policy of the tool panicked: {}", panic_message(&*panic)))
     })

@@ -164,10 +164,12 @@ type Refusal = (&'static str, StatusCode, &'static str);
 fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Result<(), Refusal> {
     let text = |name| request.headers().get(name).map(|value| value.as_bytes());
     let port = address.port();
-    let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let own_hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => ours.iter().any(|ours| ours.as_bytes().eq_ignore_ascii_case(host.as_bytes())),
+        (Some(host), None) => {
+            own_hosts.iter().any(|own_hosts| own_hosts.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
+        }
         _ => false,
     };
     if !named {

@@ -49,17 +49,17 @@ pub(super) struct RelayContext {
 /// One relayed server, as the agent sees it.
 pub(super) struct Relay {
     link: Arc<ServerLink>,
-    way: Way,
+    transport: Transport,
     patience: Duration,
     pub(super) under_way: InFlight,
     closed: CancellationToken,
 }
 
-enum Way {
+enum Transport {
     Command(Arc<CommandLink>),
     Web(Arc<WebLink>),
     /// The server's configuration is invalid.
-    Nowhere,
+    Invalid,
 }
 
 impl Relay {
@@ -73,21 +73,21 @@ impl Relay {
     ) -> (Arc<Self>, JoinHandle<()>) {
         let link = ServerLink::new(name, side);
         let patience = context.patience;
-        let relay = |way| {
+        let relay = |transport| {
             let (link, closed) = (Arc::clone(&link), closed.clone());
-            Arc::new(Self { link, way, patience, under_way: InFlight::default(), closed })
+            Arc::new(Self { link, transport, patience, under_way: InFlight::default(), closed })
         };
         match server {
             McpServer::Command { command, args, env } => {
-                let (way, frames) = CommandLink::new();
-                let relay = relay(Way::Command(Arc::clone(&way)));
+                let (transport, frames) = CommandLink::new();
+                let relay = relay(Transport::Command(Arc::clone(&transport)));
                 let spawn = spawn(command, args, env, context);
                 let task = tokio::spawn({
                     let relay = Arc::clone(&relay);
                     async move {
                         let stop = relay.closed.child_token();
                         let carried =
-                            command::run_server(spawn, way, frames, Arc::clone(&link), stop.clone());
+                            command::run_server(spawn, transport, frames, Arc::clone(&link), stop.clone());
                         let ((), why) = tokio::join!(relay.initialize(&stop), carried);
                         if let Some(why) = why {
                             link.mark_dead(&why);
@@ -97,26 +97,26 @@ impl Relay {
                 (relay, task)
             }
             McpServer::Url { url, headers } => match WebLink::new(url, headers, Arc::clone(&link)) {
-                Ok(way) => {
-                    let relay = relay(Way::Web(Arc::clone(&way)));
+                Ok(transport) => {
+                    let relay = relay(Transport::Web(Arc::clone(&transport)));
                     let task = tokio::spawn({
                         let relay = Arc::clone(&relay);
                         async move {
                             relay.initialize(&relay.closed.child_token()).await;
                             relay.closed.cancelled().await;
-                            way.close().await;
+                            transport.close().await;
                         }
                     });
                     (relay, task)
                 }
                 Err(why) => {
                     link.mark_dead(&why);
-                    (relay(Way::Nowhere), tokio::spawn(async {}))
+                    (relay(Transport::Invalid), tokio::spawn(async {}))
                 }
             },
             _ => {
                 link.mark_dead("unknown type of server");
-                (relay(Way::Nowhere), tokio::spawn(async {}))
+                (relay(Transport::Invalid), tokio::spawn(async {}))
             }
         }
     }
@@ -140,7 +140,7 @@ impl Relay {
             }
             Ok(Ok(RelayReply::Error(error))) => format!("initialization failed: {error}"),
             // `command::carry` reports the reason in more detail.
-            Ok(Err(ServerGone(_))) if matches!(self.way, Way::Command(_)) => return,
+            Ok(Err(ServerGone(_))) if matches!(self.transport, Transport::Command(_)) => return,
             Ok(Err(ServerGone(why))) => why,
             Err(_) => format!("no response within {} s", self.patience.as_secs_f32()),
         };
@@ -223,18 +223,18 @@ impl Relay {
     }
 
     async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<RelayReply, ServerGone> {
-        match &self.way {
-            Way::Command(way) => way.request(method, params).await,
-            Way::Web(way) => way.request(method, params).await,
-            Way::Nowhere => Err(ServerGone("cannot connect".into())),
+        match &self.transport {
+            Transport::Command(transport) => transport.request(method, params).await,
+            Transport::Web(transport) => transport.request(method, params).await,
+            Transport::Invalid => Err(ServerGone("cannot connect".into())),
         }
     }
 
     fn notify(&self, method: &str, params: Option<&RawValue>) {
-        match &self.way {
-            Way::Command(way) => way.notify(method, params),
-            Way::Web(way) => way.notify(method, params),
-            Way::Nowhere => {}
+        match &self.transport {
+            Transport::Command(transport) => transport.notify(method, params),
+            Transport::Web(transport) => transport.notify(method, params),
+            Transport::Invalid => {}
         }
     }
 

@@ -12,8 +12,8 @@ pub(super) struct SideSender(UnboundedSender<String>);
 
 impl SideSender {
     pub(super) fn new() -> (Self, UnboundedReceiver<String>) {
-        let (tell, hear) = unbounded_channel();
-        (Self(tell), hear)
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
     }
 
     pub(super) fn send_line(&self, line: &Value) {

@@ -102,7 +102,7 @@ fn discard_stdin() {
     if io::stdin().is_terminal() {
         return;
     }
-    let (alive, heard) = mpsc::channel();
+    let (alive, activity) = mpsc::channel();
     thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while io::stdin().lock().read(&mut buffer).is_ok_and(|n| n > 0) {
@@ -110,7 +110,7 @@ fn discard_stdin() {
             let _ = alive.send(());
         }
     });
-    while heard.recv_timeout(STDIN_IDLE_TIMEOUT).is_ok() {}
+    while activity.recv_timeout(STDIN_IDLE_TIMEOUT).is_ok() {}
 }
 
 #[cfg(unix)]

@@ -142,7 +142,7 @@ impl Telling {
         detail: SessionDetail,
     ) -> Result<(), CommandError> {
         match change {
-            SessionChange::Told(info) => self.info = *info,
+            SessionChange::Info(info) => self.info = *info,
             SessionChange::Added { entry, .. } | SessionChange::Grown { entry, .. }
                 if !is_old && (detail.context || !entry.context) =>
             {

@@ -33,9 +33,10 @@ pub(super) struct ClaudeProfile;
 impl AcpProfile for ClaudeProfile {
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let data = error.data.map_or("null", |data| data.get());
-        let told = serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
+        let kind_name =
+            serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
         let text = message_of(error);
-        let by_kind = ERRORS.iter().find(|(name, _)| *name == told).map(|(_, kind)| *kind);
+        let by_kind = ERRORS.iter().find(|(name, _)| *name == kind_name).map(|(_, kind)| *kind);
         let by_text = text.contains("Prompt is too long").then_some(FailureKind::ContextOverflow);
         by_kind.or(by_text).map_or_else(|| plain_failure(error), |kind| Failure::new(kind, text))
     }

@@ -77,7 +77,7 @@ impl AcpProfile for CodexProfile {
 /// Returns the server, tool and arguments of a call to an MCP tool.
 fn of_server(call: &AcpToolCall) -> Option<(String, String, Option<Box<RawValue>>)> {
     call.first_title.strip_prefix("mcp.")?;
-    let told = serde_json::from_str::<Call<'_>>(call.raw_input.as_ref()?.get()).ok()?;
-    let found = (told.server.own(), told.tool.own(), told.arguments.map(ToOwned::to_owned));
+    let input = serde_json::from_str::<Call<'_>>(call.raw_input.as_ref()?.get()).ok()?;
+    let found = (input.server.own(), input.tool.own(), input.arguments.map(ToOwned::to_owned));
     (!found.0.is_empty() && !found.1.is_empty()).then_some(found)
 }

@@ -195,7 +195,7 @@ impl CodexReader {
                     let mut entry = self.entry(&id, Role::User, at, record);
                     entry.context = true;
                     entry.parts.push(EntryPart::text(payload.message.own()));
-                    self.tell(entry);
+                    self.add_entry(entry);
                 }
             }
             _ => {}
@@ -241,10 +241,10 @@ impl CodexReader {
         self.open = None;
         let mut entry = self.entry("", Role::System, at, record);
         entry.parts.push(EntryPart::text(text));
-        self.tell(entry);
+        self.add_entry(entry);
     }
 
-    fn tell(&mut self, entry: Entry) -> usize {
+    fn add_entry(&mut self, entry: Entry) -> usize {
         self.ordinals.push(self.ordinal);
         self.lines.session.entries.push(entry);
         self.ordinals.len() - 1
@@ -257,7 +257,7 @@ impl CodexReader {
                 let parts = pieces(&item);
                 self.push_answer(&item.id, parts, at, record);
             }
-            "message" => self.asked(&item, at, record),
+            "message" => self.add_message(&item, at, record),
             "reasoning" => {
                 let thoughts = item.summary.0.into_iter().chain(item.content.0).map(|piece| piece.text.own());
                 let text = thoughts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
@@ -282,7 +282,7 @@ impl CodexReader {
     }
 
     /// Processes a prompt or a message that Codex inserted.
-    fn asked(&mut self, item: &CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
+    fn add_message(&mut self, item: &CodexPayload<'_>, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let role = if &*item.role == "user" { Role::User } else { Role::System };
         let mut entry = self.entry(&item.id, role, at, record);
@@ -293,7 +293,7 @@ impl CodexReader {
         let harness = !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("user."));
         entry.context = role != Role::User || own || harness;
         if !entry.parts.is_empty() {
-            self.tell(entry);
+            self.add_entry(entry);
         }
     }
 
@@ -317,7 +317,7 @@ impl CodexReader {
         if let Some((tokens, requests)) = self.waiting.take() {
             (entry.usage, entry.requests) = (Some(tokens), Some(requests));
         }
-        let index = self.tell(entry);
+        let index = self.add_entry(entry);
         (self.open, self.last) = (Some(index), Some(index));
         index
     }
@@ -327,8 +327,8 @@ impl CodexReader {
         let index = self.push_answer(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
         let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
-        let place = entry.parts.len() - 1;
-        self.calls.insert(call, (index, place));
+        let part_index = entry.parts.len() - 1;
+        self.calls.insert(call, (index, part_index));
     }
 
     /// Returns an entry with its content loaded.
@@ -370,7 +370,7 @@ impl CodexReader {
         entry.context = true;
         entry.parts.push(EntryPart::text(result.content));
         entry.parts.extend(result.media.into_iter().map(EntryPart::Media));
-        self.tell(entry);
+        self.add_entry(entry);
     }
 
     /// Processes a UI event. Its texts are already stored as items, so only statuses, counts and notices are used.
@@ -385,12 +385,12 @@ impl CodexReader {
             "item_completed" => {
                 let Some(item) = event.item else { return };
                 let status = results::status(&item.status, item.exit_code.as_deref(), None);
-                self.went(&item.id, status, results::diff(item.changes));
+                self.apply_status(&item.id, status, results::diff(item.changes));
             }
             "exec_command_end" | "patch_apply_end" | "mcp_tool_call_end" => {
                 let success = event.success.map(|success| success.0);
                 let status = results::status(&event.status, event.exit_code.as_deref(), success);
-                self.went(&event.call_id, status, results::diff(event.changes));
+                self.apply_status(&event.call_id, status, results::diff(event.changes));
             }
             "turn_aborted" => {
                 let (open, reason) = (self.last, event.reason.own());
@@ -419,7 +419,7 @@ impl CodexReader {
     }
 
     /// Applies the status and the diff of a call, which are stored separately from its output.
-    fn went(&mut self, call: &str, status: Option<ToolStatus>, diff: Option<crate::SavedDiff>) {
+    fn apply_status(&mut self, call: &str, status: Option<ToolStatus>, diff: Option<crate::SavedDiff>) {
         let Some(tool) = self.tool(call) else { return };
         let Some(status) = status else {
             tool.diff = diff.or(tool.diff.take());
@@ -451,8 +451,10 @@ impl CodexReader {
     fn roll_back(&mut self, turns: u64) {
         let entries = &mut self.lines.session.entries;
         let prompts = entries.iter().enumerate().rev().filter(|(_, entry)| entry.is_prompt());
-        let Some(place) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else { return };
-        let from = prompts.map(|(index, _)| index).nth(place).unwrap_or(0);
+        let Some(position) = usize::try_from(turns).ok().and_then(|turns| turns.checked_sub(1)) else {
+            return;
+        };
+        let from = prompts.map(|(index, _)| index).nth(position).unwrap_or(0);
         self.leave_behind(from);
     }
 

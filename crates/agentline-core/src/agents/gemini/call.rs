@@ -24,18 +24,18 @@ impl Call<'_> {
 
 /// Returns how a call ended, and the reason if it was denied.
 ///
-/// `said` is the status in the file: `success`, `error`, `cancelled`, or empty if only the response is left.
+/// `status` is the status in the file: `success`, `error`, `cancelled`, or empty if only the response is left.
 pub(super) fn ending(
     tool: &str,
-    said: &str,
+    status: &str,
     displayed: Option<&str>,
     output: Option<&str>,
     error: Option<&str>,
 ) -> (ToolStatus, Option<String>) {
-    if was_cancelled(said, displayed, error) {
+    if was_cancelled(status, displayed, error) {
         return (ToolStatus::Cancelled, None);
     }
-    let failed = error.is_some() || !matches!(said, "success" | "");
+    let failed = error.is_some() || !matches!(status, "success" | "");
     let reason = if failed {
         refusal::of_message(tool, error.unwrap_or_default())
     } else {
@@ -51,8 +51,8 @@ pub(super) fn ending(
 
 /// Returns whether a call was cancelled. Its status rarely shows this: a cancelled shell command is stored as
 /// a success, and only its display shows the cancellation.
-pub(super) fn was_cancelled(said: &str, displayed: Option<&str>, error: Option<&str>) -> bool {
-    said == "cancelled"
+pub(super) fn was_cancelled(status: &str, displayed: Option<&str>, error: Option<&str>) -> bool {
+    status == "cancelled"
         || displayed.is_some_and(|d| d.trim() == "Command cancelled by user.")
         || error.is_some_and(|e| {
             e.starts_with("[Operation Cancelled]") || e.trim_end().ends_with("was canceled by the user.")

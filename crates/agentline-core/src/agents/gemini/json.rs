@@ -94,7 +94,7 @@ impl GeminiJson {
                 }
                 return;
             }
-            self.give_up(run, sink);
+            self.discard_block(run, sink);
         }
         match text.trim_end().strip_suffix('{') {
             Some(before) if self.doc.is_none() => {
@@ -106,7 +106,7 @@ impl GeminiJson {
     }
 
     /// Reports the collected lines as unreadable, because they are not the document.
-    fn give_up(&mut self, run: RunId, sink: &mut Sink) {
+    fn discard_block(&mut self, run: RunId, sink: &mut Sink) {
         if let Some((block, _)) = self.open.take() {
             unreadable(run, &block, sink);
         }
@@ -152,7 +152,7 @@ impl GeminiJson {
     }
 
     /// Reports what the document contains in addition to the session file.
-    fn tell(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+    fn report(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let Some(doc) = document(text) else { return };
         let (used_model, answered) = (doc.used_model(), doc.answered());
         self.start(run, doc.session.map(Str::own), sink);
@@ -246,10 +246,10 @@ fn unreadable(run: RunId, text: &str, sink: &mut Sink) {
 const MOST_LINES: usize = 100_000;
 
 /// Returns the part of an answer that the session file has not reported, which omits trailing whitespace.
-fn unreported_part<'a>(response: &'a str, told: &str) -> Option<&'a str> {
-    let rest = match response.strip_prefix(told) {
+fn unreported_part<'a>(response: &'a str, reported: &str) -> Option<&'a str> {
+    let rest = match response.strip_prefix(reported) {
         Some(rest) if rest.trim().is_empty() => rest,
-        _ if response.trim() == told.trim() => "",
+        _ if response.trim() == reported.trim() => "",
         _ => response,
     };
     Some(rest).filter(|rest| !rest.is_empty())
@@ -339,7 +339,7 @@ impl Dialogue for GeminiJson {
             }
         }
         self.replay_lines(sink);
-        self.give_up(run, sink);
+        self.discard_block(run, sink);
         // The document on stderr counts if there is none on stdout, or if the exit code reports a failure.
         if let Some(err) = self.err.take().filter(|_| self.doc.is_none() || failed) {
             if let Some(doc) = document(&err) {
@@ -358,7 +358,7 @@ impl Dialogue for GeminiJson {
 
     fn settled(&mut self, run: RunId, sink: &mut Sink) {
         if let Some(doc) = self.doc.take() {
-            self.tell(run, &doc, sink);
+            self.report(run, &doc, sink);
         }
     }
 }

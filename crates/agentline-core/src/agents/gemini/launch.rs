@@ -83,11 +83,11 @@ pub(super) fn launch(
         .map_err(|found| found.into_iter().for_each(&mut keep))
         .unwrap_or_default();
     let policy = policy.and_then(|p| p.to_toml().map_err(&mut keep).ok());
-    let resumed = request.resume.as_ref().and_then(|wanted| {
+    let resumed = request.resume.as_ref().and_then(|session_id| {
         if !has(version, versions::SLUGS) {
-            return Some(wanted.clone());
+            return Some(session_id.clone());
         }
-        store::resolve(wanted, user.home(), &context.cwd, fs).map_err(&mut keep).ok()
+        store::resolve(session_id, user.home(), &context.cwd, fs).map_err(&mut keep).ok()
     });
     let chosen = request.session_id.as_deref();
     problems.extend(chosen.and_then(|id| store::taken(id, user.home(), &context.cwd, fs)));
@@ -167,9 +167,9 @@ pub(super) fn launch(
     launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
     // are many. So an id is generated only on the surface that does not report it before the end.
-    let ours = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
+    let own_id = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
     launch.session_id = resumed.clone().or_else(|| {
-        let chosen = request.session_id.clone().or_else(ours);
+        let chosen = request.session_id.clone().or_else(own_id);
         chosen.filter(|_| has(version, versions::SESSION_ID))
     });
     launch.args = context.program.args.clone();
@@ -318,7 +318,7 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
     let request = &plan.request;
     // The minute in which a session began is known only if sessions have a directory for each project.
     let resume = if plan.surface == Surface::Acp { versions::SLUGS } else { versions::RESUME };
-    let asked = [
+    let options = [
         ("allow", !request.allow.is_empty(), versions::POLICY),
         ("deny", !request.deny.is_empty(), versions::POLICY),
         ("ask", !request.ask.is_empty(), versions::POLICY),
@@ -332,7 +332,7 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
         ("mcp_servers", !request.mcp_servers.is_empty(), versions::HOME),
         ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
     ];
-    let missing = asked.into_iter().filter(|(_, asked, since)| *asked && !has(version, *since));
+    let missing = options.into_iter().filter(|(_, options, since)| *options && !has(version, *since));
     missing
         .map(|(key, _, since)| {
             let found = version.map(|v| v.to_string()).unwrap_or_default();

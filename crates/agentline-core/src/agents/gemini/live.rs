@@ -208,15 +208,15 @@ pub(super) fn starts_nothing(request: &RunRequest) -> bool {
 
 /// Splits servers into those that can be passed when a session is opened and those that must be in the settings.
 pub(super) fn divide_servers(all: Map<String, Value>) -> (BTreeMap<String, McpServer>, Map<String, Value>) {
-    let (mut told, mut set) = (BTreeMap::new(), Map::new());
+    let (mut passed, mut set) = (BTreeMap::new(), Map::new());
     for (name, server) in all {
-        let tellable = server.as_object().is_some_and(|o| o.keys().all(|k| TELLABLE.contains(&k.as_str())));
-        match tellable.then(|| of_settings(&server)).flatten() {
-            Some(server) => _ = told.insert(name, server),
+        let can_pass = server.as_object().is_some_and(|o| o.keys().all(|k| TELLABLE.contains(&k.as_str())));
+        match can_pass.then(|| of_settings(&server)).flatten() {
+            Some(server) => _ = passed.insert(name, server),
             None => _ = set.insert(name, server),
         }
     }
-    (told, set)
+    (passed, set)
 }
 
 fn of_settings(server: &Value) -> Option<McpServer> {

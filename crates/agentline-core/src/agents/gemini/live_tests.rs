@@ -89,16 +89,16 @@ fn conversation_modes_map_to_agent_modes() {
 
 #[test]
 fn prompt_that_looks_like_a_cli_command_stays_a_prompt() {
-    let told = |text: &str| {
+    let verbatim_and_warned = |text: &str| {
         let launch = live(RunRequest::new(text));
         (launch.stdin == text, launch.warnings.iter().any(|w| w.code == "prompt_not_verbatim"))
     };
     for text in ["/about", " \n/help me", "/ init", "$memory show"] {
-        assert_eq!(told(text), (false, true), "{text}");
+        assert_eq!(verbatim_and_warned(text), (false, true), "{text}");
         assert!(live(RunRequest::new(text)).stdin.ends_with(text));
     }
     for text in ["hello", "/etc/hosts is what?", "see @a.txt", "bob@example.com", "$", "/"] {
-        assert_eq!(told(text), (true, false), "{text}");
+        assert_eq!(verbatim_and_warned(text), (true, false), "{text}");
     }
 }
 

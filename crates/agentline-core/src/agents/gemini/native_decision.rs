@@ -133,13 +133,13 @@ mod tests {
     fn row(request: &RunRequest, surface: Surface) -> String {
         let policy = Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline");
         let word = |(_, ask): (_, PermissionRequest)| {
-            let told = policy.explain(&Gemini, request, surface, &ask, &|path| policy.resolve(path));
-            let sign = match told.decision {
+            let explanation = policy.explain(&Gemini, request, surface, &ask, &|path| policy.resolve(path));
+            let sign = match explanation.decision {
                 "allow" => "+",
                 "deny" => "-",
                 _ => "?",
             };
-            let side = match told.held_by {
+            let side = match explanation.held_by {
                 "agent" => "",
                 "agentline" => "!",
                 _ => "~",

@@ -88,12 +88,12 @@ impl<'a> FunctionResponse<'a> {
         self.value("error")
     }
 
-    fn value(&self, wanted: &str) -> Option<&'a RawValue> {
+    fn value(&self, name: &str) -> Option<&'a RawValue> {
         self.body
             .0
             .iter()
             .rev()
-            .find(|(key, value)| &**key == wanted && value.get() != "null")
+            .find(|(key, value)| &**key == name && value.get() != "null")
             .map(|(_, value)| *value)
     }
 

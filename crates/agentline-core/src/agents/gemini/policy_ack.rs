@@ -6,12 +6,12 @@ use crate::{Failure, FailureKind, PolicyAck, Sink, TurnSpec};
 /// The confirmations seen so far.
 #[derive(Debug, Default)]
 pub(super) struct PolicyAckWatch {
-    wanted: Option<PolicyAck>,
+    required: Option<PolicyAck>,
     /// Workspace files that must be ignored.
     must_ignore: Vec<String>,
     confirmation: Confirmation,
-    seen: bool,
-    told: bool,
+    confirmed: bool,
+    reported: bool,
     /// The number of further lines that belong to the last report about the policy file.
     rest: u8,
 }
@@ -19,7 +19,7 @@ pub(super) struct PolicyAckWatch {
 impl PolicyAckWatch {
     /// Starts a run with the rules of its specification.
     pub(super) fn begin(&mut self, spec: &TurnSpec) {
-        self.wanted.clone_from(&spec.proof);
+        self.required.clone_from(&spec.proof);
         self.must_ignore.clone_from(&spec.must_ignore);
     }
 
@@ -28,13 +28,13 @@ impl PolicyAckWatch {
         if self.confirmation.stderr(text) {
             return true;
         }
-        let Some(proof) = &self.wanted else { return false };
+        let Some(proof) = &self.required else { return false };
         if text.starts_with(&proof.read) {
-            (self.seen, self.rest) = (true, 2);
+            (self.confirmed, self.rest) = (true, 2);
             return true;
         }
         if text.starts_with(&proof.dropped) {
-            self.told = true;
+            self.reported = true;
             sink.abort(
                 Failure::new(FailureKind::Policy, "Gemini CLI ignored a rule of `--allow` or `--deny`")
                     .hint("remove rules until it works, and report this as a bug"),
@@ -58,7 +58,7 @@ impl PolicyAckWatch {
     /// arrived.
     pub(super) fn turn(&mut self, sink: &mut Sink) {
         self.ready(sink);
-        if self.wanted.is_some() && !self.seen && !std::mem::replace(&mut self.told, true) {
+        if self.required.is_some() && !self.confirmed && !std::mem::replace(&mut self.reported, true) {
             sink.abort(
                 Failure::new(
                     FailureKind::Policy,
@@ -77,9 +77,9 @@ mod tests {
 
     const REST: [&str; 2] = ["  Unrecognized tool name", "Rule #2: The \"__\" syntax for MCP tools …"];
 
-    fn watch(wanted: bool) -> PolicyAckWatch {
+    fn watch(required: bool) -> PolicyAckWatch {
         let mut watch = PolicyAckWatch::default();
-        let proof = wanted.then(|| PolicyAck::new(policy::PROOF, policy::BROKEN));
+        let proof = required.then(|| PolicyAck::new(policy::PROOF, policy::BROKEN));
         watch.begin(&TurnSpec { proof, ..TurnSpec::default() });
         watch
     }
@@ -87,7 +87,7 @@ mod tests {
     fn aborts(sink: &Sink) -> usize {
         sink.runs
             .iter()
-            .filter(|(_, said)| matches!(said, SinkItem::Abort(f) if f.kind == FailureKind::Policy))
+            .filter(|(_, item)| matches!(item, SinkItem::Abort(f) if f.kind == FailureKind::Policy))
             .count()
     }
 

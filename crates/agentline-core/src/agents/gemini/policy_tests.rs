@@ -39,7 +39,7 @@ fn deny_outranks_allow_and_allow_does_not_apply_in_plan_mode() {
 #[test]
 fn tools_with_pattern_rules_ask_on_every_use() {
     let row = |e: &Entry| (e.tool_name.clone(), e.decision.clone(), e.priority, e.args_pattern.clone());
-    let asked =
+    let ask_entry =
         |tool: &str| (tool.to_owned(), "ask_user".to_owned(), ANSWERED_RANK, Some(EVERY_USE.to_owned()));
     for rules in [
         RunRequest::new("x").deny("Bash(rm *)"),
@@ -48,11 +48,11 @@ fn tools_with_pattern_rules_ask_on_every_use() {
         RunRequest::new("x").ask("Bash"),
     ] {
         let found: Vec<_> = compiled(&rules).iter().map(row).collect();
-        assert_eq!(found[..found.len() - 1], [asked(SHELL)], "{rules:?}");
+        assert_eq!(found[..found.len() - 1], [ask_entry(SHELL)], "{rules:?}");
     }
     let reads = compiled(&RunRequest::new("x").deny("Read(secret/**)").deny("*").allow("Write(src/**)"));
     let found: Vec<_> = reads.iter().map(row).collect();
-    assert_eq!(found[..3], [asked("read_file"), asked("read_many_files"), asked("write_file")]);
+    assert_eq!(found[..3], [ask_entry("read_file"), ask_entry("read_many_files"), ask_entry("write_file")]);
     assert_eq!(reads[0].modes, None, "the rule also applies in plan mode");
     assert_eq!((&*reads[3].tool_name, reads[3].priority), ("*", DENY_RANK));
 }
@@ -157,7 +157,7 @@ fn compile_time_is_linear_in_the_number_of_rules() {
     let time = |count: usize, times: usize| {
         let request = rules(count);
         let times = (0..times).map(|_| {
-            let begun = std::time::Instant::now();
+            let started_at = std::time::Instant::now();
             compile(&request, Surface::Acp).unwrap().unwrap().to_toml().unwrap();
             let policy = crate::Policy::new(&request, std::path::Path::new("/ws")).unwrap();
             let policy = policy.also_at(std::path::Path::new("/real/ws"));
@@ -169,7 +169,7 @@ fn compile_time_is_linear_in_the_number_of_rules() {
             };
             let decision = policy.decide(&ask, &|path| policy.resolve(path));
             assert_eq!(decision.ruling().rule.as_deref(), Some("Bash(program77 *)"));
-            begun.elapsed()
+            started_at.elapsed()
         });
         times.min().unwrap()
     };

@@ -225,22 +225,25 @@ mod tests {
     #[test]
     fn system_prompt_and_prompt_file_surround_the_prompt() {
         let fs = MemoryFs::default().plain("/ws/p.md", "do it").plain("/else/p.md", "do that");
-        let told = |request: RunRequest| text(&plan(request), Path::new("/ws"), &fs);
-        assert_eq!(told(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
+        let prompt_of = |request: RunRequest| text(&plan(request), Path::new("/ws"), &fs);
+        assert_eq!(prompt_of(RunRequest::new("hi").system_prompt("be brief")).unwrap(), "be brief\n\nhi");
         let replaced = RunRequest::new("hi").system_prompt("s").system_mode(SystemMode::Replace);
-        assert_eq!(told(replaced).unwrap(), "hi");
-        assert_eq!(told(RunRequest::new("").prompt_file("p.md")).unwrap(), "Process the prompt in /ws/p.md");
+        assert_eq!(prompt_of(replaced).unwrap(), "hi");
         assert_eq!(
-            told(RunRequest::new("a").prompt_file("/ws/p.md")).unwrap(),
+            prompt_of(RunRequest::new("").prompt_file("p.md")).unwrap(),
+            "Process the prompt in /ws/p.md"
+        );
+        assert_eq!(
+            prompt_of(RunRequest::new("a").prompt_file("/ws/p.md")).unwrap(),
             "a\n\nProcess the prompt in /ws/p.md"
         );
-        assert_eq!(told(RunRequest::new("").prompt_file("/else/p.md")).unwrap(), "do that");
+        assert_eq!(prompt_of(RunRequest::new("").prompt_file("/else/p.md")).unwrap(), "do that");
         let included = RunRequest::new("").prompt_file("/else/p.md").include_dir("/else");
-        assert_eq!(told(included).unwrap(), "Process the prompt in /else/p.md");
+        assert_eq!(prompt_of(included).unwrap(), "Process the prompt in /else/p.md");
         let refused = RunRequest::new("").prompt_file("p.md").deny("Read(secret/**)");
-        assert_eq!(told(refused).unwrap(), "do it");
+        assert_eq!(prompt_of(refused).unwrap(), "do it");
         for missing in ["none.md", "/ws"] {
-            assert_eq!(told(RunRequest::new("").prompt_file(missing)).unwrap_err().key, "prompt_file");
+            assert_eq!(prompt_of(RunRequest::new("").prompt_file(missing)).unwrap_err().key, "prompt_file");
         }
     }
 
@@ -255,13 +258,13 @@ mod tests {
             .plain("/ws/sub/secret1", "s")
             .plain("/ws/sub/open", "o")
             .plain("/ws/long", &long);
-        let told =
+        let prompt_of =
             |file: &str| text(&plan(RunRequest::new("").prompt_file(file)), Path::new("/ws"), &fs).unwrap();
         assert_eq!(
-            (told("a.tmp").as_str(), told("build/p").as_str(), told("sub/secret1").as_str()),
+            (prompt_of("a.tmp").as_str(), prompt_of("build/p").as_str(), prompt_of("sub/secret1").as_str()),
             ("t", "b", "s")
         );
-        assert_eq!(told("sub/open"), "Process the prompt in /ws/sub/open");
-        assert_eq!(told("long"), long);
+        assert_eq!(prompt_of("sub/open"), "Process the prompt in /ws/sub/open");
+        assert_eq!(prompt_of("long"), long);
     }
 }

@@ -34,7 +34,7 @@ pub(super) enum SessionFileDetail {
 #[derive(Debug)]
 pub(super) struct SessionFileReader {
     significant_bytes: SessionFileDetail,
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
     /// Whether any line of the file was read.
     pub(super) was_read: bool,
     /// The last text that was reported as an event.
@@ -43,12 +43,12 @@ pub(super) struct SessionFileReader {
 
 impl SessionFileReader {
     pub(super) fn new(significant_bytes: SessionFileDetail) -> Self {
-        Self { significant_bytes, told: BTreeSet::new(), was_read: false, last_text: String::new() }
+        Self { significant_bytes, reported: BTreeSet::new(), was_read: false, last_text: String::new() }
     }
 
     /// Returns whether any event was reported from the file.
     pub(super) fn has_reported(&self) -> bool {
-        !self.told.is_empty()
+        !self.reported.is_empty()
     }
 
     /// Processes one line. Unreadable lines are ignored, because the file is another program's and may be truncated.
@@ -76,7 +76,7 @@ impl SessionFileReader {
         }
         let written = record.content.map(text_of).unwrap_or_default();
         if self.significant_bytes == SessionFileDetail::Everything {
-            self.tell(run, &record, &written, sink);
+            self.report(run, &record, &written, sink);
         }
         if !written.trim().is_empty() {
             sink.turn_text(run, written);
@@ -89,19 +89,23 @@ impl SessionFileReader {
     }
 
     /// Reports a record as events, each part once even if the record is rewritten.
-    fn tell(&mut self, run: RunId, record: &Rec<'_>, written: &str, sink: &mut Sink) {
-        if !record.thoughts.0.is_empty() && self.told.insert(format!("thoughts {}", &*record.id)) {
+    fn report(&mut self, run: RunId, record: &Rec<'_>, written: &str, sink: &mut Sink) {
+        if !record.thoughts.0.is_empty() && self.reported.insert(format!("thoughts {}", &*record.id)) {
             for thought in &record.thoughts.0 {
                 sink.event(run, Event::Thinking { text: thought.text() });
             }
         }
-        if !written.trim().is_empty() && self.told.insert(format!("text {}", &*record.id)) {
+        if !written.trim().is_empty() && self.reported.insert(format!("text {}", &*record.id)) {
             self.last_text = written.to_owned();
             sink.event(run, Event::Text { text: written.to_owned() });
         }
         // The calls of one answer belong to one turn, so all of them start before the first ends.
-        let fresh: Vec<&Call<'_>> =
-            record.calls.0.iter().filter(|call| self.told.insert(format!("call {}", &*call.id))).collect();
+        let fresh: Vec<&Call<'_>> = record
+            .calls
+            .0
+            .iter()
+            .filter(|call| self.reported.insert(format!("call {}", &*call.id)))
+            .collect();
         for call in &fresh {
             let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
             sink.event(run, Event::ToolUse(Box::new(tool)));

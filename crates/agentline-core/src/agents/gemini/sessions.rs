@@ -94,7 +94,7 @@ fn form(head: &[u8]) -> Option<SessionFormat> {
     };
     let text = text.trim_start_matches('\u{feff}');
     let (whole, _) = skim::skim(text);
-    let is_header = |seen: &RecordKeys<'_>| seen.session_id.is_some() && seen.project_hash.is_some();
+    let is_header = |keys: &RecordKeys<'_>| keys.session_id.is_some() && keys.project_hash.is_some();
     if is_header(&whole) && whole.messages.is_some() {
         return Some(SessionFormat::Whole);
     }
@@ -138,8 +138,8 @@ struct Kept {
 
 impl Kept {
     fn put(&mut self, id: String, text: RawJson) {
-        if let Some(place) = self.places.get(&id) {
-            self.records[*place].text = RecordText::Held(text);
+        if let Some(index) = self.places.get(&id) {
+            self.records[*index].text = RecordText::Held(text);
             return;
         }
         let record = match self.gone.remove(&id) {
@@ -155,8 +155,8 @@ impl Kept {
         self.drop_from(self.places.get(id).copied().unwrap_or(0));
     }
 
-    fn drop_from(&mut self, place: usize) {
-        for record in self.records.drain(place..) {
+    fn drop_from(&mut self, start: usize) {
+        for record in self.records.drain(start..) {
             self.places.remove(&record.id);
             self.drops += 1;
             self.gone.insert(record.id.clone(), (self.drops, record));
@@ -208,10 +208,10 @@ impl SessionReader for GeminiReader {
         if text.trim().is_empty() {
             return;
         }
-        let (seen, error) = skim::skim(text);
+        let (keys, error) = skim::skim(text);
         match error {
-            None => self.fold(&record, &seen),
-            Some(error) => self.broken(&record, &seen, &error),
+            None => self.fold(&record, &keys),
+            Some(error) => self.broken(&record, &keys, &error),
         }
     }
 
@@ -234,21 +234,21 @@ impl SessionReader for GeminiReader {
 }
 
 impl GeminiReader {
-    fn fold(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
+    fn fold(&mut self, record: &RawJson, keys: &RecordKeys<'_>) {
         // The CLI itself checks the kinds of records in this order.
-        if let Some(id) = &seen.rewind_to {
+        if let Some(id) = &keys.rewind_to {
             self.kept.rewind(id);
-        } else if let Some(id) = &seen.id {
+        } else if let Some(id) = &keys.id {
             self.kept.put(id.to_string(), record.clone());
-        } else if let Some(set) = &seen.set {
+        } else if let Some(set) = &keys.set {
             if let Some(messages) = &set.messages {
                 self.replace(messages);
             }
-            self.learn(record, set);
-        } else if seen.session_id.is_some() || seen.messages.is_some() {
-            self.learn(record, seen);
+            self.apply_info(record, set);
+        } else if keys.session_id.is_some() || keys.messages.is_some() {
+            self.apply_info(record, keys);
         } else {
-            let what = if seen.is_object { "unknown kind of record" } else { "not a record" };
+            let what = if keys.is_object { "unknown kind of record" } else { "not a record" };
             self.damage.push(ReadError::new(Some(self.lines), what));
         }
     }
@@ -275,22 +275,22 @@ impl GeminiReader {
     }
 
     /// Applies the session info of a header or `$set`, and the messages in it.
-    fn learn(&mut self, record: &RawJson, seen: &RecordKeys<'_>) {
+    fn apply_info(&mut self, record: &RawJson, keys: &RecordKeys<'_>) {
         let info = &mut self.info;
         let answer_text = |text: &Option<Str<'_>>| {
             text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
         };
         let when = |text: &Option<Str<'_>>| text.as_deref().and_then(time::millis);
-        if let Some(id) = answer_text(&seen.session_id) {
+        if let Some(id) = answer_text(&keys.session_id) {
             info.id = id;
         }
-        info.title = answer_text(&seen.summary).or(info.title.take());
-        info.started = [info.started, when(&seen.started)].into_iter().flatten().min();
-        info.updated = info.updated.max(when(&seen.updated));
-        if let Some(folder) = seen.directories.as_ref().and_then(|all| all.0.first()) {
+        info.title = answer_text(&keys.summary).or(info.title.take());
+        info.started = [info.started, when(&keys.started)].into_iter().flatten().min();
+        info.updated = info.updated.max(when(&keys.updated));
+        if let Some(folder) = keys.directories.as_ref().and_then(|all| all.0.first()) {
             info.project = Some(folder.to_string());
         }
-        for message in seen.messages.iter().flatten() {
+        for message in keys.messages.iter().flatten() {
             self.keep(record, message);
         }
     }
@@ -307,24 +307,24 @@ impl GeminiReader {
     }
 
     /// Processes a record that is not valid JSON.
-    fn broken(&mut self, record: &RawJson, seen: &RecordKeys<'_>, error: &Error) {
+    fn broken(&mut self, record: &RawJson, keys: &RecordKeys<'_>, error: &Error) {
         let text = record.as_str();
         // A JavaScript string may contain an unpaired surrogate. Apart from that, the record is complete.
         if let Some(mended) = mend_surrogates(text).map(RawJson::new)
-            && let (seen, None) = skim::skim(mended.as_str())
+            && let (keys, None) = skim::skim(mended.as_str())
         {
-            self.fold(&mended, &seen);
+            self.fold(&mended, &keys);
             return;
         }
         self.note(self.lines + error.line() as u64 - 1, error);
-        if seen.id.is_none() && seen.set.is_none() && self.info.id.is_empty() {
+        if keys.id.is_none() && keys.set.is_none() && self.info.id.is_empty() {
             // The file is a single value that is truncated or damaged. The messages before the damage are complete.
-            self.learn(record, seen);
+            self.apply_info(record, keys);
         }
         // Text that was written after an incomplete line follows it on the same line.
         if let Some(rest) = skim::last_record(text).and_then(|rest| record.part_of(rest)) {
-            let (seen, _) = skim::skim(rest.as_str());
-            self.fold(&rest, &seen);
+            let (keys, _) = skim::skim(rest.as_str());
+            self.fold(&rest, &keys);
         }
     }
 
@@ -341,28 +341,28 @@ fn make(
     store: Option<&Arc<dyn ContentStore>>,
 ) -> SavedSession {
     info.agent = "gemini".into();
-    let (mut story, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
-    tell_all(&mut story, kept.all(), &mut damage, store);
-    tell_all(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
-    story.into_session(abandoned, info, damage, store)
+    let (mut builder, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
+    add_records(&mut builder, kept.all(), &mut damage, store);
+    add_records(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
+    builder.into_session(abandoned, info, damage, store)
 }
 
 /// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
-fn tell_all<'r>(
-    story: &mut EntryBuilder,
+fn add_records<'r>(
+    builder: &mut EntryBuilder,
     records: impl Iterator<Item = &'r ChatRecord>,
     damage: &mut Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) {
-    let mut held = 0;
+    let mut bytes = 0;
     for record in records {
-        held += story.tell(record, damage);
-        if let Some(store) = store.filter(|_| held > HELD_CONTENT) {
-            story.offload(store);
-            held = 0;
+        bytes += builder.add_record(record, damage);
+        if let Some(store) = store.filter(|_| bytes > HELD_CONTENT) {
+            builder.offload(store);
+            bytes = 0;
         }
     }
     if let Some(store) = store {
-        story.offload(store);
+        builder.offload(store);
     }
 }

@@ -72,14 +72,14 @@ pub(super) fn compose(
             }
         }
     }
-    lay(&mut settings, ours(users, plan, sign_in));
-    lay(&mut settings, bounds);
+    merge(&mut settings, run_settings(users, plan, sign_in));
+    merge(&mut settings, bounds);
     if !servers.is_empty() {
         // A list of allowed servers would hide those of this run.
         if let Some(allowed) = settings.pointer_mut("/mcp/allowed").and_then(Value::as_array_mut) {
             allowed.extend(servers.keys().map(|name| json!(name)));
         }
-        lay(&mut settings, json!({ "mcpServers": {} }));
+        merge(&mut settings, json!({ "mcpServers": {} }));
         if let Some(all) = settings.get_mut("mcpServers").and_then(Value::as_object_mut) {
             // A server of the run replaces one of the same name completely.
             all.extend(servers);
@@ -130,9 +130,9 @@ pub(super) fn expand_home(path: &str, home: &Path) -> Option<String> {
 }
 
 /// Returns the settings that a run depends on.
-fn ours(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
+fn run_settings(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
     let request = &plan.request;
-    let mut ours = json!({
+    let mut settings = json!({
         "general": {
             // Ten attempts would mean four minutes without output.
             "maxAttempts": 2,
@@ -150,8 +150,8 @@ fn ours(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
     if let Some(most) = request.limits.max_turns {
         // The CLI stops before it requests turn `most + 1`. A stricter setting of the user is kept.
         let own = users.get("/model/maxSessionTurns").and_then(Value::as_u64);
-        lay(
-            &mut ours,
+        merge(
+            &mut settings,
             json!({"model": {"maxSessionTurns": own.map_or(u64::from(most), |o| o.min(most.into()))}}),
         );
     }
@@ -161,7 +161,7 @@ fn ours(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
         let mut overrides = own.cloned().unwrap_or_default();
         let config = json!({"generateContentConfig": {"maxOutputTokens": most}});
         overrides.push(json!({"match": {"overrideScope": "core"}, "modelConfig": config}));
-        lay(&mut ours, json!({"modelConfigs": {"customOverrides": overrides}}));
+        merge(&mut settings, json!({"modelConfigs": {"customOverrides": overrides}}));
     }
     let method = if sign_in.vertex {
         Some("vertex-ai")
@@ -171,29 +171,29 @@ fn ours(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> Value {
         sign_in.missed
     };
     if let Some(method) = method {
-        lay(&mut ours, json!({"security": {"auth": {"selectedType": method}}}));
+        merge(&mut settings, json!({"security": {"auth": {"selectedType": method}}}));
     }
-    ours
+    settings
 }
 
 /// Returns whether the model may enter plan mode. Over ACP, leaving it requires permission, and the mode must be
 /// offered to be set.
 fn may_plan(plan: &Plan) -> bool {
     let mode = plan.request.permission_mode;
-    let asked = matches!(mode, PermissionMode::Plan | PermissionMode::Bypass);
+    let by_mode = matches!(mode, PermissionMode::Plan | PermissionMode::Bypass);
     match plan.surface {
-        Surface::Acp => asked || plan.request.mode_id.as_deref() == Some("plan"),
-        _ => asked || mode == PermissionMode::Auto,
+        Surface::Acp => by_mode || plan.request.mode_id.as_deref() == Some("plan"),
+        _ => by_mode || mode == PermissionMode::Auto,
     }
 }
 
 /// Merges one object into another, key by key.
-fn lay(under: &mut Value, over: Value) {
+fn merge(under: &mut Value, over: Value) {
     match over {
         Value::Object(over) if under.is_object() => {
             if let Some(under) = under.as_object_mut() {
                 for (key, value) in over {
-                    lay(under.entry(key).or_insert(Value::Null), value);
+                    merge(under.entry(key).or_insert(Value::Null), value);
                 }
             }
         }

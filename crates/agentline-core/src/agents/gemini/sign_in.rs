@@ -147,12 +147,12 @@ const CREDENTIALS: &[Credential] = &[
 /// Returns all sign-in methods for a run with `--skip-trust`, and marks the one that is used.
 pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
     let facts = Facts::new(user);
-    let Choice { method, mut told, .. } = choose(user, &facts);
+    let Choice { method, mut methods, .. } = choose(user, &facts);
     let winner = method
         .as_ref()
         .and_then(|m| m.takes().iter().copied().find(|c| *c == Credential::Machine || facts.has(*c)));
     if let (Some(method), None) = (&method, winner)
-        && let Some(decider) = told.iter_mut().find(|s| s.wins)
+        && let Some(decider) = methods.iter_mut().find(|s| s.wins)
     {
         let note = decider.note.take().unwrap_or_default();
         decider.note = Some(format!("{note}, but no credential for it was found"));
@@ -160,7 +160,7 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
     }
     // Only the credential that the agent really uses wins. The note of the entry that chose the method
     // explains this.
-    told.iter_mut().for_each(|s| s.wins = false);
+    methods.iter_mut().for_each(|s| s.wins = false);
     for credential in CREDENTIALS {
         if *credential == Credential::Machine && method != Some(Method::Compute) {
             continue;
@@ -174,9 +174,9 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
         } else if entry.found && method.is_none() && entry.note.is_none() {
             entry.note = Some("not used: no method is selected".into());
         }
-        told.push(entry);
+        methods.push(entry);
     }
-    told
+    methods
 }
 
 /// Returns the method that a run must name in its settings because the CLI would not choose it by itself: the one for a
@@ -189,13 +189,13 @@ pub(super) fn method_to_name(user: &UserConfig<'_>) -> Option<&'static str> {
 struct Choice {
     method: Option<Method>,
     /// The settings and variables that can choose a method. The one that did is marked as winning.
-    told: Vec<SignIn>,
+    methods: Vec<SignIn>,
     /// Whether the method is chosen only because agentline names it.
     by_us: bool,
 }
 
 fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
-    let mut told = Vec::new();
+    let mut methods = Vec::new();
     let mut method = None;
     let layers = user.layers(user.trusts() == Some(true));
     let mut selected = None;
@@ -211,12 +211,12 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
             } else {
                 entry = entry.note(format!("`{word}`, overridden by the line above"));
             }
-            told.push(entry);
+            methods.push(entry);
         }
     }
-    if told.is_empty() {
+    if methods.is_empty() {
         let name = format!("`security.auth.selectedType` in {}", user.own("settings.json").display());
-        told.push(SignIn::new(name, false));
+        methods.push(SignIn::new(name, false));
     }
 
     let says_true = |name: &str| facts.chosen_with(name).is_some_and(|v| v.value == "true");
@@ -225,7 +225,7 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
     if let Some(word) = &selected
         && !(legacy && compute.is_some())
     {
-        told[0].wins = true;
+        methods[0].wins = true;
         method = Some(Method::parse(word));
     }
     let switches: [(&str, bool, Method); 3] = [
@@ -240,7 +240,7 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
             entry = entry.note(format!("selects `{}`", its_method.word()));
             method = Some(its_method);
         }
-        told.push(entry);
+        methods.push(entry);
     }
     let mut by_us = false;
     let gateway = facts.chosen_with("GOOGLE_GEMINI_BASE_URL").is_some();
@@ -257,20 +257,20 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
         entry = entry.note("selects `gateway`");
         method = Some(Method::Refused("gateway".into()));
     }
-    told.push(entry);
+    methods.push(entry);
     if let Some(enforced) = pick(&layers, "/security/auth/enforcedType").and_then(|(_, v)| v.as_str())
         && let Some(chosen) = &method
         && chosen.word() != enforced
     {
         let refused = Method::Refused(chosen.word().to_owned());
         let name = "`security.auth.enforcedType`";
-        told.iter_mut().for_each(|s| s.wins = false);
+        methods.iter_mut().for_each(|s| s.wins = false);
         let mut entry = SignIn::new(name, true).note(format!("allows only `{enforced}`"));
         entry.wins = true;
-        told.insert(0, entry);
-        return Choice { method: Some(refused), told, by_us: false };
+        methods.insert(0, entry);
+        return Choice { method: Some(refused), methods, by_us: false };
     }
-    Choice { method, told, by_us }
+    Choice { method, methods, by_us }
 }
 
 /// The available credentials.

@@ -6,15 +6,15 @@ use std::{collections::BTreeMap, path::Path};
 
 const SETTINGS: &str = "/home/u/.gemini/settings.json";
 
-fn told(fs: &MemoryFs, env: &[(&str, &str)]) -> Vec<SignIn> {
+fn methods(fs: &MemoryFs, env: &[(&str, &str)]) -> Vec<SignIn> {
     let env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
     sign_in(&UserConfig::new(Path::new("/w/p"), &env, Path::new("/home/u"), fs))
 }
 
 /// Returns the winning entry. The cases are taken from runs of the CLI.
 fn winner(fs: &MemoryFs, env: &[(&str, &str)]) -> Option<String> {
-    let told = told(fs, env);
-    let winners: Vec<&SignIn> = told.iter().filter(|s| s.wins).collect();
+    let methods = methods(fs, env);
+    let winners: Vec<&SignIn> = methods.iter().filter(|s| s.wins).collect();
     assert!(winners.len() <= 1, "{winners:?}");
     winners.first().map(|s| s.source.clone())
 }
@@ -72,7 +72,7 @@ fn method_in_the_settings_overrides_variables() {
 
 #[test]
 fn missing_credentials_are_reported_with_the_selected_method() {
-    let entries = told(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
+    let entries = methods(&selected("vertex-ai"), &[("GEMINI_API_KEY", "topsecretvalue")]);
     let note = entries[0].note.as_deref().unwrap();
     assert!(note.contains("selects `vertex-ai`, but no credential"), "{note}");
     assert!(entries[0].fix.as_deref().unwrap().contains("`GOOGLE_CLOUD_LOCATION`"));
@@ -89,7 +89,7 @@ fn vertex_prefers_the_key_over_the_project() {
     let project = some("`GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`");
     assert_eq!(winner(&selected("vertex-ai"), &env[..2]), project);
     let note =
-        |fs: &MemoryFs| told(fs, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default();
+        |fs: &MemoryFs| methods(fs, &env[..2]).into_iter().find(|s| s.wins).unwrap().note.unwrap_or_default();
     assert!(note(&selected("vertex-ai")).contains("no application credentials"));
     let gcloud = "/home/u/.config/gcloud/application_default_credentials.json";
     if !cfg!(windows) {
@@ -104,7 +104,7 @@ fn google_credential_files_are_tried_in_order() {
     assert_eq!(winner(&fs, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
     let fs = fs.plain("/home/u/.gemini/oauth_creds.json", "{}");
     assert_eq!(winner(&fs, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
-    let gone = told(&fs, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
+    let gone = methods(&fs, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
     let gone = gone.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
     assert!(!gone.found && gone.note.as_deref().unwrap().contains("does not exist"));
 }
@@ -117,7 +117,7 @@ fn env_files_apply_according_to_folder_trust() {
         let project = MemoryFs::default().plain(file, key);
         assert_eq!(winner(&project, &[]), None, "{file}");
         assert_eq!(winner(&project, &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]), None, "{file}");
-        let entries = told(&project, &[]);
+        let entries = methods(&project, &[]);
         let entry = entries.iter().find(|s| s.source.contains(file)).unwrap();
         assert!(!entry.found && entry.note.as_deref().unwrap().contains("--trust full"), "{entry:?}");
     }
@@ -180,7 +180,9 @@ fn enforced_method_rejects_other_methods() {
     let settings = r#"{"security":{"auth":{"enforcedType":"vertex-ai"}}}"#;
     let fs = MemoryFs::default().plain(SETTINGS, settings);
     assert_eq!(winner(&fs, &[("GEMINI_API_KEY", "k")]), None);
-    assert!(told(&fs, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`"));
+    assert!(
+        methods(&fs, &[("GEMINI_API_KEY", "k")])[0].note.as_deref().unwrap().contains("only `vertex-ai`")
+    );
     let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(winner(&fs, &vertex), some("`GOOGLE_API_KEY`"));
 }

@@ -61,26 +61,31 @@ fn is_slug_of(start: &str, slug: &str) -> bool {
 }
 
 /// Returns the full id of the session that a caller names by `latest`, an id or an id prefix.
-pub(super) fn resolve(wanted: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
+pub(super) fn resolve(
+    session_id: &str,
+    home: &Path,
+    cwd: &Path,
+    fs: &dyn FileSystem,
+) -> Result<String, Problem> {
     let stored = chats(home, cwd, fs).map(|folder| list(&folder, fs)).unwrap_or_default();
     let hint = "run `gemini --list-sessions` in that directory, or omit `resume` to start a new session";
     let none = |what: String| Problem::new("resume", what).hint(hint);
-    if wanted == "latest" {
+    if session_id == "latest" {
         let last = stored.into_iter().max_by(|a, b| a.started.cmp(&b.started));
         return last
             .map(|s| s.id)
             .ok_or_else(|| none(format!("Gemini CLI has no session to resume in `{}`", cwd.display())));
     }
-    if stored.iter().any(|s| s.id == wanted) {
-        return Ok(wanted.to_owned());
+    if stored.iter().any(|s| s.id == session_id) {
+        return Ok(session_id.to_owned());
     }
     let mut matching: Vec<String> = stored.into_iter().map(|s| s.id).collect();
-    matching.retain(|id| wanted.len() >= SHORTEST_PREFIX && id.starts_with(wanted));
+    matching.retain(|id| session_id.len() >= SHORTEST_PREFIX && id.starts_with(session_id));
     matching.dedup();
     match matching.as_slice() {
         [id] => Ok(id.clone()),
-        [] => Err(none(format!("Gemini CLI has no session `{wanted}` in `{}`", cwd.display()))),
-        many => Err(none(format!("`{wanted}` matches {} sessions: {}", many.len(), many.join(", ")))),
+        [] => Err(none(format!("Gemini CLI has no session `{session_id}` in `{}`", cwd.display()))),
+        many => Err(none(format!("`{session_id}` matches {} sessions: {}", many.len(), many.join(", ")))),
     }
 }
 
@@ -405,13 +410,14 @@ mod tests {
 
     #[test]
     fn sessions_are_found_by_id_prefix_and_age() {
-        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &fs());
+        let find = |session_id: &str| resolve(session_id, Path::new("/h"), Path::new("/ws"), &fs());
         assert_eq!(find("aaaa1111-1").unwrap(), "aaaa1111-1");
         assert_eq!(find("aaaa1").unwrap(), "aaaa1111-1");
         assert_eq!(find("eeee5555").unwrap(), "eeee5555-5", "the old format");
         assert_eq!(find("latest").unwrap(), "aaaa2222-2");
-        for (wanted, word) in [("aaaa", "2 sessions"), ("cccc3333-3", "no session"), ("1", "no session")] {
-            let problem = find(wanted).unwrap_err();
+        for (session_id, word) in [("aaaa", "2 sessions"), ("cccc3333-3", "no session"), ("1", "no session")]
+        {
+            let problem = find(session_id).unwrap_err();
             assert_eq!(problem.key, "resume");
             assert!(problem.message.contains(word), "{problem}");
         }
@@ -468,7 +474,7 @@ mod tests {
         let junk =
             format!("{}\n{{\"$set\":{{\"messages\":[{CONTEXT}]}}}}\n", header_of("ffff6666-6", "2026-03-03"));
         let fs = fs().plain("/h/.gemini/tmp/ws/chats/session-f-ffff6666.jsonl", &junk);
-        let find = |wanted: &str| resolve(wanted, Path::new("/h"), Path::new("/ws"), &fs);
+        let find = |session_id: &str| resolve(session_id, Path::new("/h"), Path::new("/ws"), &fs);
         assert_eq!(find("latest").unwrap(), "aaaa2222-2");
         assert!(find("ffff6666-6").is_err());
     }

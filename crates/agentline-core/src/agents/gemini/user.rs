@@ -213,8 +213,8 @@ impl<'a> UserConfig<'a> {
     fn settings_files(&self) -> Vec<(Origin, PathBuf)> {
         let system = self.variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH").unwrap_or(SYSTEM_SETTINGS);
         let system = PathBuf::from(system);
-        let beside = system.with_file_name("system-defaults.json");
-        let defaults = self.variable("GEMINI_CLI_SYSTEM_DEFAULTS_PATH").map_or(beside, PathBuf::from);
+        let default_path = system.with_file_name("system-defaults.json");
+        let defaults = self.variable("GEMINI_CLI_SYSTEM_DEFAULTS_PATH").map_or(default_path, PathBuf::from);
         let mut files = vec![(Origin::Administrator, system)];
         if !self.cwd_is_home() {
             files.push((Origin::Workspace, self.cwd.join(".gemini").join("settings.json")));

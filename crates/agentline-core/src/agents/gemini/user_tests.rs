@@ -94,10 +94,10 @@ fn invalid_file_is_reported_with_its_position() {
         .plain("/home/u/.gemini/settings.json", "{\n  // why\n  \"a\": 1,\n  oops\n}")
         .plain("/w/.gemini/settings.json", "[]")
         .plain("/home/u/.gemini/trustedFolders.json", r#"{"/w":"MAYBE"}"#);
-    let told = problems(&fs);
-    assert_eq!(told.len(), 2, "a workspace's own settings are not read: {told:?}");
-    assert!(told[0].contains("line 4 column 3"), "{told:?}");
-    assert!(told[1].contains("MAYBE") && told[1].contains("DO_NOT_TRUST"), "{told:?}");
+    let found = problems(&fs);
+    assert_eq!(found.len(), 2, "a workspace's own settings are not read: {found:?}");
+    assert!(found[0].contains("line 4 column 3"), "{found:?}");
+    assert!(found[1].contains("MAYBE") && found[1].contains("DO_NOT_TRUST"), "{found:?}");
     let env = BTreeMap::new();
     let trusting =
         UserConfig::new(Path::new("/w"), &env, Path::new("/home/u"), &fs).trusting(true).problems();

@@ -201,8 +201,8 @@ fn head(row: &dyn TableRow) -> Value {
         ("cost", json!(row.real(7))),
         ("time", json!({"created": row.count(8), "updated": row.count(9)})),
     ];
-    let told = all.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Object(told.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+    let present = all.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(present.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 
 /// Returns the metadata that the agent's reader derives from a session's row.

@@ -52,8 +52,8 @@ impl AcpProfile for OpenCodeProfile {
 
     fn input_is_whole(&self, call: &AcpToolCall) -> bool {
         // The first update of a command contains only the directory in which it will run.
-        let told = call.raw_input.as_ref().map(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()));
-        told.is_none_or(|told| told.is_ok_and(|told| told.keys().any(|name| name != "cwd")))
+        let input = call.raw_input.as_ref().map(|raw| serde_json::from_str::<Map<String, Value>>(raw.get()));
+        input.is_none_or(|input| input.is_ok_and(|input| input.keys().any(|name| name != "cwd")))
     }
 
     fn ended(&self, call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
@@ -83,6 +83,10 @@ fn native_name(call: &AcpToolCall) -> String {
         "fetch" => "webfetch",
         _ => "",
     };
-    let told = |name: &str| TOOLS.is_own(name) || (name.contains('_') && !name.contains(['/', ' ']));
-    if told(&call.first_title) || by_kind.is_empty() { call.first_title.clone() } else { by_kind.to_owned() }
+    let is_tool_name = |name: &str| TOOLS.is_own(name) || (name.contains('_') && !name.contains(['/', ' ']));
+    if is_tool_name(&call.first_title) || by_kind.is_empty() {
+        call.first_title.clone()
+    } else {
+        by_kind.to_owned()
+    }
 }

@@ -179,8 +179,8 @@ fn tool_status_is_derived_from_status_and_metadata() {
         ("bash", json!({"status": "running", "input": {}}), None, "Bash:bash"),
         ("bash", json!({"status": "pending", "input": {}}), None, "Bash:bash"),
     ] {
-        let (told, _, names) = tool(name, state.clone());
-        assert_eq!((told, &*names), (status, full), "{state}");
+        let (found, _, names) = tool(name, state.clone());
+        assert_eq!((found, &*names), (status, full), "{state}");
     }
     let unknown = json!({"status": "completed", "output": "Model tried to call unavailable tool 'bash'.",
         "input": {"tool": "bash", "error": "x"}});

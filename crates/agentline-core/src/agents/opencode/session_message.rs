@@ -143,8 +143,8 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelect
             "compaction" => compacts = true,
             "step-finish" => {
                 requests += 1;
-                let told = part.tokens.map(tokens).unwrap_or_default();
-                usage = Some(usage.unwrap_or_default().plus(told));
+                let step_tokens = part.tokens.map(tokens).unwrap_or_default();
+                usage = Some(usage.unwrap_or_default().plus(step_tokens));
                 cost = [cost, part.cost.and_then(dollars)].into_iter().flatten().reduce(|a, b| a + b);
                 if finish.is_empty() {
                     finish = part.reason;

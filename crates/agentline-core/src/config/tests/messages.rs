@@ -210,7 +210,7 @@ fn problems_of_all_layers_are_reported_at_once() {
         Layer::broken("/secret.toml", crate::Problem::new("config", "cannot be read")),
     ];
     let problems = Config::build(&layers).unwrap_err().0;
-    let told: Vec<(String, Option<String>)> = problems.into_iter().map(|p| (p.key, p.source)).collect();
+    let reported: Vec<(String, Option<String>)> = problems.into_iter().map(|p| (p.key, p.source)).collect();
     let expected = [
         ("agents.gemini.program", Some("user.toml:5")),
         ("agents.gemini.args", Some("user.toml:6")),
@@ -218,7 +218,7 @@ fn problems_of_all_layers_are_reported_at_once() {
         ("line 1, column 5", Some("broken.toml:1")),
     ];
     for (key, source) in expected {
-        assert!(told.contains(&(key.into(), source.map(str::to_owned))), "{key} in {told:?}");
+        assert!(reported.contains(&(key.into(), source.map(str::to_owned))), "{key} in {reported:?}");
     }
     let rest = [
         ("AGENTLINE_MAX_TURNS", Some("environment")),
@@ -227,7 +227,7 @@ fn problems_of_all_layers_are_reported_at_once() {
         ("--cwd", Some("flag")),
         ("config", None),
     ];
-    assert_eq!(told[told.len() - 5..], rest.map(|(k, s)| (k.to_owned(), s.map(str::to_owned))));
+    assert_eq!(reported[reported.len() - 5..], rest.map(|(k, s)| (k.to_owned(), s.map(str::to_owned))));
 }
 
 #[test]
@@ -272,9 +272,9 @@ fn unknown_keys_cause_a_warning_with_the_nearest_key() {
         ),
     ] {
         let config = Config::build(&[layer]).unwrap();
-        let told: Vec<(&str, &str)> =
+        let reported: Vec<(&str, &str)> =
             config.notices.iter().map(|n| (n.code.as_str(), n.message.as_str())).collect();
-        assert_eq!(told, [("unknown_key", message)]);
+        assert_eq!(reported, [("unknown_key", message)]);
     }
 }
 
@@ -291,12 +291,12 @@ fn problems_contain_no_secrets() {
         json!({"agents": {"gemini": {"env": {"A": [secret]}}}}),
         json!({"agents": {"gemini": {"env": [secret]}}}),
     ] {
-        let told = problems(value.clone());
-        assert!(!told.contains(secret), "{value}: {told}");
+        let text = problems(value.clone());
+        assert!(!text.contains(secret), "{value}: {text}");
     }
     let broken = format!("api_key = '{secret}\nmodel = 'm'");
-    let told = Config::build(&[Layer::file("a.toml", broken)]).unwrap_err().to_string();
-    assert!(!told.contains(secret), "{told}");
+    let text = Config::build(&[Layer::file("a.toml", broken)]).unwrap_err().to_string();
+    assert!(!text.contains(secret), "{text}");
 }
 
 #[test]

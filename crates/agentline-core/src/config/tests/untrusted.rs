@@ -239,16 +239,16 @@ fn mode_applies_only_if_stricter() {
         (Auto, vec![Bypass]),
         (Bypass, vec![]),
     ];
-    for (asked, looser) in stricter {
+    for (requested, looser) in stricter {
         for users in all {
             let layers = [
                 user(&format!("permission_mode = '{}'", users.name())),
-                workspace(&format!("permission_mode = '{}'", asked.name())),
+                workspace(&format!("permission_mode = '{}'", requested.name())),
             ];
             let config = build(&layers);
-            let expected = if looser.contains(&users) { asked } else { users };
-            assert_eq!(config.request.permission_mode, expected, "{users:?} and {asked:?}");
-            assert_eq!(config.notices.is_empty(), users == asked, "{users:?} and {asked:?}");
+            let expected = if looser.contains(&users) { requested } else { users };
+            assert_eq!(config.request.permission_mode, expected, "{users:?} and {requested:?}");
+            assert_eq!(config.notices.is_empty(), users == requested, "{users:?} and {requested:?}");
         }
     }
     let config = build(&[user("yolo = true"), workspace("yolo = false")]);

@@ -266,15 +266,15 @@ mod tests {
             "* ", "[a]", "<", "<a ", "![", "1. ", "[a]: b\n",
         ] {
             let text = part.repeat(400_000 / part.len());
-            let begun = std::time::Instant::now();
+            let started_at = std::time::Instant::now();
             assert!(!shown(&text).is_empty());
-            assert!(begun.elapsed().as_secs() < 10, "{part}");
+            assert!(started_at.elapsed().as_secs() < 10, "{part}");
         }
         for markers in ["- ".repeat(32), "> ".repeat(32), ">".repeat(DEEPEST), "- ".repeat(100_000)] {
             let text = markers + "a" + &"\na".repeat(100_000);
-            let begun = std::time::Instant::now();
+            let started_at = std::time::Instant::now();
             assert!(!shown(&text).is_empty());
-            assert!(begun.elapsed().as_secs() < 10, "{}", &text[..8]);
+            assert!(started_at.elapsed().as_secs() < 10, "{}", &text[..8]);
         }
     }
 }

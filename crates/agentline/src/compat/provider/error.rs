@@ -63,33 +63,33 @@ impl ProviderError {
     /// Returns the error of an outcome, or the outcome itself if it has an answer, even an empty one.
     pub(super) fn of_outcome(info: &AgentInfo<'_>, outcome: Outcome) -> Result<Outcome, Self> {
         let Some(error) = &outcome.error else { return Ok(outcome) };
-        let (title, said) = (info.title, error.message.as_str());
-        let told = |words: &str| with_stderr(format!("{title} {words}: {said}"), &outcome);
+        let (title, reason) = (info.title, error.message.as_str());
+        let describe = |words: &str| with_stderr(format!("{title} {words}: {reason}"), &outcome);
         let (kind, message) = match outcome.verdict {
             Verdict::Done | Verdict::DoneWithDenials => return Ok(outcome),
             // The engine decides whether an empty answer is acceptable. A partial answer is not empty.
             Verdict::Empty if error.kind == FailureKind::Empty && outcome.text.trim().is_empty() => {
                 return Ok(outcome);
             }
-            Verdict::Empty => (ErrorKind::Blocked, told("gave no answer")),
-            Verdict::NotInstalled => (ErrorKind::NotFound, missing(info, said)),
-            Verdict::NotAuthenticated => (ErrorKind::Authentication, sign_in(info, &outcome, said)),
-            Verdict::TimedOut => (ErrorKind::Timeout, told("timed out")),
-            Verdict::RateLimited => (ErrorKind::RateLimited, told("was rate limited")),
-            Verdict::Untrusted => (ErrorKind::Untrusted, told("does not trust the workspace")),
-            Verdict::LimitReached => (ErrorKind::LimitReached, told("reached a limit")),
-            Verdict::Cancelled => (ErrorKind::Cancelled, told("was cancelled")),
+            Verdict::Empty => (ErrorKind::Blocked, describe("gave no answer")),
+            Verdict::NotInstalled => (ErrorKind::NotFound, missing(info, reason)),
+            Verdict::NotAuthenticated => (ErrorKind::Authentication, sign_in(info, &outcome, reason)),
+            Verdict::TimedOut => (ErrorKind::Timeout, describe("timed out")),
+            Verdict::RateLimited => (ErrorKind::RateLimited, describe("was rate limited")),
+            Verdict::Untrusted => (ErrorKind::Untrusted, describe("does not trust the workspace")),
+            Verdict::LimitReached => (ErrorKind::LimitReached, describe("reached a limit")),
+            Verdict::Cancelled => (ErrorKind::Cancelled, describe("was cancelled")),
             Verdict::InvalidOutput => {
-                (ErrorKind::InvalidOutput, told("returned an answer that does not match the schema"))
+                (ErrorKind::InvalidOutput, describe("returned an answer that does not match the schema"))
             }
             _ => match (error.kind, outcome.agent_exit_code) {
                 (FailureKind::NoResult, Some(NOT_FOUND)) => {
                     (ErrorKind::NotFound, with_stderr(missing(info, ""), &outcome))
                 }
                 (FailureKind::NoResult, Some(INTERRUPTED)) => {
-                    (ErrorKind::Cancelled, failed(info, &outcome, said))
+                    (ErrorKind::Cancelled, failed(info, &outcome, reason))
                 }
-                _ => (ErrorKind::Failed, failed(info, &outcome, said)),
+                _ => (ErrorKind::Failed, failed(info, &outcome, reason)),
             },
         };
         let hint = error.hint.as_deref().filter(|_| kind != ErrorKind::Authentication).map(keys_for_flags);
@@ -111,20 +111,20 @@ fn missing(info: &AgentInfo<'_>, detail: &str) -> String {
 }
 
 /// Describes how to sign in and quotes the agent's message.
-fn sign_in(info: &AgentInfo<'_>, outcome: &Outcome, said: &str) -> String {
+fn sign_in(info: &AgentInfo<'_>, outcome: &Outcome, reason: &str) -> String {
     let mut how = info.sign_in_hint.to_owned();
     how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
-    let said = if outcome.stderr_tail.is_empty() { said } else { &outcome.stderr_tail };
-    format!("{} authentication error. {how}\n{said}", info.title)
+    let reason = if outcome.stderr_tail.is_empty() { reason } else { &outcome.stderr_tail };
+    format!("{} authentication error. {how}\n{reason}", info.title)
 }
 
 /// Describes a failure by its exit code, and by stderr where the agent gave no reason itself.
-fn failed(info: &AgentInfo<'_>, outcome: &Outcome, said: &str) -> String {
+fn failed(info: &AgentInfo<'_>, outcome: &Outcome, reason: &str) -> String {
     let code = outcome.agent_exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
     let is_unexplained = outcome.error.as_ref().is_some_and(|e| e.kind == FailureKind::NoResult);
     match outcome.stderr_tail.as_str() {
         stderr if is_unexplained && !stderr.is_empty() => format!("{} failed{code}: {stderr}", info.title),
-        _ => with_stderr(format!("{} failed{code}: {said}", info.title), outcome),
+        _ => with_stderr(format!("{} failed{code}: {reason}", info.title), outcome),
     }
 }
 

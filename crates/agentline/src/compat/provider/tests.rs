@@ -104,9 +104,9 @@ fn row_20_non_list_is_refused_with_its_type() {
 #[test]
 fn row_21_unknown_keys_warn_and_are_ignored() {
     let provider = provider(json!({"modle": "x", "temperature": 0.2})).unwrap();
-    let told: Vec<&str> = provider.warnings().iter().map(|w| w.message.as_str()).collect();
+    let messages: Vec<&str> = provider.warnings().iter().map(|w| w.message.as_str()).collect();
     assert_eq!(
-        told,
+        messages,
         [
             "`modle` is not a known key and is ignored (from configuration); did you mean `model`?",
             "`temperature` is not a known key and is ignored (from configuration)"

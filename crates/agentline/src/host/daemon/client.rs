@@ -90,12 +90,12 @@ impl Client {
     /// # Errors
     /// Fails if no daemon of the same version is available.
     pub async fn connect(host_env: &HostEnv) -> Result<Self, NoDaemon> {
-        let (client, version) = Self::greet(host_env).await?;
+        let (client, version) = Self::handshake(host_env).await?;
         if version == VERSION { Ok(client) } else { Err(NoDaemon::OtherVersion(version)) }
     }
 
     /// Connects to the user's daemon and returns its version, which may differ.
-    async fn greet(host_env: &HostEnv) -> Result<(Self, String), NoDaemon> {
+    async fn handshake(host_env: &HostEnv) -> Result<(Self, String), NoDaemon> {
         let socket = super::socket(host_env);
         let Ok(stream) = UnixStream::connect(&socket).await else { return Err(NoDaemon::NotRunning(socket)) };
         // Requests contain the caller's environment and with it API keys.
@@ -126,7 +126,7 @@ impl Client {
     /// Stops the daemon, whatever its version, and waits until it and its agents have exited. Returns whether one was
     /// running.
     pub async fn stop(host_env: &HostEnv) -> bool {
-        let Ok((mut client, _)) = Self::greet(host_env).await else { return false };
+        let Ok((mut client, _)) = Self::handshake(host_env).await else { return false };
         let id = client.next_id();
         if client.send(&rpc::request(id, "pool/stop", &json!({}))).await.is_err() {
             return false;

@@ -80,7 +80,7 @@ pub async fn serve(
         pool: Pool::new(agentline.clone(), options.pool.clone()),
         agentline,
         socket: socket.clone(),
-        begun: Instant::now(),
+        started_at: Instant::now(),
         options,
         stopping: CancellationToken::new(),
         closed: CancellationToken::new(),
@@ -179,7 +179,7 @@ struct PoolDaemon {
     agentline: Agentline,
     pool: Pool,
     socket: PathBuf,
-    begun: Instant,
+    started_at: Instant,
     options: DaemonOptions,
     /// Cancelled when all runs must be cancelled.
     stopping: CancellationToken,
@@ -234,7 +234,7 @@ impl Daemon for PoolDaemon {
             version: VERSION.into(),
             pid: std::process::id(),
             socket: self.socket.clone(),
-            age_ms: ms(self.begun.elapsed()),
+            age_ms: ms(self.started_at.elapsed()),
             idle_exit_ms: ms(self.options.idle_exit),
         }
     }

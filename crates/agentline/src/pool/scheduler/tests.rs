@@ -9,7 +9,7 @@ struct TestPool {
     scheduler: Scheduler,
     now: Instant,
     /// The process of each assigned run.
-    sat: Vec<(Ticket, EntryId)>,
+    placed: Vec<(Ticket, EntryId)>,
     started: usize,
     gone: Vec<EntryId>,
 }
@@ -19,7 +19,7 @@ impl TestPool {
         let mut options = PoolOptions::default();
         change(&mut options);
         let scheduler = Scheduler::new(options);
-        Self { scheduler, now: Instant::now(), sat: Vec::new(), started: 0, gone: Vec::new() }
+        Self { scheduler, now: Instant::now(), placed: Vec::new(), started: 0, gone: Vec::new() }
     }
 
     fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
@@ -37,11 +37,11 @@ impl TestPool {
             }
             for decision in decisions {
                 match decision {
-                    SchedulerAction::Assign { ticket, entry, .. } => self.sat.push((ticket, entry)),
+                    SchedulerAction::Assign { ticket, entry, .. } => self.placed.push((ticket, entry)),
                     SchedulerAction::Start { ticket, key } => {
                         self.started += 1;
                         let entry = self.scheduler.process_started(key, shares, self.now);
-                        self.sat.push((ticket, entry));
+                        self.placed.push((ticket, entry));
                     }
                     SchedulerAction::StopProcess(entry) => self.gone.push(entry),
                 }
@@ -49,24 +49,24 @@ impl TestPool {
         }
     }
 
-    fn place_of(&self, ticket: Ticket) -> Option<EntryId> {
-        self.sat.iter().find(|(info, _)| *info == ticket).map(|(_, entry)| *entry)
+    fn entry_of(&self, ticket: Ticket) -> Option<EntryId> {
+        self.placed.iter().find(|(info, _)| *info == ticket).map(|(_, entry)| *entry)
     }
 
     fn open(&mut self, ticket: Ticket) {
-        self.scheduler.opened(self.place_of(ticket).unwrap());
+        self.scheduler.opened(self.entry_of(ticket).unwrap());
         self.act(true);
     }
 
     fn leave(&mut self, ticket: Ticket) {
-        let at = self.sat.iter().position(|(info, _)| *info == ticket).unwrap();
-        let (_, entry) = self.sat.swap_remove(at);
+        let at = self.placed.iter().position(|(info, _)| *info == ticket).unwrap();
+        let (_, entry) = self.placed.swap_remove(at);
         self.scheduler.leave(entry, false, self.now);
         self.act(false);
     }
 
-    fn is_sitting(&self, tickets: &[Ticket]) -> Vec<bool> {
-        tickets.iter().map(|ticket| self.place_of(*ticket).is_some()).collect()
+    fn have_slots(&self, tickets: &[Ticket]) -> Vec<bool> {
+        tickets.iter().map(|ticket| self.entry_of(*ticket).is_some()).collect()
     }
 }
 
@@ -74,95 +74,95 @@ fn alone(key: u8) -> SlotRequest {
     SlotRequest { key: key.into(), session: Some(100.into()), shares: false }
 }
 
-fn beside(key: u8) -> SlotRequest {
+fn sharing(key: u8) -> SlotRequest {
     SlotRequest { shares: true, ..alone(key) }
 }
 
 #[test]
 fn sharing_runs_use_one_process_and_open_two_sessions_at_once() {
     let mut pool = TestPool::new(|options| options.max_processes = 3);
-    let runs: Vec<Ticket> = (0..6).map(|_| pool.wait(beside(1))).collect();
-    assert_eq!(pool.is_sitting(&runs), [true, true, false, false, false, false]);
+    let runs: Vec<Ticket> = (0..6).map(|_| pool.wait(sharing(1))).collect();
+    assert_eq!(pool.have_slots(&runs), [true, true, false, false, false, false]);
     assert_eq!((pool.started, pool.scheduler.queued()), (1, 4), "the other runs wait and start nothing");
     pool.open(runs[0]);
-    assert_eq!(pool.is_sitting(&runs), [true, true, true, false, false, false]);
+    assert_eq!(pool.have_slots(&runs), [true, true, true, false, false, false]);
     pool.open(runs[1]);
     // The four slots are taken, so one more process serves the remaining two runs.
     assert_eq!((pool.started, pool.scheduler.queued()), (2, 0));
-    assert_eq!(pool.place_of(runs[0]), pool.place_of(runs[3]));
-    assert_eq!(pool.place_of(runs[4]), pool.place_of(runs[5]));
+    assert_eq!(pool.entry_of(runs[0]), pool.entry_of(runs[3]));
+    assert_eq!(pool.entry_of(runs[4]), pool.entry_of(runs[5]));
 }
 
 #[test]
 fn run_that_ends_before_its_session_opened_frees_its_slot() {
     let mut pool = TestPool::new(|options| (options.max_processes, options.concurrent_openings) = (1, 1));
-    let (first, second) = (pool.wait(beside(1)), pool.wait(beside(1)));
-    assert_eq!(pool.is_sitting(&[first, second]), [true, false]);
-    let entry = pool.place_of(first).unwrap();
+    let (first, second) = (pool.wait(sharing(1)), pool.wait(sharing(1)));
+    assert_eq!(pool.have_slots(&[first, second]), [true, false]);
+    let entry = pool.entry_of(first).unwrap();
     pool.scheduler.leave(entry, true, pool.now);
     pool.act(true);
-    assert_eq!(pool.is_sitting(&[second]), [true]);
+    assert_eq!(pool.have_slots(&[second]), [true]);
 }
 
 #[test]
 fn non_sharing_runs_have_their_own_process_and_wait_in_order() {
     let mut pool = TestPool::new(|options| options.max_processes = 2);
     let runs: Vec<Ticket> = (0..4).map(|_| pool.wait(alone(1))).collect();
-    assert_eq!(pool.is_sitting(&runs), [true, true, false, false]);
+    assert_eq!(pool.have_slots(&runs), [true, true, false, false]);
     pool.leave(runs[1]);
-    assert_eq!(pool.is_sitting(&runs), [true, false, true, false]);
+    assert_eq!(pool.have_slots(&runs), [true, false, true, false]);
     pool.leave(runs[0]);
-    assert_eq!(pool.is_sitting(&runs), [false, false, true, true]);
+    assert_eq!(pool.have_slots(&runs), [false, false, true, true]);
     assert_eq!(pool.started, 2);
 }
 
 #[test]
 fn sharing_run_neither_joins_nor_overtakes_a_non_sharing_run() {
     let mut pool = TestPool::new(|options| options.max_processes = 1);
-    let first = pool.wait(beside(1));
+    let first = pool.wait(sharing(1));
     pool.open(first);
     let single = pool.wait(alone(1));
-    let late = pool.wait(beside(1));
+    let late = pool.wait(sharing(1));
     assert_eq!(
-        pool.is_sitting(&[single, late]),
+        pool.have_slots(&[single, late]),
         [false, false],
         "the later run must not take the free session"
     );
     pool.leave(first);
-    assert_eq!(pool.is_sitting(&[single, late]), [true, false]);
+    assert_eq!(pool.have_slots(&[single, late]), [true, false]);
     pool.leave(single);
-    assert_eq!(pool.is_sitting(&[late]), [true]);
+    assert_eq!(pool.have_slots(&[late]), [true]);
 }
 
 #[test]
 fn longest_idle_process_of_another_kind_is_evicted() {
     let mut pool = TestPool::new(|options| options.max_processes = 2);
     let (first, second) = (pool.wait(alone(1)), pool.wait(alone(2)));
-    let (older, newer) = (pool.place_of(second).unwrap(), pool.place_of(first).unwrap());
+    let (older, newer) = (pool.entry_of(second).unwrap(), pool.entry_of(first).unwrap());
     pool.leave(second);
     pool.now += Duration::from_secs(1);
     pool.leave(first);
     let third = pool.wait(alone(3));
-    assert_eq!((pool.is_sitting(&[third]), pool.gone.clone()), (vec![true], vec![older]));
+    assert_eq!((pool.have_slots(&[third]), pool.gone.clone()), (vec![true], vec![older]));
     let fourth = pool.wait(alone(1));
-    assert_eq!(pool.place_of(fourth), Some(newer), "the other process still exists");
+    assert_eq!(pool.entry_of(fourth), Some(newer), "the other process still exists");
 }
 
 #[test]
 fn sharing_runs_do_not_starve_another_run() {
     let mut pool = TestPool::new(|options| (options.max_processes, options.concurrent_sessions) = (1, 2));
-    let mut sitting = pool.wait(beside(1));
-    pool.open(sitting);
+    let mut active = pool.wait(sharing(1));
+    pool.open(active);
     let other = pool.wait(alone(2));
     for _ in 0..3 {
         // Without the waiting run of another kind, the next run would start before the last one ends.
-        let next = pool.wait(beside(1));
-        assert_eq!(pool.is_sitting(&[next]), [false]);
-        if pool.place_of(sitting).is_some() {
-            pool.leave(sitting);
-            assert_eq!(pool.is_sitting(&[other]), [true]);
+        let next = pool.wait(sharing(1));
+        assert_eq!(pool.have_slots(&[next]), [false]);
+        if pool.entry_of(active).is_some() {
+            pool.leave(active);
+            assert_eq!(pool.have_slots(&[other]), [true]);
         }
-        sitting = next;
+        active = next;
     }
 }
 
@@ -170,10 +170,10 @@ fn sharing_runs_do_not_starve_another_run() {
 fn servable_run_is_not_blocked_by_an_unservable_one() {
     let mut pool = TestPool::new(|options| options.max_processes = 2);
     let first = pool.wait(alone(1));
-    let shared = pool.wait(beside(2));
+    let shared = pool.wait(sharing(2));
     pool.open(shared);
-    let (waits, goes) = (pool.wait(alone(1)), pool.wait(beside(2)));
-    assert_eq!(pool.is_sitting(&[first, waits, goes]), [true, false, true]);
+    let (waits, goes) = (pool.wait(alone(1)), pool.wait(sharing(2)));
+    assert_eq!(pool.have_slots(&[first, waits, goes]), [true, false, true]);
 }
 
 #[test]
@@ -181,28 +181,28 @@ fn run_that_gives_up_is_removed_from_the_queue() {
     let mut pool = TestPool::new(|options| options.max_processes = 1);
     let runs: Vec<Ticket> = (0..3).map(|_| pool.wait(alone(1))).collect();
     assert!(
-        pool.scheduler.give_up(runs[1])
-            && !pool.scheduler.give_up(runs[1])
-            && !pool.scheduler.give_up(runs[0])
+        pool.scheduler.remove_waiter(runs[1])
+            && !pool.scheduler.remove_waiter(runs[1])
+            && !pool.scheduler.remove_waiter(runs[0])
     );
     assert_eq!(pool.scheduler.queued(), 1);
     pool.leave(runs[0]);
-    assert_eq!(pool.is_sitting(&runs), [false, false, true]);
+    assert_eq!(pool.have_slots(&runs), [false, false, true]);
 }
 
 #[test]
 fn process_is_replaced_after_its_session_limit_even_while_in_use() {
     let mut pool = TestPool::new(|options| (options.max_processes, options.max_sessions) = (1, 3));
-    let runs: Vec<Ticket> = (0..3).map(|_| pool.wait(beside(1))).collect();
+    let runs: Vec<Ticket> = (0..3).map(|_| pool.wait(sharing(1))).collect();
     pool.open(runs[0]);
     pool.open(runs[1]);
     pool.open(runs[2]);
-    let late = pool.wait(beside(1));
-    assert_eq!(pool.is_sitting(&[late]), [false]);
-    let worn = pool.place_of(runs[0]).unwrap();
+    let late = pool.wait(sharing(1));
+    assert_eq!(pool.have_slots(&[late]), [false]);
+    let worn = pool.entry_of(runs[0]).unwrap();
     runs.iter().for_each(|run| pool.leave(*run));
     assert_eq!((pool.gone.clone(), pool.started, pool.scheduler.recycled), (vec![worn], 2, 1));
-    assert_eq!(pool.is_sitting(&[late]), [true]);
+    assert_eq!(pool.have_slots(&[late]), [true]);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn age_memory_and_idle_time_end_a_process() {
     assert_eq!((pool.gone.len(), pool.scheduler.recycled), (1, 1));
 
     let run = pool.wait(alone(1));
-    let entry = pool.place_of(run).unwrap();
+    let entry = pool.entry_of(run).unwrap();
     pool.scheduler.record_memory(entry, 1000);
     pool.leave(run);
     assert_eq!(pool.gone.len(), 1);
@@ -255,19 +255,19 @@ fn lost_process_keeps_no_run_waiting() {
     let second = pool.wait(alone(1));
     assert_eq!((pool.gone.clone(), pool.started), (vec![entry], 2));
     // A process that dies during a run is not reused, and its slot is free when the run has ended.
-    let under = pool.place_of(second).unwrap();
+    let under = pool.entry_of(second).unwrap();
     pool.scheduler.retire(under);
     let third = pool.wait(alone(1));
-    assert_eq!(pool.is_sitting(&[third]), [false]);
+    assert_eq!(pool.have_slots(&[third]), [false]);
     pool.leave(second);
-    assert_eq!(pool.is_sitting(&[third]), [true]);
+    assert_eq!(pool.have_slots(&[third]), [true]);
 }
 
 #[test]
 fn failed_start_lets_the_next_run_try() {
     let mut scheduler = Scheduler::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
     let now = Instant::now();
-    let (first, second) = (scheduler.wait(beside(1)), scheduler.wait(beside(1)));
+    let (first, second) = (scheduler.wait(sharing(1)), scheduler.wait(sharing(1)));
     let start = |ticket| vec![SchedulerAction::Start { ticket, key: 1.into() }];
     assert_eq!(scheduler.decide(now), start(first));
     assert_eq!(scheduler.decide(now), []);
@@ -280,17 +280,18 @@ fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     let mut pool = TestPool::new(|options| {
         (options.max_processes, options.concurrent_openings, options.max_sessions) = (1, 1, 4)
     });
-    let opener = pool.wait(SlotRequest { session: None, ..beside(1) });
-    let entry = pool.place_of(opener).unwrap();
+    let opener = pool.wait(SlotRequest { session: None, ..sharing(1) });
+    let entry = pool.entry_of(opener).unwrap();
     for name in ["a", "b"] {
         pool.scheduler.keep_session(entry, 100.into(), name.into());
     }
     pool.open(opener);
     pool.leave(opener);
-    assert_eq!(pool.scheduler.spares(beside(1)), 2);
-    let other = SlotRequest { session: Some(7.into()), ..beside(1) };
-    let waits: Vec<Ticket> =
-        [other, beside(1), beside(1), beside(1)].map(|slot_request| pool.scheduler.wait(slot_request)).into();
+    assert_eq!(pool.scheduler.spare_sessions(sharing(1)), 2);
+    let other = SlotRequest { session: Some(7.into()), ..sharing(1) };
+    let waits: Vec<Ticket> = [other, sharing(1), sharing(1), sharing(1)]
+        .map(|slot_request| pool.scheduler.wait(slot_request))
+        .into();
     let sit = |ticket: usize, open_session: Option<&str>| SchedulerAction::Assign {
         ticket: waits[ticket],
         entry,
@@ -299,6 +300,6 @@ fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     // The first run opens its own session, two take the available ones, and the last would have to open another at the
     // same time.
     assert_eq!(pool.scheduler.decide(pool.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
-    assert_eq!((pool.scheduler.spares(beside(1)), pool.scheduler.queued()), (0, 1));
+    assert_eq!((pool.scheduler.spare_sessions(sharing(1)), pool.scheduler.queued()), (0, 1));
     assert_eq!(pool.scheduler.entries()[0].sessions, 2, "a session is counted once");
 }

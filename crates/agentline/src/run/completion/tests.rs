@@ -13,7 +13,7 @@ fn command(line: &str) -> CompletionCheck {
     CompletionCheck::command(line, env, Supervisor::None)
 }
 
-async fn told(line: &str) -> String {
+async fn check_output(line: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     match command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap() {
         CheckResult::Continue(why) => why,
@@ -23,13 +23,13 @@ async fn told(line: &str) -> String {
 
 #[tokio::test]
 async fn command_passes_on_success_and_reports_its_output_on_failure() {
-    assert_eq!(told("true").await, "done");
-    assert_eq!(told("exit 3").await, "`exit 3` exited with code 3. It printed no output.");
-    let both = told("echo out; echo err >&2; false").await;
+    assert_eq!(check_output("true").await, "done");
+    assert_eq!(check_output("exit 3").await, "`exit 3` exited with code 3. It printed no output.");
+    let both = check_output("echo out; echo err >&2; false").await;
     assert!(both.contains("exited with code 1. The end of its output:\n"), "{both}");
     assert!(both.contains("out") && both.contains("err"), "{both}");
-    assert!(told("kill -9 $$").await.contains("was killed by signal 9"));
-    assert!(told("no-such-program-anywhere").await.contains("exited with code 127"));
+    assert!(check_output("kill -9 $$").await.contains("was killed by signal 9"));
+    assert!(check_output("no-such-program-anywhere").await.contains("exited with code 127"));
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn command_runs_in_the_workspace_with_the_callers_environment_and_no_stdin
 
 #[tokio::test]
 async fn long_output_is_truncated_to_its_end() {
-    let text = told("i=0; while [ $i -lt 20000 ]; do echo \"line $i é\"; i=$((i+1)); done; printf '\\033[1m\\000last\\377'; false").await;
+    let text = check_output("i=0; while [ $i -lt 20000 ]; do echo \"line $i é\"; i=$((i+1)); done; printf '\\033[1m\\000last\\377'; false").await;
     assert!(
         text.len() < TAIL + 200 && text.ends_with("[1mlast\u{fffd}"),
         "{} {}",
@@ -52,7 +52,7 @@ async fn long_output_is_truncated_to_its_end() {
     );
     let (_, shown) = text.split_once("its output:\n").unwrap();
     assert!(shown.starts_with("…\nline 1"), "{}", &shown[..40]);
-    let one_line = told("head -c 100000 /dev/zero | tr '\\0' x; false").await;
+    let one_line = check_output("head -c 100000 /dev/zero | tr '\\0' x; false").await;
     assert!(one_line.len() > TAIL && one_line.len() < TAIL + 200, "{}", one_line.len());
 }
 
@@ -81,9 +81,9 @@ async fn nothing_survives(dir: &TempDir) {
 async fn timeout_ends_the_command_and_its_children() {
     let dir = tempfile::tempdir().unwrap();
     let (checker, input) = lingering(&dir);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let failure = checker.check(input, Duration::from_millis(500)).await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(6), "{:?}", started_at.elapsed());
     assert_eq!(failure.kind, FailureKind::TimeoutRun);
     assert!(failure.message.contains("echo $$ > started"), "{}", failure.message);
     nothing_survives(&dir).await;

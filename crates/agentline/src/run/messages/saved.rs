@@ -23,8 +23,9 @@ impl Completer {
         let mut session = store.load(&found).map_err(|error| error_chain(&error))?;
         let of_run = self.of_run(&session);
         redactor.session(&mut session);
-        let told = of_run.into_iter().map(|at| &session.entries[at]);
-        let messages = told.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
+        let entries = of_run.into_iter().map(|at| &session.entries[at]);
+        let messages =
+            entries.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
         let mut messages: Vec<Message<'static>> = messages.collect();
         if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
             return Err(format!("the session does not contain the call `{call}`"));

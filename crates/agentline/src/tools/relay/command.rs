@@ -50,14 +50,14 @@ impl CommandLink {
         params: Option<&RawValue>,
     ) -> Result<RelayReply, ServerGone> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (tell, hear) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         match &mut *self.waiting() {
-            Ok(waiting) => waiting.insert(id, tell),
+            Ok(waiting) => waiting.insert(id, sender),
             Err(why) => return Err(ServerGone(why.clone())),
         };
         let _place = Place { link: self, id };
         self.send(message::request(id, method, params));
-        hear.await.map_err(|_| self.gone())
+        receiver.await.map_err(|_| self.gone())
     }
 
     pub(super) fn notify(&self, method: &str, params: Option<&RawValue>) {
@@ -129,7 +129,7 @@ impl Drop for Place<'_> {
 /// ended.
 pub(super) async fn run_server(
     spawn: Spawn,
-    way: Arc<CommandLink>,
+    transport: Arc<CommandLink>,
     mut frames: UnboundedReceiver<Vec<u8>>,
     link: Arc<ServerLink>,
     closed: CancellationToken,
@@ -138,7 +138,7 @@ pub(super) async fn run_server(
         Ok(process) => process,
         Err(why) => {
             let why = format!("cannot start: {}", error_chain(&why));
-            way.close(&why);
+            transport.close(&why);
             return Some(why);
         }
     };
@@ -149,10 +149,10 @@ pub(super) async fn run_server(
             biased;
             () = closed.cancelled() => break None,
             Some(frame) = frames.recv() => process.write(frame),
-            happening = process.next(&mut bytes) => match happening {
+            event = process.next(&mut bytes) => match event {
                 ProcessEvent::Bytes(StdStream::Out) => lines.push(&bytes, |piece| {
                     if let SplitItem::Line(text) = piece {
-                        way.line(&text, &link);
+                        transport.line(&text, &link);
                     }
                 }),
                 ProcessEvent::Bytes(StdStream::Err) => keep_last(&mut last_words, &bytes),
@@ -161,7 +161,7 @@ pub(super) async fn run_server(
         }
         bytes.clear();
     };
-    way.close(why.as_deref().unwrap_or("the run has ended"));
+    transport.close(why.as_deref().unwrap_or("the run has ended"));
     if why.is_none() {
         process.close_stdin();
         let _ = tokio::time::timeout(EXIT_GRACE, exited(&mut process)).await;
@@ -189,7 +189,7 @@ fn ended(exit: ProcessExit, last_words: &[u8]) -> String {
     };
     match String::from_utf8_lossy(last_words).trim() {
         "" => how,
-        said => format!("{how}; last output: {said}"),
+        output => format!("{how}; last output: {output}"),
     }
 }
 

@@ -22,13 +22,13 @@ pub(super) struct ServerLink {
     /// `None` while the server starts.
     health: watch::Sender<Option<Health>>,
     listeners: Mutex<Vec<UnboundedSender<Bytes>>>,
-    told: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
 }
 
 impl ServerLink {
     pub(super) fn new(name: String, side: SideSender) -> Arc<Self> {
         let health = watch::Sender::new(None);
-        Arc::new(Self { name, side, health, listeners: Mutex::default(), told: Mutex::default() })
+        Arc::new(Self { name, side, health, listeners: Mutex::default(), last_error: Mutex::default() })
     }
 
     /// Waits until the server has started or failed.
@@ -58,9 +58,9 @@ impl ServerLink {
 
     /// Reports an error. The same error is reported only once in a row.
     pub(super) fn report_error(&self, why: &str) {
-        let mut told = locked(&self.told);
-        if told.as_deref() != Some(why) {
-            *told = Some(why.to_owned());
+        let mut last_error = locked(&self.last_error);
+        if last_error.as_deref() != Some(why) {
+            *last_error = Some(why.to_owned());
             self.side.send_line(&json!({"server": self.name, "error": why}));
         }
     }
@@ -81,9 +81,9 @@ impl ServerLink {
     }
 
     pub(super) fn listen(&self) -> UnboundedReceiver<Bytes> {
-        let (tell, hear) = unbounded_channel();
-        locked(&self.listeners).push(tell);
-        hear
+        let (sender, receiver) = unbounded_channel();
+        locked(&self.listeners).push(sender);
+        receiver
     }
 }
 

@@ -77,7 +77,7 @@ impl WebLink {
         params: Option<&RawValue>,
     ) -> Result<RelayReply, ServerGone> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut place = Place { way: Arc::clone(self), id: Some(id) };
+        let mut place = Place { transport: Arc::clone(self), id: Some(id) };
         let answer = self.ask(id, message::request(id, method, params)).await;
         // The request is complete, so there is nothing to cancel.
         place.id = None;
@@ -97,9 +97,9 @@ impl WebLink {
 
     /// Sends a message whose answer is not needed.
     fn send_detached(self: &Arc<Self>, method: Method, body: Vec<u8>) {
-        let way = Arc::clone(self);
+        let transport = Arc::clone(self);
         tokio::spawn(async move {
-            let _ = timeout(NOTIFY_TIMEOUT, way.send(method, body)).await;
+            let _ = timeout(NOTIFY_TIMEOUT, transport.send(method, body)).await;
         });
     }
 
@@ -181,7 +181,7 @@ impl WebLink {
 
 /// A pending request. Dropping it before it is complete cancels it on the server.
 struct Place {
-    way: Arc<WebLink>,
+    transport: Arc<WebLink>,
     id: Option<u64>,
 }
 
@@ -191,7 +191,7 @@ impl Drop for Place {
             && tokio::runtime::Handle::try_current().is_ok()
         {
             let params = message::raw(&Value::from_iter([("requestId", id)]));
-            self.way.notify("notifications/cancelled", Some(&params));
+            self.transport.notify("notifications/cancelled", Some(&params));
         }
     }
 }

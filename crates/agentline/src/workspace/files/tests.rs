@@ -91,7 +91,7 @@ fn malicious_paths_are_rejected() {
     let up = format!("{}etc/passwd", "../".repeat(60));
     let long = "a/".repeat(2500) + "b";
     let name = "n".repeat(300);
-    let beside = format!("{}x/secret", stage.path("ws").display());
+    let sibling = format!("{}x/secret", stage.path("ws").display());
     for (path, read, write) in [
         ("../out/secret", "outside_workspace", "outside_workspace"),
         ("src/../../out/secret", "outside_workspace", "outside_workspace"),
@@ -99,7 +99,7 @@ fn malicious_paths_are_rejected() {
         (&secret, "outside_workspace", "outside_workspace"),
         ("/etc/passwd", "outside_workspace", "outside_workspace"),
         (&up, "outside_workspace", "outside_workspace"),
-        (&beside, "outside_workspace", "outside_workspace"),
+        (&sibling, "outside_workspace", "outside_workspace"),
         ("/proc/self/root/etc/passwd", "outside_workspace", "outside_workspace"),
         ("/proc/self/environ", "outside_workspace", "outside_workspace"),
         ("/dev/null", "outside_workspace", "outside_workspace"),
@@ -385,8 +385,8 @@ mod links {
                     let _ = fs::rename(ws.join("f_file"), ws.join("f"));
                 }
             });
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_millis(1500) {
+            let started_at = Instant::now();
+            while started_at.elapsed() < Duration::from_millis(1500) {
                 for path in ["d/secret", "f"] {
                     match stage.files.read(path, None, None) {
                         Ok(text) => {

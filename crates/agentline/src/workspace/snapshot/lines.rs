@@ -147,10 +147,10 @@ mod tests {
         let text =
             |lines: usize| -> String { (0..lines).map(|i| format!("{}{i:09}\n", "x".repeat(500))).collect() };
         let time = |lines: usize| {
-            let (old, begun) = (text(lines), std::time::Instant::now());
+            let (old, started_at) = (text(lines), std::time::Instant::now());
             let turned: String = old.split_inclusive('\n').rev().collect();
             let _ = changed(old.as_bytes(), turned.as_bytes());
-            begun.elapsed()
+            started_at.elapsed()
         };
         let fits = (0..5).any(|_| time(8_000) < time(2_000) * 8 + std::time::Duration::from_millis(20));
         assert!(fits, "the time is not linear in the length of the text");

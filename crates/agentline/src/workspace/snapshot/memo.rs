@@ -31,7 +31,7 @@ impl SnapshotMemo {
         let began = SystemTime::now();
         let known = self.lock().iter().find(|known| known.snapshot.root == root).cloned();
         if let Some(known) = known {
-            if known.rules.is_still_so() && known.snapshot.is_small_and_current() {
+            if known.rules.is_unchanged() && known.snapshot.is_small_and_current() {
                 return known.snapshot.taken_at(began);
             }
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
@@ -41,7 +41,7 @@ impl SnapshotMemo {
         if snapshot.root == root
             && snapshot.is_settled()
             && snapshot.can_note_rules(&look)
-            && let Some(rules) = look.seen()
+            && let Some(rules) = look.fingerprint()
         {
             let mut all = self.lock();
             all.truncate(MAX_WORKSPACES - 1);

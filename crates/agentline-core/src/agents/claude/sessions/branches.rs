@@ -56,7 +56,7 @@ impl Branches {
     }
 
     /// Adds a record that is not part of the main conversation.
-    pub(super) fn beside(&mut self, uuid: &str, parent: &str) -> usize {
+    pub(super) fn add_sidechain(&mut self, uuid: &str, parent: &str) -> usize {
         let parent = self.by_uuid.get(parent).copied();
         self.add(uuid, parent)
     }
@@ -71,7 +71,7 @@ impl Branches {
     }
 
     /// Appends an entry for a record and returns its number.
-    pub(super) fn tell(&mut self, session: &mut SavedSession, node: usize, entry: Entry) -> usize {
+    pub(super) fn append_entry(&mut self, session: &mut SavedSession, node: usize, entry: Entry) -> usize {
         let number = self.numbers;
         self.numbers += 1;
         self.active.push(number);
@@ -96,8 +96,8 @@ impl Branches {
     }
 
     /// Moves the end of the conversation to another record.
-    fn turn_to(&mut self, session: &mut SavedSession, place: Option<usize>, begins: bool) {
-        let (mut new, mut old) = (place, self.tip);
+    fn turn_to(&mut self, session: &mut SavedSession, tip: Option<usize>, begins: bool) {
+        let (mut new, mut old) = (tip, self.tip);
         let (mut back, mut out) = (HashSet::new(), HashSet::new());
         // A record comes after its parent, so the one with the higher index cannot be an ancestor of the other.
         while new != old {

@@ -38,7 +38,7 @@ pub(super) struct ResultContext<'a> {
 }
 
 /// Reads the result in a block, using the other fields of its record.
-pub(super) fn result(block: &ClaudeBlock<'_>, beside: ResultContext<'_>) -> SavedResult {
+pub(super) fn result(block: &ClaudeBlock<'_>, context: ResultContext<'_>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     let raw = block.content.map_or("null", RawValue::get);
     match serde_json::from_str(raw).unwrap_or_default() {
@@ -56,7 +56,7 @@ pub(super) fn result(block: &ClaudeBlock<'_>, beside: ResultContext<'_>) -> Save
             result.content = texts.join("\n");
         }
     }
-    result.status = status(block.is_error.0, &result.content, beside);
+    result.status = status(block.is_error.0, &result.content, context);
     result
 }
 
@@ -64,14 +64,14 @@ fn block_raw(raw: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(raw.to_owned()).ok()
 }
 
-fn status(is_error: bool, content: &str, beside: ResultContext<'_>) -> ToolStatus {
+fn status(is_error: bool, content: &str, context: ResultContext<'_>) -> ToolStatus {
     let head: String = content.chars().take(400).collect();
     match is_error {
         _ if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
-        _ if beside.outcome.is_some_and(|outcome| outcome.interrupted.0) => ToolStatus::Cancelled,
+        _ if context.outcome.is_some_and(|outcome| outcome.interrupted.0) => ToolStatus::Cancelled,
         // An interruption is stored as a denial without a decision.
-        _ if beside.denied && !beside.decided => ToolStatus::Cancelled,
-        _ if beside.denied => ToolStatus::Denied,
+        _ if context.denied && !context.decided => ToolStatus::Cancelled,
+        _ if context.denied => ToolStatus::Denied,
         true if REFUSED.iter().any(|words| head.contains(words)) => ToolStatus::Denied,
         true => ToolStatus::Error,
         false => ToolStatus::Ok,
@@ -80,11 +80,11 @@ fn status(is_error: bool, content: &str, beside: ResultContext<'_>) -> ToolStatu
 
 /// Converts an image or a document, inline or by URL.
 pub(super) fn media(kind: &str, source: ClaudeSource<'_>) -> Option<Media> {
-    let told = source.media_type.own();
-    let mime_type = match (&*told, kind) {
+    let media_type = source.media_type.own();
+    let mime_type = match (&*media_type, kind) {
         ("", "image") => "image/*".to_owned(),
         ("", _) => "application/octet-stream".to_owned(),
-        _ => told,
+        _ => media_type,
     };
     let file = Media::new(mime_type, source.data.map(Str::own), source.url.map(Str::own));
     (file.data.is_some() || file.uri.is_some()).then_some(file)

@@ -32,8 +32,8 @@ mod tests {
             "junk\n{\"id\":\"b\",\"thread_name\":5}\n{\"id\":\"c\",\"thread_name\":\"gone\"}\n[]\n",
             "{\"id\":\"a\",\"thread_name\":\" second \"}\n{\"id\":\"c\",\"thread_name\":\"\"}\n{\"id\":\"d\",\"thread",
         );
-        let told = titles(text);
-        assert_eq!(told.get("a").map(String::as_str), Some("second"));
-        assert!(!told.contains_key("c") && !told.contains_key("d"), "{told:?}");
+        let found = titles(text);
+        assert_eq!(found.get("a").map(String::as_str), Some("second"));
+        assert!(!found.contains_key("c") && !found.contains_key("d"), "{found:?}");
     }
 }

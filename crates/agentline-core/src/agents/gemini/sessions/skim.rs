@@ -24,10 +24,10 @@ pub(super) struct RecordKeys<'a> {
 
 /// Reads the keys of a record. If there is an error, the keys before it are returned as well.
 pub(super) fn skim(text: &str) -> (RecordKeys<'_>, Option<Error>) {
-    let mut seen = RecordKeys::default();
+    let mut keys = RecordKeys::default();
     let mut reader = serde_json::Deserializer::from_str(text);
-    let read = Keys(&mut seen).deserialize(&mut reader).and_then(|()| reader.end());
-    (seen, read.err())
+    let read = Keys(&mut keys).deserialize(&mut reader).and_then(|()| reader.end());
+    (keys, read.err())
 }
 
 /// Returns the id of a complete message.
@@ -82,24 +82,24 @@ impl<'a> Visitor<'a> for Keys<'_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        let seen = self.0;
-        seen.is_object = true;
+        let keys = self.0;
+        keys.is_object = true;
         while let Some(key) = map.next_key::<Str<'a>>()? {
             match &*key {
-                "id" => seen.id = map.next_value()?,
-                "type" => seen.kind = map.next_value()?,
-                "$rewindTo" => seen.rewind_to = map.next_value()?,
+                "id" => keys.id = map.next_value()?,
+                "type" => keys.kind = map.next_value()?,
+                "$rewindTo" => keys.rewind_to = map.next_value()?,
                 "$set" => {
-                    let inner = seen.set.insert(Box::default());
+                    let inner = keys.set.insert(Box::default());
                     map.next_value_seed(Keys(inner))?;
                 }
-                "sessionId" => seen.session_id = map.next_value()?,
-                "projectHash" => seen.project_hash = map.next_value()?,
-                "startTime" => seen.started = map.next_value()?,
-                "lastUpdated" => seen.updated = map.next_value()?,
-                "summary" => seen.summary = map.next_value()?,
-                "directories" => seen.directories = map.next_value()?,
-                "messages" => map.next_value_seed(Messages(seen.messages.insert(Vec::new())))?,
+                "sessionId" => keys.session_id = map.next_value()?,
+                "projectHash" => keys.project_hash = map.next_value()?,
+                "startTime" => keys.started = map.next_value()?,
+                "lastUpdated" => keys.updated = map.next_value()?,
+                "summary" => keys.summary = map.next_value()?,
+                "directories" => keys.directories = map.next_value()?,
+                "messages" => map.next_value_seed(Messages(keys.messages.insert(Vec::new())))?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }

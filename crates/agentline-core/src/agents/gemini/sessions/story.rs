@@ -17,14 +17,14 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 /// The entries assembled so far.
 #[derive(Default)]
 pub(super) struct EntryBuilder {
-    told: Vec<Told>,
+    entries: Vec<PendingEntry>,
     /// The position of each call by its id: the entry and the index of the part.
     calls: HashMap<String, (usize, usize)>,
     /// The last answer of the model.
     answer: Option<usize>,
 }
 
-struct Told {
+struct PendingEntry {
     entry: Entry,
     /// The parts. `None` marks a call that was moved to the answer that made it.
     parts: Vec<Option<EntryPart>>,
@@ -36,7 +36,7 @@ struct Told {
 
 impl EntryBuilder {
     /// Adds one record. Returns its length.
-    pub(super) fn tell(&mut self, record: &ChatRecord, damage: &mut Vec<ReadError>) -> usize {
+    pub(super) fn add_record(&mut self, record: &ChatRecord, damage: &mut Vec<ReadError>) -> usize {
         let Some(original) = record.text.read() else {
             damage.push(ReadError::new(
                 None,
@@ -61,14 +61,14 @@ impl EntryBuilder {
 
     /// Moves the content of all entries to a store.
     pub(super) fn offload(&mut self, store: &Arc<dyn ContentStore>) {
-        self.told.iter_mut().for_each(|told| told.offload(store));
+        self.entries.iter_mut().for_each(|entry| entry.offload(store));
     }
 
     /// Returns an entry with its content loaded.
-    fn told(&mut self, at: usize) -> &mut Told {
-        let told = &mut self.told[at];
-        told.load();
-        told
+    fn loaded_entry(&mut self, at: usize) -> &mut PendingEntry {
+        let entry = &mut self.entries[at];
+        entry.load();
+        entry
     }
 
     fn message(&mut self, id: &str, record: &RawJson, message: &Message<'_>) {
@@ -87,8 +87,8 @@ impl EntryBuilder {
                 entry.requests = entry.usage.map(|_| 1);
                 entry.context = message.takes_summary();
                 entry.counted_as = entry.usage.map(|_| id.to_owned());
-                self.answer = Some(self.told.len());
-                self.told.push(Told::new(entry, Vec::new()));
+                self.answer = Some(self.entries.len());
+                self.entries.push(PendingEntry::new(entry, Vec::new()));
                 self.answered(message.answer());
             }
             Role::User | Role::System => {
@@ -101,7 +101,7 @@ impl EntryBuilder {
                 }
                 // A message that contains only tool results was not written by the user.
                 if !only_responses {
-                    self.told.push(Told::new(entry, parts.into_iter().map(Some).collect()));
+                    self.entries.push(PendingEntry::new(entry, parts.into_iter().map(Some).collect()));
                 }
             }
         }
@@ -109,67 +109,68 @@ impl EntryBuilder {
 
     /// Adds parts to the current answer.
     fn answered(&mut self, parts: Vec<EntryPart>) {
-        let here = self.told.len() - 1;
+        let target = self.entries.len() - 1;
         for part in parts {
             let EntryPart::Tool(tool) = part else {
-                self.told(here).parts.push(Some(part));
+                self.loaded_entry(target).parts.push(Some(part));
                 continue;
             };
             match self.calls.get(&tool.call.id).copied() {
                 // Only the response to this call was known so far.
                 Some((there, at)) if !tool.call.id.is_empty() => {
-                    if let Some(known) = self.told(there).tool(at) {
+                    if let Some(known) = self.loaded_entry(there).tool(at) {
                         let SavedTool { call, result, diff } = *tool;
                         known.call = call;
                         known.result = result.or(known.result.take());
                         known.diff = diff.or(known.diff.take());
                     }
                 }
-                _ => self.place(here, *tool),
+                _ => self.add_tool(target, *tool),
             }
         }
     }
 
-    fn place(&mut self, here: usize, tool: SavedTool) {
-        let place = self.told(here).parts.len();
-        self.calls.insert(tool.call.id.clone(), (here, place));
-        self.told[here].parts.push(Some(EntryPart::Tool(Box::new(tool))));
+    fn add_tool(&mut self, target: usize, tool: SavedTool) {
+        let position = self.loaded_entry(target).parts.len();
+        self.calls.insert(tool.call.id.clone(), (target, position));
+        self.entries[target].parts.push(Some(EntryPart::Tool(Box::new(tool))));
     }
 
     /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
     fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
-        let moved = found
-            .and_then(|(there, at)| self.told(there).parts.get_mut(at)?.take().map(|part| (there, at, part)));
+        let moved = found.and_then(|(there, at)| {
+            self.loaded_entry(there).parts.get_mut(at)?.take().map(|part| (there, at, part))
+        });
         let Some((there, at, EntryPart::Tool(mut tool))) = moved else {
             let mut tool =
                 SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
-            tool.result = Some(told_result(response, record, when));
-            let here = self.answer.unwrap_or_else(|| self.unrecorded(&response.id, record));
-            self.place(here, tool);
+            tool.result = Some(saved_result(response, record, when));
+            let target = self.answer.unwrap_or_else(|| self.unrecorded(&response.id, record));
+            self.add_tool(target, tool);
             return;
         };
         if tool.result.is_none() {
-            tool.result = Some(told_result(response, record, when));
+            tool.result = Some(saved_result(response, record, when));
         }
-        let here = self.answer.unwrap_or(there);
-        if here == there {
-            self.told[there].parts[at] = Some(EntryPart::Tool(tool));
+        let target = self.answer.unwrap_or(there);
+        if target == there {
+            self.entries[there].parts[at] = Some(EntryPart::Tool(tool));
             return;
         }
-        let told_by = self.told[there].entry.originals.first().cloned();
-        self.told(here).entry.originals.extend(told_by);
-        self.place(here, *tool);
+        let original = self.entries[there].entry.originals.first().cloned();
+        self.loaded_entry(target).entry.originals.extend(original);
+        self.add_tool(target, *tool);
     }
 
     /// Adds an answer for which only the result of a call is recorded.
     fn unrecorded(&mut self, id: &str, record: &RawJson) -> usize {
         let mut entry = Entry::new(id, Role::Assistant);
         entry.originals.push(record.clone());
-        self.told.push(Told { is_unrecorded: true, ..Told::new(entry, Vec::new()) });
-        let here = self.told.len() - 1;
-        self.answer = Some(here);
-        here
+        self.entries.push(PendingEntry { is_unrecorded: true, ..PendingEntry::new(entry, Vec::new()) });
+        let target = self.entries.len() - 1;
+        self.answer = Some(target);
+        target
     }
 
     /// Builds the session from the entries. A rewritten list may lack the results of calls, which are then taken from
@@ -182,10 +183,10 @@ impl EntryBuilder {
         store: Option<&Arc<dyn ContentStore>>,
     ) -> SavedSession {
         for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
-            if let Some((here, place)) = self.calls.get(&id)
-                && let Some(tool) = self.told[*here].tool(*place)
+            if let Some((target, position)) = self.calls.get(&id)
+                && let Some(tool) = self.entries[*target].tool(*position)
                 && let Some(EntryPart::Tool(gone)) =
-                    abandoned.told(there).parts.get_mut(at).and_then(Option::take)
+                    abandoned.loaded_entry(there).parts.get_mut(at).and_then(Option::take)
             {
                 tool.result = tool.result.take().or(gone.result);
                 tool.diff = tool.diff.take().or(gone.diff);
@@ -200,7 +201,7 @@ impl EntryBuilder {
     }
 
     fn finish(self, store: Option<&Arc<dyn ContentStore>>) -> Vec<Entry> {
-        let finished = self.told.into_iter().filter_map(Told::finish).map(|mut entry| {
+        let finished = self.entries.into_iter().filter_map(PendingEntry::finish).map(|mut entry| {
             store.into_iter().for_each(|store| entry.offload(store));
             entry
         });
@@ -208,7 +209,7 @@ impl EntryBuilder {
     }
 }
 
-impl Told {
+impl PendingEntry {
     fn new(entry: Entry, parts: Vec<Option<EntryPart>>) -> Self {
         Self { entry, parts, is_unrecorded: false, stored: None }
     }
@@ -261,7 +262,7 @@ fn readable(record: &RawJson) -> Cow<'_, str> {
     mended.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-fn told_result(
+fn saved_result(
     response: &FunctionResponse<'_>,
     record: &RawJson,
     when: Option<crate::Millis>,
