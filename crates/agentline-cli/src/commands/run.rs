@@ -272,7 +272,9 @@ async fn begin(
     if let Some(permission_handler) = permission_handler {
         if warm {
             // The daemon has no terminal to ask on.
-            ui.detail("`--warm` has no effect on a run that may ask for permission; starting an agent for this run");
+            ui.detail(
+                "`--warm` has no effect on a run that may ask for permission; starting an agent for this run",
+            );
         }
         return agentline.run_with(request, RunOptions::new().permission_handler(permission_handler)).await;
     }

@@ -290,7 +290,7 @@ fn corrupt_pages_lose_only_their_own_data() {
     assert!(few <= tried.len() / 2, "{few} of {}", tried.len() * 3);
 
     fs::write(stage.path(), b"this is no database").unwrap();
-    let error = open(&stage.path()).unwrap_err().to_string();
+    let error = agentline_core::error_chain(&open(&stage.path()).unwrap_err());
     assert!(error.contains("not a database"), "{error}");
     assert!(open(&stage.folder.path().join("missing.db")).is_err());
     fs::write(stage.path(), b"").unwrap();

@@ -31,7 +31,7 @@ async fn host() {
     }
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
-        Err(error) => return print_line(&error.to_string()),
+        Err(error) => return print_line(&agentline_core::error_chain(&error)),
     };
     let mut bytes = Vec::new();
     let mut is_ready = false;

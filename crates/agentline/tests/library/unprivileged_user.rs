@@ -138,7 +138,7 @@ fn unwritable_cache_is_reported() {
         let here = here(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
         let error = ensure(&*agents::find("gemini").unwrap(), "0.61.0", &here, &mut |_| {}).unwrap_err();
         assert!(matches!(error, InstallError::Cache { .. }), "{error}");
-        let text = error.to_string();
+        let text = agentline_core::error_chain(&error);
         assert!(text.contains(closed.to_str().unwrap()) && text.contains("Permission denied"), "{text}");
         assert!(error.hint().contains("`AGENTLINE_CACHE_DIR`"));
         assert!(doctor(&here).cache.problem.unwrap().contains("permission denied"));
