@@ -256,7 +256,10 @@ fn a_system_that_refuses_namespaces_still_runs_agents() {
     nothing_is_left(&case);
     let (mut host, line) = refused(Isolation::Namespace, &case);
     exit_of(&mut host, "the end of a refused host");
-    assert!(line.contains("isolation = \"namespace\"") && line.contains("use `auto`"), "{line}");
+    assert!(
+        line.contains("isolation = \"namespace\"") && line.contains("does not allow a pid namespace: "),
+        "{line}"
+    );
 }
 
 /// Starts the program with the real Gemini CLI and a hidden daemon below it, and waits for the daemon.
