@@ -2,10 +2,10 @@
 
 use crate::{
     AgentId, DiskChange, Failure, HostRequestId, Limits, McpServer, Millis, Notice, PriceTable, RunId,
-    Signal, Surface, Tokens, ToolKind,
+    RunRequest, Signal, Surface, Tokens, ToolKind,
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// An input with its time.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Input<'a> {
     /// The time since the start of the connection.
     pub at: Millis,
     /// The kind of input.
-    pub what: InputKind<'a>,
+    pub kind: InputKind<'a>,
 }
 
 /// The kinds of input of a connection.
@@ -135,8 +135,9 @@ pub struct TurnSpec {
     pub timeouts: Timeouts,
     /// The limits.
     pub limits: Limits,
-    /// Whether the workspace is compared at the end.
-    pub settle: bool,
+    /// Whether the changes of the workspace are collected at the end.
+    #[serde(rename = "settle")]
+    pub collect_changes: bool,
     /// Whether the session file is followed.
     pub follow: bool,
     /// The tokens that the session used before this run.
@@ -172,8 +173,9 @@ pub struct TurnSpec {
     /// Tools of the host that the agent must have listed before it is prompted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<String>,
-    /// Whether the host reviews each answer before the run ends, and may re-prompt the agent.
-    pub review: bool,
+    /// Whether the host validates each answer before the run ends, and may re-prompt the agent.
+    #[serde(rename = "review")]
+    pub validate: bool,
     /// Whether the run only opens a session, without a prompt.
     pub only_open: bool,
     /// Whether this is the last run of the session. If so, the session is closed after the run where the agent supports
@@ -236,7 +238,7 @@ pub enum AttachmentContent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RequestedMode {
-    /// The agent's own id of the mode.
+    /// The agent's own id for the mode.
     pub id: String,
     /// Whether the run must fail without the mode, because the agent could then do more than requested.
     pub must: bool,
@@ -254,7 +256,7 @@ impl RequestedMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RequestedModel {
-    /// The agent's own id of the model.
+    /// The agent's own id for the model.
     pub id: String,
     /// Whether a model outside the agent's list fails the run instead of causing a warning.
     pub strict: bool,
@@ -291,6 +293,22 @@ pub struct RunInfo {
     pub sign_in_hint: Option<String>,
     /// The path of the tape.
     pub tape: Option<String>,
+}
+
+impl RunInfo {
+    /// Creates the information about a run that is known from its request alone.
+    #[must_use]
+    pub fn of_request(request: &RunRequest) -> Self {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        Self {
+            agent: request.agent.clone(),
+            model: request.model.clone(),
+            cwd: request.working_dir.as_ref().map(text).unwrap_or_default(),
+            name: request.name.clone(),
+            tape: request.record.as_ref().map(text),
+            ..Self::default()
+        }
+    }
 }
 
 /// The session that a run uses.
@@ -387,8 +405,9 @@ pub enum HostRequest {
         /// The new content.
         text: String,
     },
-    /// Review the answer of a successful turn.
-    Review {
+    /// Validate the answer of a successful turn.
+    #[serde(rename = "review")]
+    Validate {
         /// The text of the last turn.
         text: String,
         /// The value that the agent submitted through the tool for structured output, as JSON.
@@ -407,11 +426,11 @@ pub enum HostRequest {
 #[serde(default)]
 #[non_exhaustive]
 pub struct PermissionRequest {
-    /// The agent's id of the call.
+    /// The agent's id for the call.
     pub tool_use_id: String,
     /// The canonical name of the tool.
     pub tool: String,
-    /// The agent's own name of the tool.
+    /// The agent's own name for the tool.
     pub native_tool: String,
     /// The agent's title for the call.
     pub title: String,
@@ -429,7 +448,7 @@ pub struct PermissionRequest {
     pub server: Option<String>,
 }
 
-/// A proposed change of one file.
+/// A proposed change to one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -25,8 +25,8 @@ pub(crate) struct Patterns(Arc<Automaton>);
 
 impl Patterns {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let words: Vec<Vec<u8>> = secrets.into_iter().flat_map(spellings::spellings).collect();
-        Self(Arc::new(Automaton::new(&words)))
+        let patterns: Vec<Vec<u8>> = secrets.into_iter().flat_map(spellings::spellings).collect();
+        Self(Arc::new(Automaton::new(&patterns)))
     }
 
     /// Returns the length of the longest spelling in bytes.
@@ -142,7 +142,7 @@ struct Known {
 
 impl Known {
     fn push(&mut self, patterns: &Automaton, unit: Unit, found: &mut Vec<Range<usize>>) {
-        let Some(byte) = fold(unit.byte) else { return };
+        let Some(byte) = fold(unit.byte).filter(|_| !patterns.is_empty()) else { return };
         let shift = unit.start.wrapping_sub(self.next);
         if shift != self.shift {
             self.shift_to(shift, patterns.deepest());
@@ -162,21 +162,15 @@ impl Known {
         start: usize,
         found: &mut Vec<Range<usize>>,
     ) {
-        let (mut state, mut next) = (self.state, self.next);
-        for (at, byte) in (start..).zip(bytes) {
-            let Some(byte) = fold(*byte) else { continue };
-            if at.wrapping_sub(next) != self.shift {
-                (self.state, self.next) = (state, next);
-                self.shift_to(at.wrapping_sub(next), patterns.deepest());
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == ROOT {
+                at += patterns.passed_over(&bytes[at..]);
             }
-            next += 1;
-            state = patterns.next(state, byte);
-            if let Some(length) = patterns.word(state) {
-                self.next = next;
-                join(found, self.start(length)..at + 1);
-            }
+            let Some(byte) = bytes.get(at) else { return };
+            self.push(patterns, Unit { byte: *byte, start: start + at, end: start + at + 1 }, found);
+            at += 1;
         }
-        (self.state, self.next) = (state, next);
     }
 
     fn shift_to(&mut self, shift: usize, deepest: usize) {
@@ -219,7 +213,7 @@ struct Literal {
 impl Literal {
     /// Processes the bytes of an escape.
     fn push(&mut self, patterns: &Automaton, bytes: &[u8], start: usize) {
-        for (at, byte) in (start..).zip(bytes) {
+        for (at, byte) in (start..).zip(bytes).take_while(|_| !patterns.is_empty()) {
             self.state = fold(*byte).map_or(ROOT, |byte| patterns.next(self.state, byte));
             self.end = at + 1;
             if let Some(length) = patterns.word(self.state) {
@@ -339,7 +333,7 @@ impl Scanner {
     }
 
     /// Returns every state of a known secret that may have started, with its start, longest first.
-    pub(crate) fn begun(&self, patterns: &Patterns) -> Vec<(u32, usize)> {
+    pub(crate) fn partial_matches(&self, patterns: &Patterns) -> Vec<(u32, usize)> {
         let automaton = &patterns.0;
         let states = std::iter::successors(Some(self.known.state), |state| Some(automaton.fallback(*state)));
         let states = states.take_while(|state| *state != ROOT);
@@ -352,18 +346,18 @@ impl Scanner {
         if self.found.is_empty() && self.keys.is_empty() {
             return Vec::new();
         }
-        self.found.extend(self.keys.iter().map(|key| key.place.clone()));
+        self.found.extend(self.keys.iter().map(|key| key.range.clone()));
         self.keys.clear();
-        let is_later = |place: &Range<usize>| place.start >= before;
+        let is_later = |range: &Range<usize>| range.start >= before;
         let (later, mut found): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.found).into_iter().partition(is_later);
         self.found = later;
-        found.sort_unstable_by_key(|place| (place.start, place.end));
+        found.sort_unstable_by_key(|range| (range.start, range.end));
         let mut merged: Vec<Range<usize>> = Vec::with_capacity(found.len());
-        for place in found {
+        for range in found {
             match merged.last_mut() {
-                Some(last) if place.start < last.end => last.end = last.end.max(place.end),
-                _ => merged.push(place),
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
             }
         }
         merged
@@ -371,32 +365,32 @@ impl Scanner {
 
     /// Returns the earliest start of a secret that was found and extends beyond this position.
     fn found_across(&self, at: usize) -> Option<usize> {
-        let keys = self.keys.iter().map(|key| &key.place);
+        let keys = self.keys.iter().map(|key| &key.range);
         self.found
             .iter()
             .chain(&self.literal.found)
             .chain(keys)
-            .filter(|place| place.end > at)
-            .map(|place| place.start)
+            .filter(|range| range.end > at)
+            .map(|range| range.start)
             .min()
     }
 }
 
 /// Adds a position and merges overlaps, so that a secret that overlaps with itself adds few entries.
-fn join(found: &mut Vec<Range<usize>>, mut place: Range<usize>) {
-    if let Some(last) = found.last_mut().filter(|last| last.contains(&place.start)) {
-        last.end = last.end.max(place.end);
+fn join(found: &mut Vec<Range<usize>>, mut range: Range<usize>) {
+    if let Some(last) = found.last_mut().filter(|last| last.contains(&range.start)) {
+        last.end = last.end.max(range.end);
         return;
     }
-    while let Some(last) = found.pop_if(|last| place.start < last.end) {
-        place = place.start.min(last.start)..place.end.max(last.end);
+    while let Some(last) = found.pop_if(|last| range.start < last.end) {
+        range = range.start.min(last.start)..range.end.max(last.end);
     }
-    found.push(place);
+    found.push(range);
 }
 
 /// Extends a position to whole characters of this text.
-pub(crate) fn whole_characters(text: &str, place: Range<usize>) -> Range<usize> {
-    let (mut start, mut end) = (place.start.min(text.len()), place.end.min(text.len()));
+pub(crate) fn whole_characters(text: &str, range: Range<usize>) -> Range<usize> {
+    let (mut start, mut end) = (range.start.min(text.len()), range.end.min(text.len()));
     while !text.is_char_boundary(start) {
         start -= 1;
     }

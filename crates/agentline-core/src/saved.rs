@@ -2,9 +2,9 @@
 //!
 //! `view.rs` builds the message views from it. The readers are in the agents' directories.
 
-mod content;
+pub(crate) mod content;
 
-pub use content::{ContentStore, HELD_CONTENT};
+pub use content::{ContentStore, MAX_CONTENT_IN_MEMORY};
 pub(crate) use content::{LOST_CONTENT, Stored, read_content, write_content};
 
 use crate::SavedDiff;
@@ -35,7 +35,7 @@ pub struct SavedSession {
 pub struct SessionInfo {
     /// The id of the agent.
     pub agent: AgentId,
-    /// The agent's id of the session.
+    /// The agent's id for the session.
     pub id: String,
     /// The directory of the project.
     pub project: Option<String>,
@@ -55,13 +55,13 @@ pub struct SessionInfo {
     pub cost_usd: Option<f64>,
 }
 
-/// One entry of a session: a prompt, an answer of the model, or a message of the agent itself.
+/// One entry of a session: a prompt, an answer from the model, or a message from the agent itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The agent's id of the entry, or one derived from its position.
+    /// The agent's id for the entry, or one derived from its position.
     pub id: String,
-    /// The author. `system` stands for messages of the agent itself.
+    /// The author. `system` stands for messages from the agent itself.
     pub role: Role,
     /// The time, in milliseconds since 1970.
     pub timestamp: Option<Millis>,
@@ -203,7 +203,7 @@ pub struct SavedTool {
     pub call: ToolUse,
     /// The result, or `None` if the session ended before it.
     pub result: Option<SavedResult>,
-    /// The change of a file, if the agent stored it.
+    /// The change to a file, if the agent stored it.
     pub diff: Option<SavedDiff>,
 }
 

@@ -1,8 +1,8 @@
-//! The change of a file by a tool of a saved session.
+//! A change that a tool made to a file, in a saved session.
 
 use serde::{Deserialize, Serialize};
 
-/// The change of a file by a tool.
+/// A change that a tool made to a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SavedDiff {

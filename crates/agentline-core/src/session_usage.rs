@@ -24,7 +24,7 @@ pub struct UsageEntry {
     /// The source of the cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_source: Option<CostSource>,
-    /// Whether the cost is an estimate, because it depends on the unknown length of single prompts.
+    /// Whether the cost is an estimate, because it depends on the unknown length of individual prompts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
     /// Whether the row contains any usage.
@@ -43,11 +43,11 @@ impl UsageEntry {
         model: Option<&str>,
         tokens: Tokens,
         requests: Option<u64>,
-        said_usd: Option<f64>,
+        reported_usd: Option<f64>,
     ) -> Self {
         let (model, requests) = (model.unwrap_or(UNNAMED), requests.unwrap_or(1));
         let listed = prices.charge(model, &tokens, Some(requests));
-        let own = said_usd.filter(|usd| usd.is_finite() && *usd > 0.0);
+        let own = reported_usd.filter(|usd| usd.is_finite() && *usd > 0.0);
         let own = own.filter(|_| listed.is_none() || !prices.is_yours(model));
         let (charge, source) = match own {
             Some(usd) => (Some(Charge::of(usd)), CostSource::Agent),

@@ -2,6 +2,7 @@
 //!
 //! The depth of a state gives the position at which a word that is not complete yet may have started.
 
+use super::decode::fold;
 use std::collections::VecDeque;
 
 /// The initial state.
@@ -13,6 +14,8 @@ pub(super) struct Automaton {
     /// The children of the root.
     first: [u32; 256],
     deepest: u32,
+    /// Pairs of bytes with which a word may start, one bit each: by the first byte, then the second.
+    pairs: Vec<[u64; 4]>,
 }
 
 #[derive(Clone, Default)]
@@ -33,15 +36,46 @@ struct Node {
 }
 
 impl Automaton {
-    pub(super) fn new(words: &[Vec<u8>]) -> Self {
-        let mut nodes = Vec::with_capacity(1 + words.iter().map(Vec::len).sum::<usize>());
+    pub(super) fn new(patterns: &[Vec<u8>]) -> Self {
+        let mut nodes = Vec::with_capacity(1 + patterns.iter().map(Vec::len).sum::<usize>());
         nodes.push(Node::default());
-        let mut made = Self { nodes, first: [ROOT; 256], deepest: 0 };
-        for word in words {
-            made.insert(word);
+        let mut automaton = Self { nodes, first: [ROOT; 256], deepest: 0, pairs: Vec::new() };
+        for pattern in patterns {
+            automaton.insert(pattern);
         }
-        made.link();
-        made
+        automaton.link();
+        automaton.pair_up();
+        automaton
+    }
+
+    /// Returns whether there are no words.
+    pub(super) fn is_empty(&self) -> bool {
+        self.deepest == 0
+    }
+
+    /// Returns the number of bytes without escapes before the first with which a word may start.
+    pub(super) fn passed_over(&self, bytes: &[u8]) -> usize {
+        if self.is_empty() {
+            return bytes.len();
+        }
+        let may_start = |pair: &[u8]| {
+            self.pairs[usize::from(pair[0])][usize::from(pair[1] >> 6)] >> (pair[1] & 63) & 1 == 1
+        };
+        // The word of the last byte may continue in the next text.
+        bytes.windows(2).position(may_start).unwrap_or(bytes.len().saturating_sub(1))
+    }
+
+    fn pair_up(&mut self) {
+        self.pairs = vec![[0; 4]; if self.is_empty() { 0 } else { 256 }];
+        for first in 0..=u8::MAX {
+            let Some(state) = fold(first).and_then(|byte| self.child(ROOT, byte)) else { continue };
+            for second in 0..=u8::MAX {
+                // A word continues after a line break or an escape.
+                if fold(second).is_none_or(|byte| self.child(state, byte).is_some()) {
+                    self.pairs[usize::from(first)][usize::from(second >> 6)] |= 1 << (second & 63);
+                }
+            }
+        }
     }
 
     /// Returns the length of the longest word.

@@ -5,13 +5,13 @@
 //! in the events.
 
 use crate::redact::{Folded, Followed, Scanner, redactor::Redactor, whole_characters};
-use crate::secret::{MARK, TELLING_PART};
+use crate::secret::{MARK, SIGNIFICANT_LENGTH};
 use std::{collections::VecDeque, ops::Range};
 
 /// The maximum number of lines held back, and of partial matches tracked.
-const MOST_HELD: usize = 256;
+const MAX_PENDING: usize = 256;
 /// The maximum number of equal partial matches tracked: an agent may send the same text on several channels.
-const MOST_ALIKE: usize = 8;
+const MAX_EQUAL_MATCHES: usize = 8;
 /// The number of bytes at the start of a line that are searched for the channel.
 const LATEST_CHANNEL: usize = 64;
 /// Text between two strings that consists only of these characters is not itself a string.
@@ -23,14 +23,14 @@ const DEEPEST: usize = 32;
 #[derive(Debug, Default)]
 pub struct LineRedactor {
     redactor: Redactor,
-    held: VecDeque<Held>,
+    pending: VecDeque<PendingLine>,
     /// The number of the first held line.
     first: usize,
-    begun: VecDeque<Begun>,
+    partial_matches: VecDeque<PartialMatch>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct PendingLine {
     text: String,
     /// Ranges to replace, in any order.
     edits: Vec<(Range<usize>, &'static str)>,
@@ -38,7 +38,7 @@ struct Held {
 
 /// A partial match of a secret.
 #[derive(Clone, Debug)]
-struct Begun {
+struct PartialMatch {
     /// The state of the match.
     state: u32,
     /// The field in which the match continues.
@@ -48,7 +48,7 @@ struct Begun {
     /// The start of the match: the line number and the position in the line.
     start: (usize, usize),
     /// The ranges to remove: those after which a revealing part of the secret has been seen.
-    places: Vec<(usize, Range<usize>)>,
+    ranges: Vec<(usize, Range<usize>)>,
 }
 
 impl LineRedactor {
@@ -60,30 +60,32 @@ impl LineRedactor {
 
     /// Processes a line and emits every line that is safe.
     pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
-        let number = self.first + self.held.len();
-        self.held.push_back(Held { text: self.redactor.text(line).into_owned(), edits: Vec::new() });
+        let number = self.first + self.pending.len();
+        self.pending
+            .push_back(PendingLine { text: self.redactor.text(line).into_owned(), edits: Vec::new() });
         self.watch(number);
-        while self.begun.len() > MOST_HELD {
-            self.begun.pop_front();
+        while self.partial_matches.len() > MAX_PENDING {
+            self.partial_matches.pop_front();
         }
-        self.begun.retain(|b| b.start.0 + MOST_HELD > number);
-        let oldest = self.begun.iter().filter_map(|b| b.places.first()).map(|(line, _)| *line).min();
+        self.partial_matches.retain(|b| b.start.0 + MAX_PENDING > number);
+        let oldest =
+            self.partial_matches.iter().filter_map(|b| b.ranges.first()).map(|(line, _)| *line).min();
         self.give(oldest.unwrap_or(number + 1), &mut each);
     }
 
     /// Emits all lines still held.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
-        self.begun.clear();
+        self.partial_matches.clear();
         self.give(usize::MAX, &mut each);
     }
 
     fn give(&mut self, before: usize, each: &mut impl FnMut(&str)) {
         while self.first < before
-            && let Some(mut line) = self.held.pop_front()
+            && let Some(mut line) = self.pending.pop_front()
         {
-            line.edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
-            for (place, with) in line.edits {
-                line.text.replace_range(place, with);
+            line.edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+            for (range, with) in line.edits {
+                line.text.replace_range(range, with);
             }
             each(&line.text);
             self.first += 1;
@@ -95,36 +97,36 @@ impl LineRedactor {
         if self.redactor.is_empty() {
             return;
         }
-        let Some(text) = self.held.back_mut().map(|held| std::mem::take(&mut held.text)) else { return };
+        let Some(text) = self.pending.back_mut().map(|line| std::mem::take(&mut line.text)) else { return };
         let (mut more, mut done) = (Vec::new(), Vec::new());
         for string in strings(&text) {
-            let piece = &text[string.place.clone()];
-            if self.begun.iter().any(|begun| begun.field == string.opened_in) {
+            let piece = &text[string.range.clone()];
+            if self.partial_matches.iter().any(|partial| partial.field == string.opened_in) {
                 let folded = self.redactor.patterns().fold_beginning(piece);
                 self.continue_matches(&folded, number, &string, &mut done, &mut more);
             }
             more.extend(self.beginnings(piece, number, &string));
         }
-        if let Some(held) = self.held.back_mut() {
-            held.text = text;
+        if let Some(line) = self.pending.back_mut() {
+            line.text = text;
         }
-        for begun in done {
-            self.take_out(&begun);
+        for partial in done {
+            self.take_out(&partial);
         }
-        for begun in more {
-            self.begin(begun);
+        for partial in more {
+            self.begin(partial);
         }
     }
 
     /// Tracks a partial match. Of many equal ones, only the latest are kept.
-    fn begin(&mut self, begun: Begun) {
-        let is_like = |older: &Begun| older.state == begun.state && older.field == begun.field;
-        if self.begun.iter().filter(|older| is_like(older)).count() >= MOST_ALIKE
-            && let Some(oldest) = self.begun.iter().position(is_like)
+    fn begin(&mut self, partial: PartialMatch) {
+        let is_like = |older: &PartialMatch| older.state == partial.state && older.field == partial.field;
+        if self.partial_matches.iter().filter(|older| is_like(older)).count() >= MAX_EQUAL_MATCHES
+            && let Some(oldest) = self.partial_matches.iter().position(is_like)
         {
-            self.begun.remove(oldest);
+            self.partial_matches.remove(oldest);
         }
-        self.begun.push_back(begun);
+        self.partial_matches.push_back(partial);
     }
 
     /// Continues partial matches of earlier lines in this string.
@@ -133,26 +135,28 @@ impl LineRedactor {
         folded: &Folded,
         number: usize,
         string: &JsonString,
-        done: &mut Vec<Begun>,
-        more: &mut Vec<Begun>,
+        done: &mut Vec<PartialMatch>,
+        more: &mut Vec<PartialMatch>,
     ) {
         let (mut whole, mut longer) = (Vec::new(), Vec::new());
         // The latest partial match takes precedence. An older one that also fits is a repetition or a coincidence, and
         // counts only once it is long enough to be revealing.
-        for begun in self.begun.iter().rev().filter(|begun| begun.field == string.opened_in) {
+        for partial in self.partial_matches.iter().rev().filter(|partial| partial.field == string.opened_in) {
             // Hundreds of partial matches may be tracked and almost none continues, so only those that do are cloned.
-            let (state, end) = match self.redactor.patterns().follow(begun.state, folded) {
+            let (state, end) = match self.redactor.patterns().follow(partial.state, folded) {
                 None => continue,
-                Some(Followed::Whole(end)) => (None, string.place.start + end),
-                Some(Followed::Part(state)) => (Some(state), string.place.end),
+                Some(Followed::Whole(end)) => (None, string.range.start + end),
+                Some(Followed::Part(state)) => (Some(state), string.range.end),
             };
-            let mut next = begun.clone();
-            if state.is_none_or(|state| self.redactor.patterns().seen(state) >= TELLING_PART) {
-                next.places.push((number, string.place.start..end));
+            let mut next = partial.clone();
+            if state.is_none_or(|state| self.redactor.patterns().seen(state) >= SIGNIFICANT_LENGTH) {
+                next.ranges.push((number, string.range.start..end));
             }
             match state {
-                Some(state) => longer.push(Begun { state, field: string.closed_in, ..next }),
-                None if whole.is_empty() || self.redactor.patterns().seen(begun.state) >= TELLING_PART => {
+                Some(state) => longer.push(PartialMatch { state, field: string.closed_in, ..next }),
+                None if whole.is_empty()
+                    || self.redactor.patterns().seen(partial.state) >= SIGNIFICANT_LENGTH =>
+                {
                     whole.push(next);
                 }
                 None => {}
@@ -163,39 +167,39 @@ impl LineRedactor {
     }
 
     /// Returns the secrets that may start at the end of a string.
-    fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<Begun> {
+    fn beginnings(&self, piece: &str, number: usize, string: &JsonString) -> Vec<PartialMatch> {
         let patterns = self.redactor.patterns();
         // A character takes at most eight bytes in the encodings that agents use.
         let from = piece.len().saturating_sub(8 * patterns.longest());
         let from = whole_characters(piece, from..piece.len()).start;
         let mut scanner = Scanner::default();
-        scanner.scan(patterns, &piece.as_bytes()[from..], string.place.start + from);
+        scanner.scan(patterns, &piece.as_bytes()[from..], string.range.start + from);
         scanner.finish(patterns);
-        let begun = scanner.begun(patterns).into_iter();
-        begun
+        let partial = scanner.partial_matches(patterns).into_iter();
+        partial
             .map(|(state, start)| {
                 let letters = patterns.seen(state);
-                let place = (letters >= TELLING_PART).then_some((number, start..string.place.end));
-                let places = place.into_iter().collect();
-                Begun { state, field: string.closed_in, letters, start: (number, start), places }
+                let range = (letters >= SIGNIFICANT_LENGTH).then_some((number, start..string.range.end));
+                let ranges = range.into_iter().collect();
+                PartialMatch { state, field: string.closed_in, letters, start: (number, start), ranges }
             })
             .collect()
     }
 
-    fn take_out(&mut self, begun: &Begun) {
-        for (i, (line, place)) in begun.places.iter().enumerate() {
-            let with = if i + 1 == begun.places.len() { MARK } else { "" };
-            let Some(held) = line.checked_sub(self.first).and_then(|i| self.held.get_mut(i)) else {
+    fn take_out(&mut self, partial: &PartialMatch) {
+        for (i, (line, range)) in partial.ranges.iter().enumerate() {
+            let with = if i + 1 == partial.ranges.len() { MARK } else { "" };
+            let Some(line) = line.checked_sub(self.first).and_then(|i| self.pending.get_mut(i)) else {
                 continue;
             };
-            let overlaps = |other: &Range<usize>| other.start < place.end && place.start < other.end;
-            if !held.edits.iter().any(|(other, _)| overlaps(other)) {
-                held.edits.push((place.clone(), with));
+            let overlaps = |other: &Range<usize>| other.start < range.end && range.start < other.end;
+            if !line.edits.iter().any(|(other, _)| overlaps(other)) {
+                line.edits.push((range.clone(), with));
             }
         }
         // An agent may repeat the rest, but a short prefix is then more likely to belong to another word.
-        if begun.letters < TELLING_PART {
-            self.begun.retain(|b| b.start != begun.start);
+        if partial.letters < SIGNIFICANT_LENGTH {
+            self.partial_matches.retain(|b| b.start != partial.start);
         }
     }
 }
@@ -204,7 +208,7 @@ impl LineRedactor {
 ///
 /// Quotes inside a string split it into parts; the whole string is included as well.
 struct JsonString {
-    place: Range<usize>,
+    range: Range<usize>,
     opened_in: Field,
     closed_in: Field,
 }
@@ -237,13 +241,13 @@ fn strings(text: &str) -> Vec<JsonString> {
             opening == closing && closed.is_some() && text[after..].trim_start_matches(' ').starts_with(':');
         let [opened_in, closed_in] = [opening, closing].map(|depth| fields.get(depth).copied().unwrap_or(0));
         if let Some(OpenString { start, is_divided: true, .. }) = closed {
-            let place = start..quote - delimiter(closing);
-            found.push(JsonString { place, opened_in: closed_in, closed_in });
+            let range = start..quote - delimiter(closing);
+            found.push(JsonString { range, opened_in: closed_in, closed_in });
         }
         if is_name && let Some(field) = fields.get_mut(closing) {
             *field = channel ^ name_number(&text[from..end]);
         } else if end > from && (closed.is_some() || !text[from..end].trim_matches(PUNCTUATION).is_empty()) {
-            found.push(JsonString { place: from..end, opened_in, closed_in });
+            found.push(JsonString { range: from..end, opened_in, closed_in });
         }
         (from, opening) = (after, closing);
     }
@@ -342,7 +346,7 @@ mod tests {
                 let hidden = redact_lines_of(secret, &lines);
                 let contents: Vec<String> = hidden.iter().map(|line| content(line)).collect();
                 // Up to three characters stay, as in the events.
-                let begins = format!("it is {}", if cut < TELLING_PART { &secret[..cut] } else { "" });
+                let begins = format!("it is {}", if cut < SIGNIFICANT_LENGTH { &secret[..cut] } else { "" });
                 assert_eq!(
                     contents,
                     [&begins, &begins, "", "[redacted] it was", "[redacted] it was"],
@@ -379,7 +383,7 @@ mod tests {
             let lines: Vec<String> = cuts.into_iter().map(|cut| { let line = delta(&text[from..cut]); from = cut; line }).collect();
             let output: String = redact_lines(&lines).iter().map(|l| content(l)).collect();
             let begins = output.strip_prefix("a sk- b ").and_then(|output| output.strip_suffix("[redacted] c sk-l"));
-            prop_assert!(begins.is_some_and(|begins| begins.len() < TELLING_PART && SECRET.starts_with(begins)), "{}", output);
+            prop_assert!(begins.is_some_and(|begins| begins.len() < SIGNIFICANT_LENGTH && SECRET.starts_with(begins)), "{}", output);
         }
 
         #[test]
@@ -394,7 +398,7 @@ mod tests {
             let output = stream_secret(&secret, &cuts, is_nested);
             let (secret, shown) = (letters(&secret), letters(&output.replace(MARK, "|")));
             let shows = |length: usize| secret.as_bytes().windows(length).any(|part| shown.contains(str::from_utf8(part).unwrap()));
-            prop_assert!(!shows(TELLING_PART), "{}", output);
+            prop_assert!(!shows(SIGNIFICANT_LENGTH), "{}", output);
         }
     }
 

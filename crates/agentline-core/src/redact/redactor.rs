@@ -1,6 +1,6 @@
 //! Redacts secrets from everything a connection emits. Frames sent to the agent are never redacted.
 
-use crate::secret::{MARK, SHORTEST_SECRET, TELLING_PART};
+use crate::secret::{MARK, SHORTEST_SECRET, SIGNIFICANT_LENGTH};
 use crate::{
     Event, Outcome, Usage,
     redact::{Patterns, whole_characters},
@@ -49,6 +49,13 @@ impl Redactor {
         self.values.is_empty()
     }
 
+    /// Returns whether no known value has characters that JSON or a URL escapes. Such values look the same in JSON at any
+    /// depth.
+    pub(crate) fn is_plain(&self) -> bool {
+        let is_escaped = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b'"' | b'%');
+        !self.values.iter().any(|value| value.bytes().any(is_escaped))
+    }
+
     /// Returns the patterns to search for.
     pub(crate) fn patterns(&self) -> &Patterns {
         &self.patterns
@@ -68,7 +75,7 @@ impl Redactor {
 
     /// Redacts a text that may be truncated, so that it may end with the start of a secret.
     fn own_cut(&self, text: &mut String) {
-        if let Cow::Owned(hidden) = replace(text, self.patterns.find_in_cut(text, TELLING_PART)) {
+        if let Cow::Owned(hidden) = replace(text, self.patterns.find_in_cut(text, SIGNIFICANT_LENGTH)) {
             *text = hidden;
         }
     }
@@ -195,16 +202,16 @@ impl Redactor {
 }
 
 /// Replaces each of these ranges with a mark.
-pub(crate) fn replace(text: &str, places: Vec<Range<usize>>) -> Cow<'_, str> {
-    if places.is_empty() {
+pub(crate) fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+    if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
     let (mut out, mut from) = (String::with_capacity(text.len()), 0);
-    for place in places {
-        let place = whole_characters(text, place);
-        out.push_str(&text[from..place.start.max(from)]);
+    for range in ranges {
+        let range = whole_characters(text, range);
+        out.push_str(&text[from..range.start.max(from)]);
         out.push_str(MARK);
-        from = place.end.max(from);
+        from = range.end.max(from);
     }
     Cow::Owned(out + &text[from..])
 }
@@ -217,10 +224,10 @@ mod tests {
 
     const SECRET: &str = "sk-Zx9/é\"tail";
 
-    fn spell(secret: &str, how: &[u8]) -> String {
+    fn spell(secret: &str, choices: &[u8]) -> String {
         let mut out = String::new();
         for (i, c) in secret.chars().enumerate() {
-            match how.get(i).copied().unwrap_or(0) % 3 {
+            match choices.get(i).copied().unwrap_or(0) % 3 {
                 1 => {
                     let mut units = [0; 2];
                     for unit in c.encode_utf16(&mut units) {
@@ -297,8 +304,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_json_spelling_of_a_secret_is_redacted(how in proptest::collection::vec(any::<u8>(), 0..16)) {
-            let text = format!("before {} after", spell(SECRET, &how));
+        fn every_json_spelling_of_a_secret_is_redacted(choices in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let text = format!("before {} after", spell(SECRET, &choices));
             prop_assert_eq!(Redactor::new([SECRET]).text(&text), "before [redacted] after");
         }
 
@@ -321,7 +328,7 @@ mod tests {
             prop_assert_eq!(parts[times], " and sk-Zx");
             for (i, part) in parts[..times].iter().enumerate() {
                 let more = part.strip_prefix(if i == 0 { "sk- then s" } else { "" });
-                prop_assert!(more.is_some_and(|more| more.len() < TELLING_PART && SECRET.starts_with(more)), "{}", output);
+                prop_assert!(more.is_some_and(|more| more.len() < SIGNIFICANT_LENGTH && SECRET.starts_with(more)), "{}", output);
             }
         }
     }

@@ -33,7 +33,17 @@ impl Redactor {
         }
         let keys = [&mut answers, &mut thoughts].map(|joined| joined.finish(self));
         let is_split = keys.iter().any(Option::is_some);
+        let is_unchanged = |entry: &Entry| {
+            let stored = entry.stored_text();
+            stored.is_some_and(|text| matches!(self.text(&text), Cow::Borrowed(_)))
+        };
+        let may_skip = self.is_plain() && answers.found.is_empty() && thoughts.found.is_empty();
         for entry in entries.iter_mut() {
+            // Content in a store is searched as text: parsing it to find nothing would take most of the time.
+            if may_skip && is_unchanged(entry) {
+                self.entry_alone(entry);
+                continue;
+            }
             entry.update(|entry| {
                 let of_model = entry.role == Role::Assistant;
                 for part in entry.parts.iter_mut().filter(|_| of_model) {
@@ -130,7 +140,7 @@ struct Joined {
     /// The number of texts already changed.
     changed: usize,
     /// The index of the first position that the next text may contain.
-    place: usize,
+    next_found: usize,
 }
 
 impl Joined {
@@ -147,9 +157,9 @@ impl Joined {
         let key = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let keys = self.scanner.keys.iter().map(|found| key(&found.value)).collect();
         self.found = self.scanner.take_found(usize::MAX);
-        let is_split = self.found.iter().any(|place| {
-            let first = self.ends.partition_point(|end| *end <= place.start);
-            self.ends.get(first).is_some_and(|end| *end < place.end)
+        let is_split = self.found.iter().any(|range| {
+            let first = self.ends.partition_point(|end| *end <= range.start);
+            self.ends.get(first).is_some_and(|end| *end < range.end)
         });
         is_split.then_some(keys)
     }
@@ -158,12 +168,12 @@ impl Joined {
         let Some(end) = self.ends.get(self.changed).copied() else { return };
         let from = end - text.len();
         self.changed += 1;
-        while self.found.get(self.place).is_some_and(|place| place.end <= from) {
-            self.place += 1;
+        while self.found.get(self.next_found).is_some_and(|range| range.end <= from) {
+            self.next_found += 1;
         }
-        let here = self.found[self.place..].iter().take_while(|place| place.start < end);
-        let here = here.map(|place| place.start.max(from) - from..place.end.min(end) - from).collect();
-        if let Cow::Owned(shown) = crate::redact::redactor::replace(text, here) {
+        let ranges = self.found[self.next_found..].iter().take_while(|range| range.start < end);
+        let ranges = ranges.map(|range| range.start.max(from) - from..range.end.min(end) - from).collect();
+        if let Cow::Owned(shown) = crate::redact::redactor::replace(text, ranges) {
             *text = shown;
         }
     }
@@ -242,7 +252,42 @@ impl SessionRedactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SavedResult, ToolKind, ToolStatus, ToolUse};
+    use crate::{SavedResult, ToolKind, ToolStatus, ToolUse, saved::content::MemoryStore};
+    use std::sync::Arc;
+
+    #[test]
+    fn stored_content_is_redacted_like_content_in_memory() {
+        assert_stored_like_in_memory("a \"secret\"\\of\nours");
+        assert_stored_like_in_memory("a-plain+secret/of=ours");
+    }
+
+    fn assert_stored_like_in_memory(secret: &str) {
+        let text = |text: &str| {
+            let mut entry = Entry::new("1", Role::Assistant);
+            entry.model = Some(secret.to_owned());
+            entry.parts.push(EntryPart::text(text));
+            entry.originals.push(RawJson::new(serde_json::json!({ "text": text }).to_string()));
+            entry
+        };
+        let alone = vec![text("nothing"), text(&format!("it is {secret}.")), text("nothing"), text("sk-")];
+        let (start, end) = secret.split_at(9);
+        let split = vec![text(&format!("it is {start}")), text(end), text("nothing")];
+        // Only answers are searched as one text; in a prompt, the secret is found in the store itself.
+        let mut prompts = alone.clone();
+        prompts.iter_mut().for_each(|entry| entry.role = Role::User);
+        for entries in [alone, split, prompts] {
+            let mut session = SavedSession { entries, ..SavedSession::default() };
+            let mut stored = session.clone();
+            stored.offload(&(Arc::new(MemoryStore::default()) as _));
+            let redactor = Redactor::new([secret]);
+            redactor.session(&mut session);
+            redactor.session(&mut stored);
+            stored.load();
+            let shown = format!("{session:?}");
+            assert!(shown.contains(crate::secret::MARK) && !shown.contains("ours"), "{shown}");
+            assert_eq!(format!("{stored:?}"), shown);
+        }
+    }
 
     #[test]
     fn tool_result_records_are_redacted() {

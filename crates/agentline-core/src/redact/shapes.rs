@@ -1,9 +1,11 @@
 //! Recognizes keys by their format: those of well-known services, JSON Web Tokens and private keys in PEM.
 //!
-//! The scanner processes one byte at a time and has at most one open candidate, so it reads no text twice.
+//! The scanner has at most one open candidate, so it reads no text twice. Between candidates it searches for the
+//! prefixes of all formats at once.
 
 use super::decode::Unit;
-use std::ops::Range;
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+use std::{ops::Range, sync::LazyLock};
 
 /// The characters that may follow a prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,13 +125,31 @@ static PREFIXES: [[u32; 256]; LONGEST_PREFIX] = {
     fitting
 };
 
-/// Returns the number of bytes before the first byte with which a key may start.
-fn passed_over(bytes: &[u8], mut last: u8) -> usize {
-    let begins = |byte: &u8| {
-        let last = std::mem::replace(&mut last, *byte);
-        PREFIXES[0][usize::from(*byte)] != 0 && may_follow(*byte, last)
+/// Finds complete prefixes, many bytes at a time.
+static SEARCH: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(SHAPE_PREFIXES);
+    search.expect("a few short words")
+});
+
+/// Returns the number of bytes before the first byte with which a key may start: with a complete prefix, or with a part
+/// of one that ends with the text.
+fn passed_over(bytes: &[u8], last: u8) -> usize {
+    let may_start = |at: usize| {
+        let last = at.checked_sub(1).map_or(last, |before| bytes[before]);
+        // Further hyphens come from a diff that removes a key. The last five count.
+        bytes[at..].starts_with(&[b'-'; PEM_HYPHENS]) || may_follow(bytes[at], last)
     };
-    bytes.iter().position(begins).unwrap_or(bytes.len())
+    let mut from = 0;
+    while let Some(prefix) = SEARCH.find(Input::new(bytes).range(from..)) {
+        if may_start(prefix.start()) {
+            return prefix.start();
+        }
+        from = prefix.start() + 1;
+    }
+    let is_part = |at: &usize| SHAPE_PREFIXES.iter().any(|prefix| prefix.starts_with(&bytes[*at..]));
+    let tail = from.max(bytes.len().saturating_sub(LONGEST_PREFIX - 1));
+    let is_first = |at: &usize| PREFIXES[0][usize::from(bytes[*at])] != 0;
+    (tail..bytes.len()).find(|at| is_first(at) && may_start(*at) && is_part(at)).unwrap_or(bytes.len())
 }
 
 /// Returns whether a key may start with this byte after `last`.
@@ -179,7 +199,7 @@ struct Tail {
 /// A key that was found.
 #[derive(Clone)]
 pub(super) struct Found {
-    pub(super) place: Range<usize>,
+    pub(super) range: Range<usize>,
     pub(super) value: Vec<u8>,
 }
 
@@ -210,7 +230,11 @@ impl ShapeScanner {
         if let Some(open) = &mut self.open {
             match open.step(unit, last, &mut self.value) {
                 Step::Goes => return,
-                Step::Ends => return self.finish(found),
+                Step::Ends => {
+                    // Another block may follow at once.
+                    self.last = 0;
+                    return self.finish(found);
+                }
                 Step::Stops => self.finish(found),
             }
         }
@@ -225,6 +249,7 @@ impl ShapeScanner {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
+            let is_open = self.open.is_some();
             let passed = match &mut self.open {
                 None => passed_over(rest, self.last),
                 Some(open) => open.run(rest, start + at, &mut self.value),
@@ -234,7 +259,13 @@ impl ShapeScanner {
                 self.last = bytes[at - 1];
             }
             if let Some(byte) = bytes.get(at) {
-                self.push(Unit { byte: *byte, start: start + at, end: start + at + 1 }, found);
+                let unit = Unit { byte: *byte, start: start + at, end: start + at + 1 };
+                if is_open {
+                    self.push(unit, found);
+                } else {
+                    self.last = unit.byte;
+                    self.open = Some(Candidate::new(unit, PREFIXES[0][usize::from(unit.byte)]));
+                }
                 at += 1;
             }
         }
@@ -243,8 +274,8 @@ impl ShapeScanner {
     /// Handles the end of the text: a key that is long enough is complete.
     pub(super) fn finish(&mut self, found: &mut Vec<Found>) {
         if let Some(open) = self.open.take() {
-            let place = open.place(&self.value);
-            found.extend(place.map(|place| Found { place, value: self.value.clone() }));
+            let range = open.range(&self.value);
+            found.extend(range.map(|range| Found { range, value: self.value.clone() }));
         }
     }
 
@@ -252,7 +283,7 @@ impl ShapeScanner {
     pub(super) fn interrupt(&mut self, at: usize, found: &mut Vec<Found>) {
         let Some(mut open) = self.open.take() else { return };
         if open.tail.is_none() && open.is_complete(&self.value) {
-            found.push(Found { place: open.start..open.end, value: self.value.clone() });
+            found.push(Found { range: open.start..open.end, value: self.value.clone() });
             if open.shape.is_some_and(|shape| shape.body == Body::Word && shape.longest > shape.shortest) {
                 open.tail = Some(Tail { start: at, count: 0, digits: 0 });
                 self.open = Some(open);
@@ -380,7 +411,7 @@ impl Candidate {
         }
         let second = b"eyJ".get(self.count as usize).filter(|_| self.part == 1);
         let belongs = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        if !belongs || second.is_some_and(|wanted| *wanted != byte) || self.count >= shape.longest {
+        if !belongs || second.is_some_and(|expected| *expected != byte) || self.count >= shape.longest {
             return Step::Stops;
         }
         self.count += 1;
@@ -425,7 +456,7 @@ impl Candidate {
     }
 
     /// Returns the position of the key, if it is complete.
-    fn place(&self, value: &[u8]) -> Option<Range<usize>> {
+    fn range(&self, value: &[u8]) -> Option<Range<usize>> {
         match self.tail {
             Some(tail) if tail.count >= SHORTEST_TAIL && tail.digits > 1 => Some(tail.start..self.end),
             None if self.is_complete(value) => Some(self.start..self.end),

@@ -18,15 +18,15 @@ const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 /// Returns all words for one secret, folded.
 pub(super) fn spellings(secret: &str) -> Vec<Vec<u8>> {
-    let mut words = itself(secret);
+    let mut spellings = itself(secret);
     let bytes = &secret.as_bytes()[..secret.len().min(LONGEST_ENCODED)];
-    words.extend((0..3).map(|before| folded(&base64_core(bytes, before))));
-    words.push(bytes.iter().flat_map(|byte| hex(*byte)).collect());
+    spellings.extend((0..3).map(|before| folded(&base64_core(bytes, before))));
+    spellings.push(bytes.iter().flat_map(|byte| hex(*byte)).collect());
     let lines = secret.split('\n').flat_map(|line| line.split("\\n")).map(str::trim);
     let lines = lines.filter(|line| line.len() >= SHORTEST_LINE && line.len() < secret.trim().len());
-    words.extend(lines.filter(|line| !line.starts_with("-----")).flat_map(itself));
-    words.retain(|word| word.len() >= SHORTEST_FOLDED);
-    words
+    spellings.extend(lines.filter(|line| !line.starts_with("-----")).flat_map(itself));
+    spellings.retain(|spelling| spelling.len() >= SHORTEST_FOLDED);
+    spellings
 }
 
 /// Returns the words for the secret itself, without surrounding quotation marks, which look like those of a JSON
@@ -39,15 +39,15 @@ fn itself(secret: &str) -> Vec<Vec<u8>> {
     let cuts = ambiguous_cuts(secret.as_bytes());
     let most = if secret.len() > LONGEST_AMBIGUOUS { 1 } else { MOST_CUTS };
     let is_chosen = |choice: usize, at: usize| choice >> (at % most) & 1 == 1;
-    let mut words: Vec<Vec<u8>> = (0..1 << cuts.len().min(most))
+    let mut spellings: Vec<Vec<u8>> = (0..1 << cuts.len().min(most))
         .map(|choice| {
             let chosen =
                 cuts.iter().enumerate().filter(|(at, _)| is_chosen(choice, *at)).map(|(_, cut)| *cut);
             folded_in_pieces(secret.as_bytes(), chosen)
         })
         .collect();
-    words.push(folded(format!("\\{secret}").as_bytes()));
-    words
+    spellings.push(folded(format!("\\{secret}").as_bytes()));
+    spellings
 }
 
 /// Returns the positions after a backslash or percent sign at which cutting the text changes its meaning.

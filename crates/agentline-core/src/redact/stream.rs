@@ -6,11 +6,11 @@
 //! Pieces keep their boundaries, so that replaying a tape, which contains no secrets, gives the same events.
 
 use super::{Patterns, Scanner, whole_characters};
-use crate::secret::{MARK, SHORTEST_SECRET, TELLING_PART};
+use crate::secret::{MARK, SHORTEST_SECRET, SIGNIFICANT_LENGTH};
 use std::{collections::VecDeque, fmt};
 
 /// The maximum size of held text. Beyond it, an incomplete secret is hidden as on an interruption.
-const MOST_HELD: usize = 64 << 10;
+const MAX_BUFFERED: usize = 64 << 10;
 
 /// Redacts one stream of text that arrives in pieces.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct StreamRedactor {
     /// The patterns that the scanner uses.
     patterns: Option<Patterns>,
     scanner: Scanner,
-    held: String,
+    buffer: String,
     /// The position of the held text in the stream.
     base: usize,
     /// The end of each held piece.
@@ -30,7 +30,7 @@ pub(crate) struct StreamRedactor {
 impl fmt::Debug for StreamRedactor {
     /// Hides the held text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamRedactor").field("held", &self.held.len()).finish_non_exhaustive()
+        f.debug_struct("StreamRedactor").field("buffer", &self.buffer.len()).finish_non_exhaustive()
     }
 }
 
@@ -38,19 +38,19 @@ impl StreamRedactor {
     /// Adds a piece and returns the pieces that can be shown.
     pub(crate) fn push(&mut self, patterns: &Patterns, piece: String) -> Vec<String> {
         self.adopt(patterns);
-        let at = self.base + self.held.len();
+        let at = self.base + self.buffer.len();
         self.ends.push_back(at + piece.len());
-        if self.held.is_empty() {
-            self.held = piece;
+        if self.buffer.is_empty() {
+            self.buffer = piece;
         } else {
-            self.held.push_str(&piece);
+            self.buffer.push_str(&piece);
         }
-        self.scanner.scan(patterns, &self.held.as_bytes()[at - self.base..], at);
+        self.scanner.scan(patterns, &self.buffer.as_bytes()[at - self.base..], at);
         self.collect_keys(at);
-        if self.held.len() > MOST_HELD {
+        if self.buffer.len() > MAX_BUFFERED {
             return self.interrupt(patterns);
         }
-        let open = self.scanner.start_of_partial_secret(patterns, TELLING_PART).unwrap_or(usize::MAX);
+        let open = self.scanner.start_of_partial_secret(patterns, SIGNIFICANT_LENGTH).unwrap_or(usize::MAX);
         self.give(open)
     }
 
@@ -58,9 +58,9 @@ impl StreamRedactor {
     /// split.
     pub(crate) fn divide(&mut self, patterns: &Patterns) -> Option<(usize, Vec<String>)> {
         self.adopt(patterns);
-        let open = self.scanner.start_of_partial_secret(patterns, TELLING_PART)?;
+        let open = self.scanner.start_of_partial_secret(patterns, SIGNIFICANT_LENGTH)?;
         let open = self.scanner.found_across(open).map_or(open, |start| start.min(open)).max(self.base);
-        let open = self.base + whole_characters(&self.held, open - self.base..self.held.len()).start;
+        let open = self.base + whole_characters(&self.buffer, open - self.base..self.buffer.len()).start;
         let at = self.ends.partition_point(|end| *end <= open);
         if open == self.base || at == self.ends.len() {
             return None;
@@ -72,11 +72,11 @@ impl StreamRedactor {
     /// Shows the held text before an interruption, except for the start of a secret, which may continue afterwards.
     pub(crate) fn interrupt(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
-        let end = self.base + self.held.len();
+        let end = self.base + self.buffer.len();
         self.scanner.interrupt(end);
         self.collect_keys(end);
         let significant_bytes =
-            self.scanner.start_of_partial_secret(patterns, TELLING_PART).filter(|from| *from < end);
+            self.scanner.start_of_partial_secret(patterns, SIGNIFICANT_LENGTH).filter(|from| *from < end);
         self.hide_from(significant_bytes)
     }
 
@@ -85,7 +85,7 @@ impl StreamRedactor {
     /// Any text that follows still counts as the same text.
     pub(crate) fn finish(&mut self, patterns: &Patterns) -> Vec<String> {
         self.adopt(patterns);
-        let end = self.base + self.held.len();
+        let end = self.base + self.buffer.len();
         let significant_bytes =
             self.scanner.start_of_partial_secret(patterns, SHORTEST_SECRET).filter(|from| *from < end);
         self.scanner.finish(patterns);
@@ -103,7 +103,7 @@ impl StreamRedactor {
         if !self.patterns.as_ref().is_some_and(|own| own.is(patterns)) {
             self.patterns = Some(patterns.clone());
             self.scanner = Scanner::default();
-            self.scanner.scan(patterns, self.held.as_bytes(), self.base);
+            self.scanner.scan(patterns, self.buffer.as_bytes(), self.base);
         }
     }
 
@@ -112,13 +112,13 @@ impl StreamRedactor {
             .scanner
             .keys
             .iter()
-            .filter(|key| key.place.start < piece_began || key.place.len() < key.value.len());
+            .filter(|key| key.range.start < piece_began || key.range.len() < key.value.len());
         self.learned.extend(split.map(|key| String::from_utf8_lossy(&key.value).into_owned()));
     }
 
     /// Shows all held text, replacing everything from this position with a mark.
     fn hide_from(&mut self, from: Option<usize>) -> Vec<String> {
-        let end = self.base + self.held.len();
+        let end = self.base + self.buffer.len();
         if let Some(from) = from {
             self.scanner.found.push(from.max(self.base)..end);
         }
@@ -131,40 +131,40 @@ impl StreamRedactor {
         if end == self.base {
             return Vec::new();
         }
-        let places = self.scanner.take_found(end);
-        if places.is_empty() && self.ends.len() == 1 && end == self.base + self.held.len() {
+        let ranges = self.scanner.take_found(end);
+        if ranges.is_empty() && self.ends.len() == 1 && end == self.base + self.buffer.len() {
             self.ends.clear();
             self.base = end;
-            return vec![std::mem::take(&mut self.held)];
+            return vec![std::mem::take(&mut self.buffer)];
         }
         let mut shown = Vec::new();
         let mut from = self.base;
-        let mut places = places.into_iter().peekable();
+        let mut ranges = ranges.into_iter().peekable();
         while let Some(piece_end) = self.ends.front().copied().filter(|piece_end| *piece_end <= end) {
             self.ends.pop_front();
             let mut text = String::new();
-            while let Some(place) = places.next_if(|place| place.start < piece_end && place.end <= piece_end)
+            while let Some(range) = ranges.next_if(|range| range.start < piece_end && range.end <= piece_end)
             {
-                let (start, place_end) = (place.start.max(from), place.end);
-                if place_end > from {
-                    let place = whole_characters(&self.held, start - self.base..place_end - self.base);
-                    let place = self.base + place.start..self.base + place.end;
-                    text.push_str(self.raw(from, place.start));
+                let (start, secret_end) = (range.start.max(from), range.end);
+                if secret_end > from {
+                    let range = whole_characters(&self.buffer, start - self.base..secret_end - self.base);
+                    let range = self.base + range.start..self.base + range.end;
+                    text.push_str(self.raw(from, range.start));
                     text.push_str(MARK);
-                    from = place.end;
+                    from = range.end;
                 }
             }
             // A secret that ends in a later piece is shown there.
-            let goes_on = places.peek().filter(|place| place.start < piece_end);
-            let plain_end = goes_on.map_or(piece_end, |place| {
-                let start = place.start.max(self.base) - self.base;
-                self.base + whole_characters(&self.held, start..start).start
+            let goes_on = ranges.peek().filter(|range| range.start < piece_end);
+            let plain_end = goes_on.map_or(piece_end, |range| {
+                let start = range.start.max(self.base) - self.base;
+                self.base + whole_characters(&self.buffer, start..start).start
             });
             text.push_str(self.raw(from, plain_end));
             from = from.max(piece_end);
             shown.push(text);
         }
-        self.held.drain(..end - self.base);
+        self.buffer.drain(..end - self.base);
         self.base = end;
         shown
     }
@@ -173,7 +173,7 @@ impl StreamRedactor {
     ///
     /// At the end of the text, nothing is held back.
     fn end_of_pieces(&self, open: usize) -> usize {
-        let limit = self.base + self.held.len();
+        let limit = self.base + self.buffer.len();
         if open >= limit {
             return limit;
         }
@@ -190,6 +190,6 @@ impl StreamRedactor {
 
     /// Returns the held text between two positions of the stream.
     fn raw(&self, from: usize, to: usize) -> &str {
-        if from < to { &self.held[from - self.base..to - self.base] } else { "" }
+        if from < to { &self.buffer[from - self.base..to - self.base] } else { "" }
     }
 }

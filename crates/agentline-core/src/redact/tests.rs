@@ -40,9 +40,9 @@ fn every_encoding_of_a_secret_with_special_characters_is_redacted() {
         ["\\", "\"", "%", "+", "/", " ", "é", "\\n", "\\\"", "%41", "&%", "\\u0041", "+/r\"q\\s%é \\t"];
     for secret in signs.map(|sign| format!("Zq8xW2vB7nM4{sign}kL9pT3rq")) {
         let redactor = Redactor::new([&secret]);
-        let encoded = |is_kept: fn(u8) -> bool| -> String {
+        let encoded = |is_unescaped: fn(u8) -> bool| -> String {
             let encode =
-                |byte| if is_kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+                |byte| if is_unescaped(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
             secret.bytes().map(encode).collect()
         };
         let spelled = [
@@ -257,6 +257,7 @@ proptest! {
                 Just("AIzaSy"), Just("D-9tSrke72"), Just(KEY), Just("sss"), Just("ssssssss"), Just("s"), Just("%73"), Just("%"),
                 Just("\\"), Just("\\n"), Just("\\\""), Just("\\u0073"), Just("\n"), Just("npm_"), Just("ghp_"), Just("sk-ant-"),
                 Just("R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m"), Just(" "), Just("x"), Just("-----BEGIN "), Just("eyJ"),
+                Just("-"), Just("---"), Just("glpat-"), Just("-----BEGIN PRIVATE KEY-----"), Just("-----END PRIVATE KEY-----"),
             ],
             0..24,
         ),

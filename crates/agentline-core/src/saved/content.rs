@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
 /// How many bytes of records a reader holds before it moves content to a store.
-pub const HELD_CONTENT: usize = 8 << 20;
+pub const MAX_CONTENT_IN_MEMORY: usize = 8 << 20;
 
 /// A store for bytes outside memory, such as a temporary file.
 pub trait ContentStore: Send + Sync {
@@ -14,36 +14,36 @@ pub trait ContentStore: Send + Sync {
     fn write(&self, bytes: &[u8]) -> Option<Range<u64>>;
 
     /// Reads bytes from a location, or returns `None` if they cannot be read.
-    fn read(&self, place: Range<u64>) -> Option<Vec<u8>>;
+    fn read(&self, range: Range<u64>) -> Option<Vec<u8>>;
 }
 
 /// A value in a store.
 #[derive(Clone)]
 pub(crate) struct Stored {
     store: Arc<dyn ContentStore>,
-    place: Range<u64>,
+    range: Range<u64>,
 }
 
 impl Stored {
     pub(crate) fn write(store: &Arc<dyn ContentStore>, value: &impl Serialize) -> Option<Self> {
-        let place = store.write(&serde_json::to_vec(value).ok()?)?;
-        Some(Self { store: Arc::clone(store), place })
+        let range = store.write(&serde_json::to_vec(value).ok()?)?;
+        Some(Self { store: Arc::clone(store), range })
     }
 
     /// Returns whether a value equals the stored one.
     fn holds(&self, value: &impl Serialize) -> bool {
-        let stored = self.store.read(self.place.clone());
+        let stored = self.store.read(self.range.clone());
         stored.is_some() && stored == serde_json::to_vec(value).ok()
     }
 
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_slice(&self.store.read(self.place.clone())?).ok()
+        serde_json::from_slice(&self.store.read(self.range.clone())?).ok()
     }
 }
 
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stored({:?})", self.place)
+        write!(f, "Stored({:?})", self.range)
     }
 }
 
@@ -84,6 +84,12 @@ impl Entry {
         let mut entry = self.clone();
         entry.load();
         Cow::Owned(entry)
+    }
+
+    /// Returns the parts and records in the store as JSON, or `None` if they are in memory.
+    pub(crate) fn stored_text(&self) -> Option<String> {
+        let stored = &self.content.as_ref()?.stored;
+        String::from_utf8(stored.store.read(stored.range.clone())?).ok()
     }
 
     /// Changes an entry, and writes it back if its content was in a store and has changed.
@@ -177,29 +183,31 @@ pub(super) mod call {
     }
 }
 
+/// A store in memory.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct MemoryStore(std::sync::Mutex<Vec<u8>>);
+
+#[cfg(test)]
+impl ContentStore for MemoryStore {
+    fn write(&self, bytes: &[u8]) -> Option<Range<u64>> {
+        let mut all = self.0.lock().ok()?;
+        let start = all.len();
+        all.extend_from_slice(bytes);
+        Some(start as u64..all.len() as u64)
+    }
+
+    fn read(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        self.0.lock().ok()?.get(range).map(<[u8]>::to_vec)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Media, Role, SavedDiff, SavedResult, SavedTool, ToolKind, ToolStatus};
     use serde_json::value::RawValue;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Memory(Mutex<Vec<u8>>);
-
-    impl ContentStore for Memory {
-        fn write(&self, bytes: &[u8]) -> Option<Range<u64>> {
-            let mut all = self.0.lock().ok()?;
-            let start = all.len();
-            all.extend_from_slice(bytes);
-            Some(start as u64..all.len() as u64)
-        }
-
-        fn read(&self, place: Range<u64>) -> Option<Vec<u8>> {
-            let range = usize::try_from(place.start).ok()?..usize::try_from(place.end).ok()?;
-            self.0.lock().ok()?.get(range).map(<[u8]>::to_vec)
-        }
-    }
 
     fn full_entry() -> Entry {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).ok();
@@ -225,7 +233,7 @@ mod tests {
 
     #[test]
     fn stored_entry_round_trips() {
-        let (before, memory) = (full_entry(), Arc::new(Memory::default()));
+        let (before, memory) = (full_entry(), Arc::new(MemoryStore::default()));
         let store = Arc::clone(&memory) as Arc<dyn ContentStore>;
         let mut entry = before.clone();
         entry.offload(&store);
@@ -243,7 +251,7 @@ mod tests {
 
     #[test]
     fn missing_stored_content_is_reported() {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(MemoryStore::default());
         let mut entry = full_entry();
         entry.offload(&(Arc::clone(&memory) as Arc<dyn ContentStore>));
         memory.0.lock().unwrap().clear();

@@ -125,9 +125,9 @@ fn unknown_price_makes_the_total_unknown_but_keeps_known_parts() {
 
 #[test]
 fn agent_cost_overrides_list_price_but_not_user_price() {
-    let mut said = answer("m", 500, 100, NOON);
-    said.cost_usd = Some(0.005);
-    let session = session(vec![prompt("p", NOON), said, answer("m", 500, 100, NOON)]);
+    let mut priced = answer("m", 500, 100, NOON);
+    priced.cost_usd = Some(0.005);
+    let session = session(vec![prompt("p", NOON), priced, answer("m", 500, 100, NOON)]);
     let listed = session_usage(&session, &prices());
     assert_eq!(
         (micros(listed.total.cost_usd), listed.total.cost_source),
@@ -163,13 +163,13 @@ fn agent_session_cost_fills_gaps_and_is_compared_with_its_parts() {
 
 #[test]
 fn sidechain_and_untimed_entries_belong_to_the_preceding_prompt() {
-    let mut aside = prompt("side", NOON);
-    aside.sidechain = true;
+    let mut sidechain = prompt("side", NOON);
+    sidechain.sidechain = true;
     let mut helper = answer("n", 10, 0, NOON);
     helper.sidechain = true;
     let mut untimed = answer("n", 5, 0, NOON);
     (untimed.timestamp, untimed.model) = (None, None);
-    let session = session(vec![answer("n", 1, 0, NOON), prompt("p", NOON), aside, helper, untimed]);
+    let session = session(vec![answer("n", 1, 0, NOON), prompt("p", NOON), sidechain, helper, untimed]);
     let session_usage = session_usage(&session, &prices());
     let turns: Vec<_> = session_usage.turns.iter().map(|t| (t.turn, t.row.tokens.input)).collect();
     assert_eq!(turns, [(0, Some(1)), (1, Some(15))]);
