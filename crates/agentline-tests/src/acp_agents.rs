@@ -1,7 +1,10 @@
 //! Real ACP agents other than Gemini CLI, at fixed versions, each with its own home and scripted model.
 
 use crate::{npm::Package, real::are_disabled, real_slots::RealSlot};
-use agentline::{Agentline, install::find_node};
+use agentline::{
+    Agentline, agents,
+    install::{self, find_node},
+};
 use agentline_mock::scripted::ScriptedModel;
 use std::{
     collections::BTreeMap,
@@ -10,13 +13,10 @@ use std::{
     sync::Arc,
 };
 
-const OPENCODE: Package = Package::new("opencode", "opencode-ai", "1.18.33");
-/// The package includes Claude Code as a native program.
-const CLAUDE: Package = Package::new("claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "0.99.0");
-/// The package includes Codex 0.166.0.
-const CODEX: Package = Package::new("codex-acp", "@agentclientprotocol/codex-acp", "2.6.0");
 /// The last version of the protocol's own library whose package contains the example agent.
 const SDK: Package = Package::new("acp-sdk", "@agentclientprotocol/sdk", "1.9.0");
+
+const DISABLE: &str = "AGENTLINE_REAL_AGENTS=off disables the tests with real agents";
 
 /// The model that the test environment of OpenCode configures.
 pub const OPENCODE_MODEL: &str = "scripted/scripted-model";
@@ -36,9 +36,8 @@ pub struct AcpAgent {
 /// Panics if it cannot be installed, as do the other functions.
 #[must_use]
 pub fn real_opencode() -> Option<AcpAgent> {
-    agent(OPENCODE, |modules| {
-        // An install script, which does not run here, would put its program in place, so the platform's program is
-        // used.
+    installed("opencode", |modules| {
+        // The program in `.bin` is a script of Node.js, which would start this one.
         let system = match std::env::consts::OS {
             "macos" => "darwin",
             other => other,
@@ -48,9 +47,9 @@ pub fn real_opencode() -> Option<AcpAgent> {
         let plain = ["", "-musl", "-baseline", "-baseline-musl"];
         let old = ["-baseline", "-baseline-musl", "", "-musl"];
         let kinds = if has_modern_processor() { plain } else { old };
-        let places =
+        let candidates =
             kinds.map(|kind| modules.join(format!("opencode-{system}-{arch}{kind}")).join("bin").join(name));
-        let program = places.iter().find(|place| place.exists()).unwrap_or(&places[0]);
+        let program = candidates.iter().find(|path| path.exists()).unwrap_or(&candidates[0]);
         AcpAgent { program: program.clone(), args: vec!["acp".into()] }
     })
 }
@@ -58,13 +57,13 @@ pub fn real_opencode() -> Option<AcpAgent> {
 /// Returns Claude Code behind its ACP adapter.
 #[must_use]
 pub fn real_claude_acp() -> Option<AcpAgent> {
-    agent(CLAUDE, |modules| AcpAgent { program: bin(modules, "claude-agent-acp"), args: Vec::new() })
+    installed("claude", |modules| AcpAgent { program: bin(modules, "claude-agent-acp"), args: Vec::new() })
 }
 
 /// Returns Codex behind its ACP adapter.
 #[must_use]
 pub fn real_codex_acp() -> Option<AcpAgent> {
-    agent(CODEX, |modules| AcpAgent { program: bin(modules, "codex-acp"), args: Vec::new() })
+    installed("codex", |modules| AcpAgent { program: bin(modules, "codex-acp"), args: Vec::new() })
 }
 
 /// Returns the protocol's own example agent. It needs no model: it sends some text, uses two tools, requests permission
@@ -74,22 +73,28 @@ pub fn real_codex_acp() -> Option<AcpAgent> {
 /// Panics if it cannot be installed or there is no Node.js.
 #[must_use]
 pub fn example_agent() -> Option<AcpAgent> {
-    agent(SDK, |modules| {
-        let agentline = Agentline::from_env().expect("the tests have a home");
-        let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
-        let script = modules.join(SDK.name).join("dist").join("examples").join("agent.js");
-        AcpAgent { program: node, args: vec![script.to_string_lossy().into_owned()] }
-    })
-}
-
-fn agent(package: Package, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
     if are_disabled() {
         return None;
     }
-    match package.modules() {
-        Ok(modules) => Some(found(&modules)),
-        Err(why) => panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables the tests with real agents"),
+    let modules = SDK.modules().unwrap_or_else(|error| panic!("{error}\n{DISABLE}"));
+    let agentline = Agentline::from_env().expect("the tests have a home");
+    let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
+    let script = modules.join(SDK.name).join("dist").join("examples").join("agent.js");
+    Some(AcpAgent { program: node, args: vec![script.to_string_lossy().into_owned()] })
+}
+
+/// Returns an agent that agentline itself installs, at the version it pins. `found` gets its `node_modules`.
+fn installed(id: &str, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
+    if are_disabled() {
+        return None;
     }
+    let agentline = Agentline::from_env().expect("the tests have a home");
+    let (agent, host_env) = (agents::find(id).expect("it is built in"), agentline.host_env());
+    let version = agent.info().pinned;
+    if let Err(error) = install::ensure(&*agent, version, host_env, &mut |_| ()) {
+        panic!("{id}: {error}\n{}\n{DISABLE}", error.hint());
+    }
+    Some(found(&host_env.cache.join("agents").join(format!("{id}-{version}")).join("node_modules")))
 }
 
 fn bin(modules: &Path, name: &str) -> PathBuf {
@@ -167,8 +172,8 @@ impl AcpStage {
     fn new(agent: AcpAgent, model: ScriptedModel) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-acp-").tempdir().expect("a temporary folder");
         let stage = Self { agent, model, dir, env: BTreeMap::new(), _slot: RealSlot::take() };
-        for folder in [stage.home(), stage.workspace(), stage.dir.path().join("tmp")] {
-            fs::create_dir_all(folder).expect("a folder");
+        for path in [stage.home(), stage.workspace(), stage.dir.path().join("tmp")] {
+            fs::create_dir_all(path).expect("a folder");
         }
         let path = std::env::var("PATH").unwrap_or_default();
         let (home, tmp) = (stage.home(), stage.dir.path().join("tmp"));

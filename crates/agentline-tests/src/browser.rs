@@ -238,7 +238,8 @@ impl Browser {
         stdin.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
         stdin.flush().expect("the browser listens");
         loop {
-            let reply = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{method}: {why}"));
+            let reply =
+                self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
             if reply["id"] == json!(id) {
                 assert!(reply.get("error").is_none(), "{method}: {reply}");
                 return reply["result"].clone();

@@ -4,7 +4,7 @@ use crate::npm::Package;
 use std::path::PathBuf;
 
 /// The version of its platform packages.
-const CCUSAGE: Package = Package { id: "ccusage", name: "ccusage", version: "20.0.24", beside: &[] };
+const CCUSAGE: Package = Package { id: "ccusage", name: "ccusage", version: "20.0.24", extras: &[] };
 
 /// Returns its program, and installs it if necessary.
 ///

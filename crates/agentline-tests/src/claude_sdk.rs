@@ -13,7 +13,7 @@ const SDK: Package = Package {
     id: "claude-agent-sdk",
     name: "@anthropic-ai/claude-agent-sdk",
     version: "0.3.325",
-    beside: &[
+    extras: &[
         "@anthropic-ai/sdk@=1.8.0",
         "@modelcontextprotocol/sdk@=1.32.2",
         "zod@=4.6.7",
@@ -43,11 +43,11 @@ impl ClaudeSdk {
         }
         let modules = SDK
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
+            .unwrap_or_else(|error| panic!("{error}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
         let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
-        let beside = modules.parent().expect("the path has a parent");
-        let folder = tempfile::Builder::new().prefix("work-").tempdir_in(beside).expect("a folder");
+        let parent = modules.parent().expect("the path has a parent");
+        let folder = tempfile::Builder::new().prefix("work-").tempdir_in(parent).expect("a folder");
         Some(Self { node, modules, folder })
     }
 
@@ -78,17 +78,17 @@ impl ClaudeSdk {
             fs::write(self.folder().join(name(n)), program).expect("a program");
             command.arg(name(n));
         }
-        let output = self.run(&mut command);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.success(), said.is_empty(), "{said}");
+        let done = self.run(&mut command);
+        let output = String::from_utf8_lossy(&done.stdout);
+        assert_eq!(done.status.success(), output.is_empty(), "{output}");
         let mut errors = programs.map(|_| String::new());
         let mut of = None;
-        for line in said.lines() {
+        for line in output.lines() {
             // The lines after the first one of an error are indented.
             if !line.starts_with(' ') {
                 of = (0..N).find(|n| line.starts_with(&name(*n)));
             }
-            let of = of.unwrap_or_else(|| panic!("an error without a program: {said}"));
+            let of = of.unwrap_or_else(|| panic!("an error without a program: {output}"));
             errors[of] += line;
             errors[of] += "\n";
         }

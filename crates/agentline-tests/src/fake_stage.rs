@@ -24,8 +24,8 @@ impl FakeStage {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-fake-").tempdir().expect("a temporary folder");
-        for folder in ["home", "ws", "tmp"] {
-            fs::create_dir(dir.path().join(folder)).expect("a folder");
+        for name in ["home", "ws", "tmp"] {
+            fs::create_dir(dir.path().join(name)).expect("a folder");
         }
         Self { dir, program: program.into() }
     }

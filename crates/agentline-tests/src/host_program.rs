@@ -23,7 +23,7 @@ pub struct HostProgram {
     /// Its standard input. Dropping it ends the host.
     pub stdin: Option<ChildStdin>,
     /// Messages that arrived while another one was awaited.
-    pub kept: Vec<Value>,
+    pub buffered: Vec<Value>,
     lines: Receiver<Value>,
     last_id: u64,
     reading: Arc<Gate>,
@@ -125,7 +125,7 @@ impl HostProgram {
             }
         });
         let stdin = child.stdin.take();
-        Self { stage, child, stdin, lines, last_id: 100, kept: Vec::new(), reading }
+        Self { stage, child, stdin, lines, last_id: 100, buffered: Vec::new(), reading }
     }
 
     /// Starts a host and sends the settings that all of its runs share.
@@ -138,7 +138,7 @@ impl HostProgram {
         let mut params = json!({"defaults": common(), "client": {"name": "test", "version": "1"}});
         for (key, value) in initialize.as_object().into_iter().flatten() {
             match (params.get_mut(key), value) {
-                (Some(Value::Object(there)), Value::Object(more)) => there.extend(more.clone()),
+                (Some(Value::Object(existing)), Value::Object(more)) => existing.extend(more.clone()),
                 _ => params[key] = value.clone(),
             }
         }
@@ -193,18 +193,20 @@ impl HostProgram {
     ///
     /// # Panics
     /// Panics if it does not arrive.
-    pub fn wait(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.kept.iter().position(&wanted) {
-            return self.kept.remove(at);
+    pub fn wait(&mut self, description: &str, matches: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.buffered.iter().position(&matches) {
+            return self.buffered.remove(at);
         }
         let until = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(message) if wanted(&message) => return message,
-                Ok(message) => self.kept.push(message),
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} arrived; received: {:#?}", self.kept),
+                Ok(message) if matches(&message) => return message,
+                Ok(message) => self.buffered.push(message),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("no {description} arrived; received: {:#?}", self.buffered)
+                }
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the host exited before {what} arrived: {:#?}", self.kept)
+                    panic!("the host exited before {description} arrived: {:#?}", self.buffered)
                 }
             }
         }
@@ -215,7 +217,7 @@ impl HostProgram {
     /// # Panics
     /// Panics if no message arrives.
     pub fn message(&mut self) -> Value {
-        if self.kept.is_empty() { self.wait("message", |_| true) } else { self.kept.remove(0) }
+        if self.buffered.is_empty() { self.wait("message", |_| true) } else { self.buffered.remove(0) }
     }
 
     /// Returns the response to a request.
@@ -257,7 +259,7 @@ impl HostProgram {
     #[must_use]
     pub fn events(&self, run: &str) -> Vec<&Value> {
         let of_run = |m: &&Value| m["method"] == "run/event" && m["params"]["run"] == run;
-        self.kept.iter().filter(of_run).map(|m| &m["params"]["event"]).collect()
+        self.buffered.iter().filter(of_run).map(|m| &m["params"]["event"]).collect()
     }
 
     /// Returns the joined text of a run's events.

@@ -172,11 +172,11 @@ impl Tally {
     /// Counts the survivors of these victims.
     #[must_use]
     pub fn survivors(&self, isolation: Isolation, of: &[Victim]) -> usize {
-        let wanted = self
+        let selected = self
             .cells
             .iter()
             .filter(|((name, victim, _), _)| *name == isolation.name() && of.contains(victim));
-        wanted.map(|(_, cell)| cell.kinds.values().sum::<usize>()).sum()
+        selected.map(|(_, cell)| cell.kinds.values().sum::<usize>()).sum()
     }
 
     /// Counts the kills.
@@ -380,11 +380,17 @@ impl Scene {
         if before.is_empty() {
             return false;
         }
-        let mut next = self.agentline();
-        next.args(["run", "--surface", "acp", "say done"]).env("FAKE_AGENT_FAULT", "ok");
-        next.env("GEMINI_CLI_PATH", &self.programs.fake_acp);
-        drop(next.stdout(Stdio::null()).stderr(Stdio::null()).status());
-        self.private_directories().iter().any(|path| before.contains(path))
+        loop {
+            let mut next = self.agentline();
+            next.args(["run", "--surface", "acp", "say done"]).env("FAKE_AGENT_FAULT", "ok");
+            next.env("GEMINI_CLI_PATH", &self.programs.fake_acp);
+            drop(next.stdout(Stdio::null()).stderr(Stdio::null()).status());
+            let stays = self.private_directories().iter().any(|path| before.contains(path));
+            // The kernel releases the memory of a killed process, by which it was found above, before its locks.
+            if !stays || Instant::now() > until {
+                return stays;
+            }
+        }
     }
 
     fn private_directories(&self) -> Vec<PathBuf> {
@@ -506,13 +512,13 @@ impl Scene {
         let supervisor = named(host.pid(), "agentline-super");
         let init = init_of(host.pid());
         let host = Some(host.pid());
-        let wanted = match self.kill.victim {
+        let victims = match self.kill.victim {
             Victim::Agentline | Victim::WithStoppedSupervisor => vec![host],
             Victim::Supervisor => vec![supervisor],
             Victim::Both => vec![host, supervisor],
             Victim::All => vec![init, supervisor, host],
         };
-        wanted.into_iter().flatten().collect()
+        victims.into_iter().flatten().collect()
     }
 
     /// Returns the remaining processes with their kinds. Programs that may continue are not counted.

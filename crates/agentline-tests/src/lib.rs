@@ -11,6 +11,7 @@ mod host_program;
 pub mod kills;
 mod npm;
 mod os;
+mod own_process;
 #[cfg(target_os = "linux")]
 mod process_case;
 #[cfg(target_os = "linux")]
@@ -40,12 +41,14 @@ pub use host_program::{HostProgram, common, kill_amid_runs};
 #[cfg(unix)]
 pub use os::unread_bytes;
 pub use os::{cpu_time, ignore_interrupts, restore_signals};
+pub use own_process::is_own_process;
 #[cfg(target_os = "linux")]
 pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
 pub use real::{real_gemini, skipped};
+pub use real_slots::RealSlot;
 pub use run_record::RunRecord;
 pub use stage::{MODEL, TestStage};
 pub use typescript::TypeScript;

@@ -15,13 +15,13 @@ pub(crate) struct Package {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     /// Additional packages, each as `name@=version`.
-    pub(crate) beside: &'static [&'static str],
+    pub(crate) extras: &'static [&'static str],
 }
 
 impl Package {
     /// Creates a package with all of its dependencies.
     pub(crate) const fn new(id: &'static str, name: &'static str, version: &'static str) -> Self {
-        Self { id, name, version, beside: &[] }
+        Self { id, name, version, extras: &[] }
     }
 
     /// Returns its `node_modules`, and installs it if necessary.
@@ -36,7 +36,7 @@ impl Package {
         }
         let describe = |e: std::io::Error| format!("{}: {e}", agents.display());
         fs::create_dir_all(&agents).map_err(describe)?;
-        // Tests run in several processes; one installs, and the others wait for it.
+        // Several tests and processes may need it; one installs, and the others wait for it.
         let lock = File::create(agents.join(format!(".{name}.lock"))).map_err(describe)?;
         lock.lock().map_err(describe)?;
         if self.is_in(&folder) {
@@ -68,17 +68,17 @@ impl Package {
     /// Runs npm with the user's own configuration. As for the agents of agentline, scripts of packages do not run.
     /// Optional dependencies are omitted if all needed ones are listed.
     fn install(self, node: &Path, folder: &Path) -> Result<(), String> {
-        let beside = node.with_file_name(if cfg!(windows) { "npm.cmd" } else { "npm" });
-        let npm = if beside.exists() { beside } else { PathBuf::from("npm") };
+        let sibling = node.with_file_name(if cfg!(windows) { "npm.cmd" } else { "npm" });
+        let npm = if sibling.exists() { sibling } else { PathBuf::from("npm") };
         fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| e.to_string())?;
         let output = Command::new(&npm)
             .args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"])
             .args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--loglevel=error"])
             .arg("--prefix")
             .arg(folder)
-            .args((!self.beside.is_empty()).then_some("--omit=optional"))
+            .args((!self.extras.is_empty()).then_some("--omit=optional"))
             .arg(format!("{}@={}", self.name, self.version))
-            .args(self.beside)
+            .args(self.extras)
             .current_dir(folder)
             .stdin(Stdio::null())
             .output()
@@ -86,7 +86,7 @@ impl Package {
         if output.status.success() {
             return Ok(());
         }
-        let what = format!("{}@{}", self.name, self.version);
-        Err(format!("npm could not install {what}:\n{}", String::from_utf8_lossy(&output.stderr)))
+        let package = format!("{}@{}", self.name, self.version);
+        Err(format!("npm could not install {package}:\n{}", String::from_utf8_lossy(&output.stderr)))
     }
 }

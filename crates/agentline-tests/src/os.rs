@@ -53,7 +53,7 @@ pub fn cpu_time() -> Duration {
     #[cfg(not(unix))]
     {
         use std::{sync::OnceLock, time::Instant};
-        static BEGUN: OnceLock<Instant> = OnceLock::new();
-        BEGUN.get_or_init(Instant::now).elapsed()
+        static STARTED_AT: OnceLock<Instant> = OnceLock::new();
+        STARTED_AT.get_or_init(Instant::now).elapsed()
     }
 }

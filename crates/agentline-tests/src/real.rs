@@ -53,5 +53,5 @@ pub(crate) fn are_disabled() -> bool {
 pub fn skipped(test: &str) {
     let so_far = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
     // A print macro would be captured by the test runner.
-    let _ = writeln!(std::io::stderr(), "skipped ({so_far} in this file so far): {test}");
+    let _ = writeln!(std::io::stderr(), "skipped ({so_far} in this program so far): {test}");
 }

@@ -23,11 +23,14 @@ thread_local! {
 
 /// The right to use real agents. It ends with the last clone.
 #[derive(Debug)]
-pub(crate) struct RealSlot(());
+pub struct RealSlot(());
 
 impl RealSlot {
     /// Waits for a slot. A test that has one on this thread gets the same slot again.
-    pub(crate) fn take() -> Arc<Self> {
+    ///
+    /// Test environments take one themselves.
+    #[must_use]
+    pub fn take() -> Arc<Self> {
         OWN.with_borrow_mut(|own| {
             own.upgrade().unwrap_or_else(|| {
                 let used = USED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,8 +8,8 @@ use agentline::{
     },
 };
 use agentline_core::{
-    Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, Redactor, RunId, SplitItem,
-    Stream, TurnSpec, extract_json_text, json_candidates,
+    Connection, ConnectionOutput, Input, InputKind, LineRedactor, LineSplitter, Redactor, RunId,
+    SetupContext, SplitItem, Stream, TurnSpec, extract_json_text, json_candidates,
 };
 use std::{collections::BTreeMap, fs, hint::black_box, path::Path};
 
@@ -121,9 +121,9 @@ impl ScannerUnderTest {
     #[must_use]
     pub fn time(&self, text: &str, runs: usize) -> f64 {
         let one = || {
-            let begun = crate::cpu_time();
+            let start = crate::cpu_time();
             (self.scan)(black_box(text));
-            (crate::cpu_time() - begun).as_secs_f64()
+            (crate::cpu_time() - start).as_secs_f64()
         };
         (0..runs.max(1)).map(|_| one()).fold(f64::MAX, f64::min).max(1e-7)
     }
@@ -227,8 +227,8 @@ fn play(lines: impl IntoIterator<Item = String>) {
     let mut connection =
         Connection::new(dialogue, agentline_core::Timeouts::default()).with_redactor(Redactor::new(SECRETS));
     let mut out: Vec<ConnectionOutput> = Vec::new();
-    let mut feed = |what: InputKind<'_>| {
-        connection.take(&Input { at: 1, what }, &mut out);
+    let mut feed = |kind: InputKind<'_>| {
+        connection.take(&Input { at: 1, kind }, &mut out);
         black_box(out.len());
         out.clear();
     };
@@ -290,7 +290,9 @@ fn change(text: &str) {
 fn sign_in(text: &str) {
     let (Ok(agent), Ok(home)) = (agents::find("gemini"), tempfile::tempdir()) else { return };
     if fs::write(home.path().join(".env"), text).is_ok() {
-        black_box(agent.setup().sign_in(Path::new("/"), &BTreeMap::new(), home.path(), &DiskFs).len());
+        let env = BTreeMap::new();
+        let context = SetupContext { cwd: Path::new("/"), env: &env, home: home.path(), fs: &DiskFs };
+        black_box(agent.setup().sign_in(&context).len());
     }
 }
 

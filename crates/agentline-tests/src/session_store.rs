@@ -18,7 +18,7 @@ use words::WordSource;
 /// A word that only some sessions contain, in visible text.
 pub const RARE: &str = "zyzzyva";
 /// A word that one session contains only in a record that the agent writes for itself.
-pub const UNSAID: &str = "quokkabranch";
+pub const UNSEARCHABLE: &str = "quokkabranch";
 
 /// The requested store.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct StoreSpec {
 
 /// The content of a generated store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MadeStore {
+pub struct GeneratedStore {
     /// The home that contains the sessions.
     pub home: PathBuf,
     /// The sessions of users by agent.
@@ -61,7 +61,7 @@ struct Plan<'a> {
     /// Its start in milliseconds since 1970.
     start: u64,
     rare: bool,
-    unsaid: bool,
+    unsearchable: bool,
 }
 
 /// One turn of a session, for all agents.
@@ -76,38 +76,38 @@ struct Turn {
     answer: u64,
 }
 
-impl MadeStore {
+impl GeneratedStore {
     /// Generates a store below an empty home, or returns the one that was generated there with the same specification.
     ///
     /// # Errors
     /// Returns an error if files cannot be written.
     pub fn make(home: &Path, wish: StoreSpec) -> io::Result<Self> {
         let note = home.join(format!("made-{FORMAT}-{}-{}-{:?}.json", wish.sessions, wish.bytes, wish.big));
-        if let Some(made) = fs::read(&note).ok().and_then(|json| serde_json::from_slice(&json).ok()) {
-            return Ok(made);
+        if let Some(store) = fs::read(&note).ok().and_then(|json| serde_json::from_slice(&json).ok()) {
+            return Ok(store);
         }
         if home.exists() {
             fs::remove_dir_all(home)?;
         }
         fs::create_dir_all(home)?;
-        let mut made = Self { home: home.to_owned(), ..Self::default() };
+        let mut store = Self { home: home.to_owned(), ..Self::default() };
         let mut words = WordSource::new(7);
         let mut registry = BTreeMap::new();
         let mut database = opencode::Writer::create(home)?;
         for number in 0..wish.sessions {
-            let plan = made.plan(home, number, wish, &mut words);
+            let plan = store.plan(home, number, wish, &mut words);
             let agent = agent_of(number);
-            let count = made.sessions.entry(agent.to_owned()).or_default();
+            let count = store.sessions.entry(agent.to_owned()).or_default();
             *count += 1;
             if plan.rare {
-                made.rare.push((agent.to_owned(), plan.id.clone()));
+                store.rare.push((agent.to_owned(), plan.id.clone()));
             }
-            let used = made.tokens.entry(agent.to_owned()).or_default();
+            let used = store.tokens.entry(agent.to_owned()).or_default();
             match agent {
                 "claude" => {
                     let [forks, helpers] = claude::write(&plan, &mut words, used)?;
                     *count += forks;
-                    made.sub_agents += helpers;
+                    store.sub_agents += helpers;
                 }
                 "gemini" => drop(gemini::write(&plan, &mut words, used, &mut registry)?),
                 "codex" => codex::write(&plan, &mut words, used)?,
@@ -115,26 +115,27 @@ impl MadeStore {
             }
         }
         for (agent, last) in wish.big.iter().flat_map(|_| [("claude", 1), ("gemini", 2)]) {
-            let mut plan = made.plan(home, 0, wish, &mut words);
+            let mut plan = store.plan(home, 0, wish, &mut words);
             plan.id = format!("bbbbbbbb-0000-4000-8000-00000000000{last}");
-            (plan.bytes, plan.number, plan.rare, plan.unsaid) = (wish.big.unwrap_or(0), 1, false, false);
-            let used = made.tokens.entry(agent.to_owned()).or_default();
+            (plan.bytes, plan.number, plan.rare, plan.unsearchable) =
+                (wish.big.unwrap_or(0), 1, false, false);
+            let used = store.tokens.entry(agent.to_owned()).or_default();
             let file = if agent == "claude" {
                 claude::write(&plan, &mut words, used)?;
                 claude::file(&plan)
             } else {
                 gemini::write(&plan, &mut words, used, &mut registry)?
             };
-            *made.sessions.entry(agent.to_owned()).or_default() += 1;
-            made.big.insert(agent.to_owned(), file);
+            *store.sessions.entry(agent.to_owned()).or_default() += 1;
+            store.big.insert(agent.to_owned(), file);
         }
         database.finish()?;
         let json = serde_json::json!({ "projects": registry }).to_string();
         fs::create_dir_all(home.join(".gemini"))?;
         fs::write(home.join(".gemini/projects.json"), json)?;
-        made.bytes = size_of(home)?;
-        fs::write(&note, serde_json::to_vec(&made)?)?;
-        Ok(made)
+        store.bytes = size_of(home)?;
+        fs::write(&note, serde_json::to_vec(&store)?)?;
+        Ok(store)
     }
 
     fn plan<'a>(&self, home: &'a Path, number: usize, wish: StoreSpec, words: &mut WordSource) -> Plan<'a> {
@@ -149,7 +150,7 @@ impl MadeStore {
             bytes,
             start: 1_767_225_600_000 + number as u64 * 3_700_000,
             rare: if wish.sessions < RARE_IN { number % 7 == 3 } else { number % RARE_IN == 5 },
-            unsaid: number == 4,
+            unsearchable: number == 4,
         }
     }
 }
@@ -190,8 +191,8 @@ fn turns(
             answer: 50 + words.below(900) as u64,
         };
         if plan.rare && number == 0 {
-            let place = [&mut turn.prompt, &mut turn.text, &mut turn.output, &mut turn.thought];
-            place.into_iter().nth(plan.number % 4).expect("four places").push_str(&format!(" {RARE} end"));
+            let texts = [&mut turn.prompt, &mut turn.text, &mut turn.output, &mut turn.thought];
+            texts.into_iter().nth(plan.number % 4).expect("four places").push_str(&format!(" {RARE} end"));
         }
         written += write(number, turn)?;
         number += 1;

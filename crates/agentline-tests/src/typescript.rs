@@ -5,7 +5,7 @@ use agentline::{Agentline, install::find_node};
 use std::path::{Path, PathBuf};
 
 const TYPESCRIPT: Package =
-    Package { id: "typescript", name: "typescript", version: "5.9.3", beside: &["@types/node@=20.19.43"] };
+    Package { id: "typescript", name: "typescript", version: "5.9.3", extras: &["@types/node@=20.19.43"] };
 
 /// Node.js, and the directory of the compiler and the types.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl TypeScript {
         }
         let modules = TYPESCRIPT
             .modules()
-            .unwrap_or_else(|why| panic!("{why}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
+            .unwrap_or_else(|error| panic!("{error}\nAGENTLINE_REAL_AGENTS=off disables these tests"));
         let agentline = Agentline::from_env().expect("the tests have a home");
         let node = find_node(agentline.host_env()).expect("Node.js was needed to install it").path;
         Some(Self { node, modules })

@@ -94,8 +94,8 @@ fn core(bytes: &[u8]) -> usize {
         agentline_core::Timeouts::default(),
     );
     let (mut out, mut events) = (Vec::new(), 0);
-    let mut feed = |what: InputKind<'_>, out: &mut Vec<ConnectionOutput>| {
-        connection.take(&Input { at: 1, what }, out);
+    let mut feed = |kind: InputKind<'_>, out: &mut Vec<ConnectionOutput>| {
+        connection.take(&Input { at: 1, kind }, out);
         events += out.iter().filter(|o| matches!(o, ConnectionOutput::Event(..))).count();
         out.clear();
     };

@@ -39,9 +39,9 @@ fn main() {
             other => transport::child(other),
         };
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let selected: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     for (name, part) in PARTS {
-        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+        if selected.is_empty() || selected.iter().any(|w| w == name) {
             println!("\n## {name}");
             part();
         }

@@ -9,7 +9,7 @@ use crate::{median, transport::CHILD};
 use agentline_core::Program;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, real_gemini};
-use child::Told;
+use child::Measurement;
 use floor::Floor;
 use std::{
     ffi::OsStr,
@@ -41,9 +41,9 @@ pub(crate) fn run() {
         side_by_side(rounds, &stage, &program, &mut agentline);
     }
     let many = if rounds == 0 { MANY } else { rounds.min(20) * MANY / 20 };
-    println!("{}", agentline.ask(&format!("many {many}")).words);
-    println!("{}", agentline.ask("lanes").words);
-    println!("{}", agentline.ask(&format!("workspaces {}", rounds.max(10))).words);
+    println!("{}", agentline.ask(&format!("many {many}")).summary);
+    println!("{}", agentline.ask("lanes").summary);
+    println!("{}", agentline.ask(&format!("workspaces {}", rounds.max(10))).summary);
 }
 
 /// Measures each variant in turn, for several rounds.
@@ -114,17 +114,17 @@ fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: 
 /// The agentline process.
 struct Agentline {
     child: std::process::Child,
-    say: Option<ChildStdin>,
-    hear: BufReader<ChildStdout>,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Agentline {
     fn start(stage: &TestStage, program: &Path) -> Self {
         let own = std::env::current_exe().expect("this program");
         let under = std::env::var(UNDER).unwrap_or_default();
-        let mut words = under.split_whitespace().map(OsStr::new).chain([own.as_os_str()]);
-        let mut command = Command::new(words.next().expect("a program"));
-        command.args(words);
+        let mut args = under.split_whitespace().map(OsStr::new).chain([own.as_os_str()]);
+        let mut command = Command::new(args.next().expect("a program"));
+        command.args(args);
         command
             .env_clear()
             .envs(stage.variables())
@@ -133,24 +133,24 @@ impl Agentline {
             .env(child::PROGRAM, program);
         command.env(child::WORKSPACE, stage.workspace()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a child");
-        let say = child.stdin.take();
-        let hear = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, say, hear }
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, stdin, stdout }
     }
 
-    fn ask(&mut self, what: &str) -> Told {
-        let say = self.say.as_mut().expect("a pipe");
-        writeln!(say, "{what}").expect("the child listens");
+    fn ask(&mut self, command: &str) -> Measurement {
+        let stdin = self.stdin.as_mut().expect("a pipe");
+        writeln!(stdin, "{command}").expect("the child listens");
         let mut line = String::new();
-        self.hear.read_line(&mut line).expect("the child answers");
-        serde_json::from_str(&line).unwrap_or_else(|why| panic!("{what}: {why}: {line}"))
+        self.stdout.read_line(&mut line).expect("the child answers");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"))
     }
 }
 
 impl Drop for Agentline {
     fn drop(&mut self) {
         // It exits when its input ends.
-        self.say = None;
+        self.stdin = None;
         let _ = self.child.wait();
     }
 }

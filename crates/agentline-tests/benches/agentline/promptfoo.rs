@@ -78,7 +78,7 @@ fn evaluate(
     let done = promptfoo.eval(stage, &config, &args);
     tree::reap();
     let cost = Cost { wall: start.elapsed().as_secs_f64(), cpu: tree::cpu() - before };
-    assert_eq!(done.results.len(), prompts, "{}", done.said);
+    assert_eq!(done.results.len(), prompts, "{}", done.output);
     for result in done.results.iter().filter(|_| answered) {
         let n =
             result["vars"]["say"].as_str().and_then(|say| say.strip_prefix("question ")).unwrap_or_default();

@@ -10,7 +10,7 @@ use agentline::{
     sessions::{Case, Query, SessionFilter, SessionStore, UsageBy, UsageRow},
 };
 use agentline_core::agents::built_in;
-use agentline_tests::session_store::{MadeStore, RARE, StoreSpec, UNSAID};
+use agentline_tests::session_store::{GeneratedStore, RARE, StoreSpec, UNSEARCHABLE};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -34,27 +34,27 @@ pub(crate) fn run() {
     let bytes = megabytes * 1_000_000;
     let sessions = usize::try_from(bytes / MEAN).expect("a number of sessions").max(20);
     let wish = StoreSpec { sessions, bytes, big: Some((bytes / 20).min(50_000_000)) };
-    let here = Agentline::from_env().expect("a home");
-    let home = here.host_env().cache.join("bench").join(format!("sessions-{megabytes}"));
+    let agentline = Agentline::from_env().expect("a home");
+    let home = agentline.host_env().cache.join("bench").join(format!("sessions-{megabytes}"));
     let start = Instant::now();
-    let made = MadeStore::make(&home, wish).expect("a store");
+    let generated = GeneratedStore::make(&home, wish).expect("a store");
     println!(
         "{} sessions and {} of sub-agents, {:.0} MB, generated in {:.1} s (0 if they existed)",
-        made.sessions.values().sum::<u64>(),
-        made.sub_agents,
-        made.bytes as f64 / 1e6,
+        generated.sessions.values().sum::<u64>(),
+        generated.sub_agents,
+        generated.bytes as f64 / 1e6,
         start.elapsed().as_secs_f64()
     );
     // Recently written files are not indexed, so the index would have no effect.
     std::thread::sleep(SETTLED.saturating_sub(start.elapsed()));
-    list(&made);
-    search(&made);
-    usage(&made);
-    show(&made);
+    list(&generated);
+    search(&generated);
+    usage(&generated);
+    show(&generated);
 }
 
-fn store(made: &MadeStore) -> SessionStore {
-    SessionStore::new(built_in(), BTreeMap::new(), &made.home)
+fn store(generated: &GeneratedStore) -> SessionStore {
+    SessionStore::new(built_in(), BTreeMap::new(), &generated.home)
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
@@ -70,20 +70,20 @@ fn timed_with_cpu<T>(work: impl FnOnce() -> T) -> (f64, f64, T) {
     (seconds, transport::cpu() - before, done)
 }
 
-fn row(what: &str, seconds: f64, note: impl std::fmt::Display) {
-    println!("{what:<44} {seconds:>9.3} s   {note}");
+fn row(name: &str, seconds: f64, note: impl std::fmt::Display) {
+    println!("{name:<44} {seconds:>9.3} s   {note}");
 }
 
-fn list(made: &MadeStore) {
+fn list(generated: &GeneratedStore) {
     let cache = tempfile::tempdir().expect("a folder");
-    let store = store(made).index(cache.path());
+    let store = store(generated).index(cache.path());
     let (cold, cpu, all) = timed_with_cpu(|| store.list(&SessionFilter::new()).expect("a list"));
-    let said: u64 = made.sessions.values().sum();
-    assert_eq!(all.len() as u64, said, "every session is listed");
+    let expected: u64 = generated.sessions.values().sum();
+    assert_eq!(all.len() as u64, expected, "every session is listed");
     row(
         "list, cold",
         cold,
-        format!("{cpu:.2} s of processor time, {:.0} MB/s", made.bytes as f64 / 1e6 / cold),
+        format!("{cpu:.2} s of processor time, {:.0} MB/s", generated.bytes as f64 / 1e6 / cold),
     );
     let warm: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -95,12 +95,12 @@ fn list(made: &MadeStore) {
     let index = std::fs::read_dir(cache.path()).expect("a folder").flatten().next().expect("an index");
     let size = index.metadata().map_or(0, |m| m.len()) as f64 / 1e6;
     row("list, warm", median(&warm), format!("index of {size:.1} MB; target: 0.5 s"));
-    let (one, found) = timed(|| store.find(&all[all.len() / 2].info.id, &made.home).expect("a session"));
+    let (one, found) = timed(|| store.find(&all[all.len() / 2].info.id, &generated.home).expect("a session"));
     row("find by id, warm", one, &found.info.id);
 }
 
-fn search(made: &MadeStore) {
-    let store = store(made);
+fn search(generated: &GeneratedStore) {
+    let store = store(generated);
     let rg = rivals::ripgrep();
     for (case, name) in [(Case::Sensitive, "case kept"), (Case::Insensitive, "any case")] {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -109,14 +109,14 @@ fn search(made: &MadeStore) {
             let (seconds, results) = timed(|| store.search(&query).expect("a search"));
             let mut ids: Vec<(String, String)> =
                 results.into_iter().map(|result| (result.info.agent.into(), result.info.id)).collect();
-            let mut expected = made.rare.clone();
+            let mut expected = generated.rare.clone();
             ids.sort();
             expected.sort();
             ids.dedup();
             assert!(expected.iter().all(|one| ids.contains(one)), "every hit is found");
             ours.push(seconds);
             if let Some(rg) = &rg {
-                theirs.push(timed(|| rivals::rg(rg, &made.home, RARE, case == Case::Insensitive)).0);
+                theirs.push(timed(|| rivals::rg(rg, &generated.home, RARE, case == Case::Insensitive)).0);
             }
         }
         let rare = format!("search for a rare word, {name}");
@@ -132,37 +132,38 @@ fn search(made: &MadeStore) {
             }
         }
     }
-    let none = store.search(&Query::new([UNSAID])).expect("a search");
+    let none = store.search(&Query::new([UNSEARCHABLE])).expect("a search");
     assert!(none.is_empty(), "internal records of an agent are not text");
 }
 
-fn usage(made: &MadeStore) {
+fn usage(generated: &GeneratedStore) {
     let cache = tempfile::tempdir().expect("a folder");
-    let store = store(made).index(cache.path());
+    let store = store(generated).index(cache.path());
     let (cold, cpu, rows) =
         timed_with_cpu(|| store.usage(&SessionFilter::new(), UsageBy::Agent).expect("a count"));
     for row in &rows {
-        let [fresh, cached, answer] = made.tokens[&row.name];
+        let [fresh, cached, answer] = generated.tokens[&row.name];
         let t = row.used.tokens;
-        let told = (t.input.unwrap_or(0), t.cached.unwrap_or(0), t.output.unwrap_or(0));
-        assert_eq!(told, (fresh + cached, cached, answer), "{}: each answer is counted once", row.name);
+        let counted = (t.input.unwrap_or(0), t.cached.unwrap_or(0), t.output.unwrap_or(0));
+        assert_eq!(counted, (fresh + cached, cached, answer), "{}: each answer is counted once", row.name);
     }
     row("usage of everything, cold", cold, format!("{cpu:.2} s of processor time; target: 5 s"));
     let (warm, again) = timed(|| store.usage(&SessionFilter::new(), UsageBy::Agent).expect("a count"));
     assert_eq!(rows, again, "the index gives the same result");
     row("usage of everything, warm", warm, format!("{} rows", rows.len()));
     let claude = SessionFilter::new().agent("claude");
-    let fresh = self::store(made);
+    let fresh = self::store(generated);
     let (ours, rows) = timed(|| fresh.usage(&claude, UsageBy::Day).expect("a count"));
     let sum = UsageRow::sum(&rows);
-    match rivals::ccusage(&made.home) {
-        Err(why) => row("usage of Claude, no index", ours, why),
-        Ok((theirs, told)) => {
+    match rivals::ccusage(&generated.home) {
+        Err(error) => row("usage of Claude, no index", ours, error),
+        Ok((theirs, theirs_total)) => {
             let t = sum.used.tokens;
             let number = |n: Option<u64>| n.unwrap_or(0);
             let fresh = number(t.input) - number(t.cached) - number(t.cache_write);
-            let same =
-                told.input == fresh && told.output == number(t.output) && told.cached == number(t.cached);
+            let same = theirs_total.input == fresh
+                && theirs_total.output == number(t.output)
+                && theirs_total.cached == number(t.cached);
             let note = format!(
                 "ccusage: {theirs:.3} s, ratio {:.2}, totals {}",
                 ours / theirs,
@@ -171,24 +172,24 @@ fn usage(made: &MadeStore) {
             row("usage of Claude, no index", ours, note);
             println!(
                 "    tokens: fresh {fresh} and {}, cached {} and {}, answers {} and {}; USD {:.2} and {:.2}",
-                told.input,
+                theirs_total.input,
                 number(t.cached),
-                told.cached,
+                theirs_total.cached,
                 number(t.output),
-                told.output,
+                theirs_total.output,
                 sum.used.known_cost_usd,
-                told.cost
+                theirs_total.cost
             );
         }
     }
 }
 
-fn show(made: &MadeStore) {
-    let store = store(made);
-    for (agent, big) in &made.big {
+fn show(generated: &GeneratedStore) {
+    let store = store(generated);
+    for (agent, big) in &generated.big {
         let size = std::fs::metadata(big).map_or(0, |m| m.len());
         let (load, session) = timed(|| {
-            let found = store.find(&big.to_string_lossy(), &made.home).expect("a session");
+            let found = store.find(&big.to_string_lossy(), &generated.home).expect("a session");
             store.load(&found).expect("a session")
         });
         let note = format!("{:.0} MB, {} entries", size as f64 / 1e6, session.entries.len());
@@ -196,7 +197,7 @@ fn show(made: &MadeStore) {
         drop(session);
         for output in ["text", "json"] {
             let rounds: Vec<(f64, f64)> =
-                (0..ROUNDS).filter_map(|_| show_once(big, &made.home, output)).collect();
+                (0..ROUNDS).filter_map(|_| show_once(big, &generated.home, output)).collect();
             if rounds.is_empty() {
                 return;
             }

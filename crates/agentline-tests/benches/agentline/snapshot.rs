@@ -12,11 +12,11 @@ pub(crate) fn run() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         for i in 0..files {
             // Twenty files per directory and twenty subdirectories per directory, similar to a repository.
-            let folder = dir.path().join(format!("d{}/e{}", i / 400, i / 20));
+            let parent = dir.path().join(format!("d{}/e{}", i / 400, i / 20));
             if i % 20 == 0 {
-                std::fs::create_dir_all(&folder).expect("a folder");
+                std::fs::create_dir_all(&parent).expect("a folder");
             }
-            std::fs::write(folder.join(format!("f{i}.txt")), "some text\n").expect("a file");
+            std::fs::write(parent.join(format!("f{i}.txt")), "some text\n").expect("a file");
         }
         let options = SnapshotOptions::default();
         let mut rows = [Vec::new(), Vec::new(), Vec::new()];

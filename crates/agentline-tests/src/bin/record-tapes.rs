@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let is_selected = |tape: &str| names.is_empty() || names.iter().any(|name| tape.contains(name.as_str()));
-    let say = |text: &str| {
+    let print = |text: &str| {
         // A missing reader loses only the report.
         let _ = writeln!(std::io::stdout(), "{text}");
     };
@@ -35,12 +35,12 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         _ => {
-            say("usage: record-tapes [--write|--replay] [NAME]…");
+            print("usage: record-tapes [--write|--replay] [NAME]…");
             return ExitCode::from(2);
         }
     };
     if real_gemini().is_none() {
-        say("real agents are disabled: unset AGENTLINE_REAL_AGENTS");
+        print("real agents are disabled: unset AGENTLINE_REAL_AGENTS");
         return ExitCode::from(2);
     }
     let scenarios = tapes::scenarios();
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
                     let mut differing = differing.lock().expect("the lock is not poisoned");
                     if let Some(difference) = difference {
                         *differing += 1;
-                        say(&difference);
+                        print(&difference);
                         if write {
                             recording.store().expect("the files can be written");
                         }
@@ -66,6 +66,6 @@ fn main() -> ExitCode {
         }
     });
     let differing = differing.into_inner().expect("the lock is not poisoned");
-    say(&format!("{differing} of {} tapes differ", all.len()));
+    print(&format!("{differing} of {} tapes differ", all.len()));
     if differing > 0 && !write { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -21,7 +21,7 @@ fn main() {
 async fn host() {
     let mut args = std::env::args().skip(1);
     let mut arg = || args.next().expect("MARK HOW PROGRAM");
-    let (mark, how, program) = (arg(), arg(), arg());
+    let (mark, action, program) = (arg(), arg(), arg());
     let cwd = std::env::current_dir().expect("a working directory");
     let mut spawn = Spawn::new(program, cwd, mark);
     spawn.args = args.map(Into::into).collect();
@@ -40,7 +40,7 @@ async fn host() {
             ProcessEvent::Bytes(_) if !is_ready && bytes.starts_with(b"ready") => {
                 is_ready = true;
                 print_line("ready");
-                assert_ne!(how, "panic", "panic on request");
+                assert_ne!(action, "panic", "panic on request");
             }
             // An agent that never becomes ready must not use unbounded memory.
             ProcessEvent::Bytes(_) if is_ready || bytes.len() > 4096 => bytes.clear(),

@@ -1,6 +1,6 @@
 //! Sessions in the format of Claude Code: a line for each block, some forked, some with a subagent.
 
-use super::{Lines, Plan, Turn, UNSAID, count, moment, turns, words::WordSource};
+use super::{Lines, Plan, Turn, UNSEARCHABLE, count, moment, turns, words::WordSource};
 use serde_json::{Value, json};
 use std::{io, path::PathBuf};
 
@@ -91,7 +91,7 @@ impl Author<'_> {
     fn line(&mut self, kind: &str, words: &mut WordSource, more: Value) -> Value {
         let uuid = words.uuid();
         self.at += 1500;
-        let branch = if self.plan.unsaid { UNSAID } else { "main" };
+        let branch = if self.plan.unsearchable { UNSEARCHABLE } else { "main" };
         let mut line = json!({
             "parentUuid": self.parent.replace(uuid.clone()),
             "isSidechain": self.agent.is_some(),

@@ -47,11 +47,11 @@ pub(super) fn write(
             "id": prompt, "timestamp": moment(at), "type": "user", "content": [{"text": turn.prompt}],
         }))?;
         let set = json!({"$set": {"lastUpdated": moment(at + 1000)}});
-        let mut said = message(&answer, at + 1000, &turn);
-        written += lines.line(&said)? + lines.line(&set)?;
+        let mut reply = message(&answer, at + 1000, &turn);
+        written += lines.line(&reply)? + lines.line(&set)?;
         let call = call(words, at + 1500, &turn);
-        said["toolCalls"] = json!([call]);
-        written += lines.line(&said)?;
+        reply["toolCalls"] = json!([call]);
+        written += lines.line(&reply)?;
         let back = json!({"id": words.uuid(), "timestamp": moment(at + 1600), "type": "user", "content": call["result"]});
         written += lines.line(&back)? + lines.line(&set)?;
         Ok(written)
@@ -95,10 +95,10 @@ fn whole(
         messages.push(
             json!({"id": words.uuid(), "timestamp": moment(at), "type": "user", "content": turn.prompt}),
         );
-        let mut said = message(&words.uuid(), at + 1000, &turn);
-        said["toolCalls"] = json!([call(words, at + 1500, &turn)]);
-        let size = said.to_string().len() as u64;
-        messages.push(said);
+        let mut reply = message(&words.uuid(), at + 1000, &turn);
+        reply["toolCalls"] = json!([call(words, at + 1500, &turn)]);
+        let size = reply.to_string().len() as u64;
+        messages.push(reply);
         Ok(size + size / 10)
     })?;
     let session = json!({

@@ -52,11 +52,11 @@ impl Writer {
                 serial += 1;
                 format!("{kind}_{:06}{:06}{}", plan.number, serial, &words.hex()[..8])
             };
-            let (asked, said) = (id("msg"), id("msg"));
+            let (prompt_id, reply_id) = (id("msg"), id("msg"));
             let user = json!({"role": "user", "time": {"created": at}, "agent": "build"});
             let all = turn.input + turn.cached + turn.answer;
             let assistant = json!({
-                "parentID": asked, "role": "assistant", "mode": "build", "path": {"cwd": plan.project, "root": "/"},
+                "parentID": prompt_id, "role": "assistant", "mode": "build", "path": {"cwd": plan.project, "root": "/"},
                 "cost": 0.001, "modelID": "claude-sonnet-4-5", "providerID": "anthropic", "finish": "stop",
                 "tokens": {"total": all, "input": turn.input, "output": turn.answer, "reasoning": 0,
                     "cache": {"read": turn.cached, "write": 0}},
@@ -68,20 +68,20 @@ impl Writer {
                     "title": turn.command, "metadata": {"exit": 0}, "time": {"start": at + 1400, "end": at + 1500}},
             });
             let parts = [
-                (&asked, json!({"type": "text", "text": turn.prompt})),
-                (&said, json!({"type": "step-start"})),
+                (&prompt_id, json!({"type": "text", "text": turn.prompt})),
+                (&reply_id, json!({"type": "step-start"})),
                 (
-                    &said,
+                    &reply_id,
                     json!({"type": "reasoning", "text": turn.thought, "time": {"start": at + 1000, "end": at + 1100}}),
                 ),
                 (
-                    &said,
+                    &reply_id,
                     json!({"type": "text", "text": turn.text, "time": {"start": at + 1200, "end": at + 1300}}),
                 ),
-                (&said, tool),
+                (&reply_id, tool),
             ];
             let mut written = 0;
-            for (message, data) in [(&asked, user), (&said, assistant)] {
+            for (message, data) in [(&prompt_id, user), (&reply_id, assistant)] {
                 let data = data.to_string();
                 written += data.len() as u64;
                 let row = params![message, plan.id, at, at, data];

@@ -52,8 +52,8 @@ impl Scrubber {
     pub(crate) fn new(stage: &Path, agent: &Path, prompt: &str) -> Self {
         let mut literal = Vec::new();
         if prompt.len() > LONGEST_PROMPT {
-            let kept: String = prompt.chars().take(100).collect();
-            literal.push((prompt.to_owned(), kept));
+            let short: String = prompt.chars().take(100).collect();
+            literal.push((prompt.to_owned(), short));
         }
         let mut path = |path: &Path, name: &str| {
             for path in [path.canonicalize().unwrap_or_default(), path.to_owned()] {

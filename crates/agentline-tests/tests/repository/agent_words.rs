@@ -10,14 +10,14 @@ struct AgentTerms {
     /// Its names, found in any case and as part of another word.
     names: &'static [&'static str],
     /// Its variables, files, packages, tools, flags and wire fields, found as whole words.
-    words: &'static [&'static str],
+    terms: &'static [&'static str],
 }
 
 const AGENTS: &[AgentTerms] = &[
     AgentTerms {
         agent: "gemini",
         names: &["gemini"],
-        words: &[
+        terms: &[
             "GOOGLE_",
             "@google/",
             "NO_RELAUNCH",
@@ -51,7 +51,7 @@ const AGENTS: &[AgentTerms] = &[
     AgentTerms {
         agent: "claude",
         names: &["claude code", "claude-code", "claude_code", "agents::claude"],
-        words: &[
+        terms: &[
             "\"claude\"",
             "\".claude",
             "/.claude",
@@ -83,7 +83,7 @@ const AGENTS: &[AgentTerms] = &[
     AgentTerms {
         agent: "codex",
         names: &["codex"],
-        words: &[
+        terms: &[
             "OPENAI_",
             "apply_patch",
             "exec_command",
@@ -115,7 +115,7 @@ const AGENTS: &[AgentTerms] = &[
     AgentTerms {
         agent: "opencode",
         names: &["opencode"],
-        words: &[
+        terms: &[
             "todowrite",
             "todoread",
             "webfetch",
@@ -178,7 +178,7 @@ impl AgentTerms {
     fn found_in(&self, line: &str) -> impl Iterator<Item = &'static str> {
         let lower = line.to_lowercase();
         let names = self.names.iter().filter(move |name| lower.contains(**name));
-        names.chain(self.words.iter().filter(move |word| has_word(line, word))).copied()
+        names.chain(self.terms.iter().filter(move |word| has_word(line, word))).copied()
     }
 }
 
@@ -225,7 +225,7 @@ fn every_term_occurs_in_the_directory_of_its_agent() {
     for agent in AGENTS {
         let own = || files.iter().filter(|file| agent.owns(&file.path));
         let is_used = |term: &str| own().any(|file| file.text.to_lowercase().contains(&term.to_lowercase()));
-        unused.extend(agent.names.iter().chain(agent.words).filter(|term| !is_used(term)));
+        unused.extend(agent.names.iter().chain(agent.terms).filter(|term| !is_used(term)));
     }
     assert!(unused.is_empty(), "not terms of their agent: {unused:?}");
 }

@@ -51,7 +51,7 @@ impl ModuleFiles {
     fn declaring(&self, from: &[String], path: &[String], depth: usize) -> Option<ModulePath> {
         let mut module = from.to_vec();
         let mut rest = path;
-        let starts_here = match rest.first()?.as_str() {
+        let is_relative = match rest.first()?.as_str() {
             "crate" => {
                 module.clear();
                 rest = &rest[1..];
@@ -66,7 +66,7 @@ impl ModuleFiles {
             }
             rest = &rest[1..];
         }
-        if !starts_here && !self.0.contains_key(&below(&module, rest.first()?)) {
+        if !is_relative && !self.0.contains_key(&below(&module, rest.first()?)) {
             return None;
         }
         while let Some(first) = rest.first() {

@@ -4,6 +4,7 @@ mod agent_words;
 mod cycles;
 mod dependencies;
 mod features;
+mod fuzz;
 mod layers;
 mod modules;
 mod source;

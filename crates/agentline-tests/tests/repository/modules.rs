@@ -83,7 +83,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline",
         &[
-            &["error", "fs", "text", "trace"],
+            &["answer_error", "error", "fs", "text", "trace"],
             &["detect", "process", "workspace"],
             &["agentline", "install", "tools"],
             &["doctor", "resolve", "schema", "sessions", "settings"],

@@ -45,10 +45,10 @@ impl Source {
         shipped.lines().enumerate().map(|(i, line)| (i + 1, line)).filter(move |(_, line)| !comment(line))
     }
 
-    pub(crate) fn find<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    pub(crate) fn find<'a>(&'a self, terms: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.code().filter_map(|(no, line)| {
-            let word = words.iter().find(|word| has_word(line, word))?;
-            Some(format!("{}:{no}: `{word}`", self.path))
+            let term = terms.iter().find(|term| has_word(line, term))?;
+            Some(format!("{}:{no}: `{term}`", self.path))
         })
     }
 }

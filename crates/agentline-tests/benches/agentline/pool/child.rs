@@ -21,12 +21,12 @@ const PACE: usize = 10;
 
 /// The cost of an operation.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct Measurement {
     /// In seconds.
     pub(crate) wall: f64,
     /// Of this process alone, in seconds.
     pub(crate) cpu: f64,
-    pub(crate) words: String,
+    pub(crate) summary: String,
 }
 
 pub(crate) fn main() {
@@ -35,8 +35,8 @@ pub(crate) fn main() {
         let bench = Bench::new();
         let lines = std::io::stdin().lock().lines().map_while(Result::ok);
         for line in lines {
-            let told = bench.obey(&line).await;
-            println!("{}", serde_json::to_string(&told).expect("JSON"));
+            let measurement = bench.execute(&line).await;
+            println!("{}", serde_json::to_string(&measurement).expect("JSON"));
         }
         bench.pool.close().await;
         bench.spares.close().await;
@@ -55,9 +55,9 @@ impl Bench {
     fn new() -> Self {
         let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
         let workspace = PathBuf::from(&env[WORKSPACE]);
-        let here = HostEnv::new(env.clone(), &env["HOME"], &workspace);
+        let host_env = HostEnv::new(env.clone(), &env["HOME"], &workspace);
         let supervisor = Supervisor::Path(PathBuf::from(&env[SUPERVISOR]));
-        let agentline = Agentline::new(here).program("gemini", &env[PROGRAM]).supervisor(supervisor);
+        let agentline = Agentline::new(host_env).program("gemini", &env[PROGRAM]).supervisor(supervisor);
         let pool = Pool::new(agentline.clone(), PoolOptions::default());
         let spares = Pool::new(agentline.clone(), PoolOptions::default());
         Self { agentline, workspace, pool, spares }
@@ -72,9 +72,9 @@ impl Bench {
             .agent_option("extensions", Vec::<String>::new())
     }
 
-    async fn obey(&self, line: &str) -> Told {
-        let (what, number) = line.split_once(' ').unwrap_or((line, "0"));
-        match what {
+    async fn execute(&self, line: &str) -> Measurement {
+        let (command, number) = line.split_once(' ').unwrap_or((line, "0"));
+        match command {
             "cold" => {
                 measured(async {
                     done(&self.agentline.run(self.request(PROMPT)).await.expect("a run").outcome().await)
@@ -102,7 +102,7 @@ impl Bench {
     }
 
     /// Runs prompts on a warm pool, each in its own workspace, as in a batch with one workspace per case.
-    async fn one_workspace_per_prompt(&self, prompts: usize) -> Told {
+    async fn one_workspace_per_prompt(&self, prompts: usize) -> Measurement {
         let pool = Pool::new(self.agentline.clone(), PoolOptions::default());
         let root = self.workspace.with_file_name("workspaces");
         let mut walls = Vec::new();
@@ -123,18 +123,18 @@ impl Bench {
         // The first prompt starts the process.
         let first = walls.remove(0);
         let wall = crate::median(&walls);
-        let words = format!(
+        let summary = format!(
             "one workspace per prompt: {:.1} ms (median of {prompts}), {:.2} ms of our own each, the first {:.0} ms, {started} agents started",
             wall * 1e3,
             cpu * 1e3 / (prompts + 1) as f64,
             first * 1e3,
         );
-        Told { wall, cpu, words }
+        Measurement { wall, cpu, summary }
     }
 
     /// Starts many consecutive runs and measures memory.
-    async fn many(&self, runs: usize) -> Told {
-        let (begun, before) = (Instant::now(), spent());
+    async fn many(&self, runs: usize) -> Measurement {
+        let (start, before) = (Instant::now(), spent());
         let (mut own, mut pool) = (Vec::new(), Vec::new());
         for run in 1..=runs {
             self.one().await;
@@ -144,12 +144,12 @@ impl Bench {
                 pool.push(memory(&self.pool) as f64 / f64::from(1 << 20));
             }
         }
-        let (wall, after) = (begun.elapsed().as_secs_f64(), spent());
+        let (wall, after) = (start.elapsed().as_secs_f64(), spent());
         let (user, system) = (after.user - before.user, after.system - before.system);
         let cpu = user + system;
         let status = self.pool.status();
         let most = pool.iter().fold(0_f64, |a, b| a.max(*b));
-        let words = format!(
+        let summary = format!(
             "{runs} runs: {:.1} ms and {:.2} ms of our own each (mean, restarts included; {:.2} in the kernel, {:.0} waits); agentline {:.1} MB after {PACE}, \
              {:.1} MB at the end; pool {:.0} MB at most, {} agents started, {} recycled",
             wall * 1e3 / runs as f64,
@@ -162,11 +162,11 @@ impl Bench {
             status.started,
             status.recycled,
         );
-        Told { wall, cpu, words }
+        Measurement { wall, cpu, summary }
     }
 
     /// Runs eight prompts, four at a time, on one process, with a model that takes half a second.
-    async fn lanes(&self) -> Told {
+    async fn lanes(&self) -> Measurement {
         let mut options = PoolOptions::default();
         (options.max_processes, options.concurrent_sessions) = (1, 4);
         let pool = Pool::new(self.agentline.clone(), options);
@@ -174,7 +174,7 @@ impl Bench {
         // The first prompt of a process is slower than all others.
         done(&pool.run(request(PROMPT)).await.expect("a run").outcome().await);
         assert_eq!(pool.prewarm(request(""), 8).await.expect("sessions"), 8);
-        let mut told = measured(async {
+        let mut measurement = measured(async {
             let mut runs = tokio::task::JoinSet::new();
             for _ in 0..8 {
                 let run = pool.run(request("Answer slowly.")).await.expect("a run");
@@ -183,20 +183,20 @@ impl Bench {
             runs.join_all().await;
         })
         .await;
-        told.words = format!(
+        measurement.summary = format!(
             "8 prompts of 500 ms, 4 at a time: {:.0} ms, {:.2} ms of our own each",
-            told.wall * 1e3,
-            told.cpu * 1e3 / 8.0
+            measurement.wall * 1e3,
+            measurement.cpu * 1e3 / 8.0
         );
         pool.close().await;
-        told
+        measurement
     }
 }
 
-async fn measured(work: impl Future<Output = ()>) -> Told {
+async fn measured(work: impl Future<Output = ()>) -> Measurement {
     let (start, before) = (Instant::now(), cpu());
     work.await;
-    Told { wall: start.elapsed().as_secs_f64(), cpu: cpu() - before, words: String::new() }
+    Measurement { wall: start.elapsed().as_secs_f64(), cpu: cpu() - before, summary: String::new() }
 }
 
 fn done(outcome: &Outcome) {

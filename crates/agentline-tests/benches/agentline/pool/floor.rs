@@ -11,8 +11,8 @@ use std::{
 
 pub(crate) struct Floor {
     child: Child,
-    say: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
     cwd: String,
     id: u64,
 }
@@ -30,10 +30,10 @@ impl Floor {
         ]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the agent");
-        let say = child.stdin.take().expect("a pipe");
-        let hear = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stdin = child.stdin.take().expect("a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let cwd = stage.workspace().to_string_lossy().into_owned();
-        let mut floor = Self { child, say, hear, cwd, id: 0 };
+        let mut floor = Self { child, stdin, stdout, cwd, id: 0 };
         floor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
         floor
     }
@@ -65,11 +65,11 @@ impl Floor {
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
-        writeln!(self.say, "{request}").expect("the agent listens");
+        writeln!(self.stdin, "{request}").expect("the agent listens");
         let mut line = String::new();
         loop {
             line.clear();
-            assert!(self.hear.read_line(&mut line).expect("a line") > 0, "the agent is gone");
+            assert!(self.stdout.read_line(&mut line).expect("a line") > 0, "the agent is gone");
             let message: Value = serde_json::from_str(&line).expect("a message");
             if message["id"] == self.id && message.get("method").is_none() {
                 return message["result"].clone();
@@ -81,8 +81,8 @@ impl Floor {
 /// Returns the processor time of this thread, which does all work of the floor, in seconds, or `None` if it is not
 /// available.
 pub(crate) fn cpu() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    told.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    schedstat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9
 }
 
 impl Drop for Floor {

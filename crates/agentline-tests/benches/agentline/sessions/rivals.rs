@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The totals of ccusage.
-pub(super) struct Told {
+pub(super) struct CcusageTotals {
     pub(super) input: u64,
     pub(super) output: u64,
     pub(super) cached: u64,
@@ -17,12 +17,13 @@ pub(super) struct Told {
 
 /// Returns the path of `rg`, installed if possible, or prints a message and returns `None`.
 pub(super) fn ripgrep() -> Option<PathBuf> {
-    let is_there = || Command::new("rg").arg("--version").output().is_ok_and(|done| done.status.success());
-    if !is_there() {
+    let is_installed =
+        || Command::new("rg").arg("--version").output().is_ok_and(|done| done.status.success());
+    if !is_installed() {
         let mut install = Command::new("apt-get");
         install.args(["install", "-y", "ripgrep"]).stdin(Stdio::null()).stdout(Stdio::null());
         let done = install.status().is_ok_and(|status| status.success());
-        if !done || !is_there() {
+        if !done || !is_installed() {
             println!("rg is not installed and cannot be installed here: run `apt-get install ripgrep`");
             return None;
         }
@@ -42,7 +43,7 @@ pub(super) fn rg(program: &Path, home: &Path, word: &str, any_case: bool) -> usi
 }
 
 /// Counts Claude's part of the files without the network, and returns the time and the totals.
-pub(super) fn ccusage(home: &Path) -> Result<(f64, Told), String> {
+pub(super) fn ccusage(home: &Path) -> Result<(f64, CcusageTotals), String> {
     let program = ccusage_program()?;
     let mut command = Command::new(program);
     command.args(["claude", "daily", "--json", "--offline", "--timezone", "UTC"]);
@@ -54,11 +55,11 @@ pub(super) fn ccusage(home: &Path) -> Result<(f64, Told), String> {
         .map_err(|e| format!("ccusage: {e}: {}", String::from_utf8_lossy(&output.stderr)))?;
     let totals = &json["totals"];
     let number = |name: &str| totals[name].as_u64().unwrap_or(0);
-    let told = Told {
+    let totals = CcusageTotals {
         input: number("inputTokens"),
         output: number("outputTokens"),
         cached: number("cacheReadTokens"),
         cost: totals["totalCost"].as_f64().unwrap_or(f64::NAN),
     };
-    Ok((seconds, told))
+    Ok((seconds, totals))
 }

@@ -1,0 +1,88 @@
+//! Tests these agents on the command line, `agentline run -a NAME`, and checks that the usage in the outcome equals the
+//! usage in the session that the agent saved. Settings of the workspace, which is not trusted, run nothing.
+
+use crate::agents::acp_agents::harness::{AgentStage, CLAUDE, CODEX, OPENCODE, TestedAgent, stage};
+use agentline::{
+    PriceTable,
+    sessions::{SessionFilter, UsageBy, UsageRow},
+};
+use agentline_core::session_usage;
+use agentline_mock::scripted::ModelStep;
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+#[test]
+fn claude() {
+    run(CLAUDE, true);
+}
+
+#[test]
+fn codex() {
+    run(CODEX, true);
+}
+
+#[test]
+fn opencode() {
+    // The agent reports only the last request; the session has all of them.
+    run(OPENCODE, false);
+}
+
+fn run(tested: TestedAgent, reports_usage: bool) {
+    let steps = vec![
+        tested.write("a.txt"),
+        tested.shell("echo made > b.txt"),
+        ModelStep::thought("Now I know.").and_text("It is done."),
+    ];
+    let stage = stage!(tested, vec![("", steps)]);
+    // `rules` and `pool` show that the command runs in a trusted workspace.
+    let mark = stage.command_in_workspace_settings();
+    let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+        .args(["run", "-a", tested.name, "--permission-mode", "bypass", "--output", "json"])
+        .args(["--startup-timeout", "120s", "--timeout", "180s", "Do it."])
+        .env_clear()
+        .envs(stage.stage.variables())
+        .env(tested.variable, &stage.stage.agent.program)
+        .current_dir(stage.stage.workspace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = format!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{all}");
+    let outcome: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {all}"));
+    let found = [&outcome["verdict"], &outcome["agent"], &outcome["surface"], &outcome["text"]];
+    assert_eq!(found, [&json!("done"), &json!(tested.name), &json!("acp"), &json!("It is done.")], "{all}");
+    let files = outcome["files"].as_array().unwrap();
+    let paths: Vec<_> = files.iter().map(|file| (&file["path"], &file["source"])).collect();
+    assert_eq!(paths, [(&json!("a.txt"), &json!("tool")), (&json!("b.txt"), &json!("shell"))], "{all}");
+    assert_eq!(outcome["agent_version"], tested.version, "{all}");
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+    assert!(!mark.exists(), "{all}");
+    check_saved_usage(&stage, &outcome, reports_usage);
+}
+
+/// Compares the outcome with the saved session, as listed, shown and summed up.
+fn check_saved_usage(stage: &AgentStage, outcome: &Value, reports_usage: bool) {
+    let store = stage.agentline().sessions();
+    let all = store.list(&SessionFilter::new().project(stage.stage.workspace())).unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let listed = &all[0];
+    assert_eq!(Some(listed.info.id.as_str()), outcome["session_id"].as_str());
+    let loaded = store.load(&store.find(&listed.info.id, &stage.stage.workspace()).unwrap()).unwrap();
+    let shown = session_usage(&loaded, &PriceTable::built_in());
+    assert_eq!(shown.total, listed.used, "show and list");
+    let rows = store.usage(&SessionFilter::new(), UsageBy::Agent).unwrap();
+    assert_eq!(UsageRow::sum(&rows).used, listed.used, "usage and list");
+    let used = &listed.used;
+    let t = &used.tokens;
+    assert_eq!((used.requests, t.total), (3, Some(390)), "{used:?}");
+    if reports_usage {
+        let run = ["input", "output", "cached", "total"]
+            .map(|name| outcome["usage"][format!("{name}_tokens")].as_u64());
+        assert_eq!(run, [t.input, t.output, t.cached, t.total]);
+        // The agent's own total for a run includes helper requests, which no session file has.
+        let costs = (outcome["cost_usd"].as_f64().unwrap(), used.cost_usd.unwrap());
+        assert!(costs.0 > costs.1 - 1e-9 && costs.1 > 0.0, "{costs:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Tests invalid input: it gets one clear message with the key or flag and a hint, and starts nothing.
+
+use crate::cli::user::User;
+
+/// Asserts that standard output is empty and that nothing was started.
+fn refused(args: &[&str], message: &str) {
+    let user = User::new();
+    let done = user.agentline(args);
+    assert_eq!((done.err.as_str(), done.out.as_str(), done.code), (message, "", 2), "{args:?}");
+    assert!(!user.path("hello.txt").exists(), "{args:?}");
+}
+
+#[test]
+fn invalid_prompts_are_refused() {
+    let hint = "  hint: give the prompt as an argument, on stdin or with `--prompt-file`\n";
+    refused(&["run", ""], &format!("error: `prompt`: is empty\n{hint}"));
+    refused(&["run", " \n "], &format!("error: `prompt`: is empty\n{hint}"));
+    refused(&["run"], &format!("error: `prompt`: is empty\n{hint}"));
+    let user = User::new();
+    let nul = user.agentline_with_input(&["run"], b"a\0b");
+    assert_eq!(nul.err, "error: `prompt`: contains a NUL byte\n  hint: remove it\n");
+    let bytes = user.agentline_with_input(&["run", "-"], b"ab\xff");
+    assert_eq!(
+        bytes.err,
+        "error: `PROMPT`: the prompt is not valid UTF-8 at byte 2\n  hint: convert it, for example with `iconv -t UTF-8`\n"
+    );
+    let long = user.agentline_with_input(&["run"], &vec![b'a'; 8_388_609]);
+    assert_eq!(
+        long.err,
+        "error: `prompt`: is 8388609 bytes long; Gemini CLI accepts at most 8388608\n  hint: shorten it, or move the text to a file in the workspace and refer to the file\n"
+    );
+    assert_eq!([nul.code, bytes.code, long.code], [2, 2, 2]);
+}
+
+#[test]
+fn negative_number_is_reported_with_its_flag() {
+    for flag in ["--timeout", "--idle-timeout", "--quiet-period", "--max-turns", "--max-tokens", "--max-cost"]
+    {
+        let user = User::new();
+        let done = user.agentline(&["run", "hi", flag, "-5"]);
+        let names_it = done.err.lines().next().is_some_and(|line| line.contains(flag));
+        assert!(names_it && done.code == 2 && done.out.is_empty(), "{flag}: {} {}", done.code, done.err);
+        assert!(!user.path("hello.txt").exists());
+    }
+}
+
+#[test]
+fn value_passed_as_a_name_is_not_printed() {
+    refused(
+        &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
+        "error: `--pass-env`: accepts only names of variables, but one contains `=` (from flag)\n  hint: write only the name to pass on your variable, or use `env` to set another value\n",
+    );
+}
+
+#[test]
+fn unwritable_tape_starts_nothing() {
+    let user = User::new();
+    let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
+    assert!(
+        done.err.starts_with("error: `record`: cannot write `") && done.err.contains("hint: "),
+        "{}",
+        done.err
+    );
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(!user.path("hello.txt").exists());
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let user = User::new().env("AGENTLINE_MAX_TURNS", "many");
+    user.write("agentline.toml", "timeout = 0\n");
+    user.write("../home/.config/agentline/config.toml", "system_mode = 'replce'\n");
+    let done = user.agentline(&["run", "hi", "--permission-mode", "yes", "--max-cost", "nan"]);
+    for part in [
+        "`timeout`",
+        "`system_mode`",
+        "did you mean `replace`?",
+        "`AGENTLINE_MAX_TURNS`",
+        "`--permission-mode`",
+        "`--max-cost`",
+    ] {
+        assert!(done.err.contains(part), "{part} is missing in {}", done.err);
+    }
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    assert!(!user.path("hello.txt").exists());
+}
+
+#[test]
+fn yolo_and_a_mode_must_agree() {
+    let run_with = |file: &str| {
+        let user = User::new();
+        user.write("../home/.config/agentline/config.toml", file);
+        let done = user.agentline(&["run", "hi"]);
+        (done.code, user.path("hello.txt").exists(), done.err)
+    };
+    for (yolo, mode) in [("true", "plan"), ("true", "auto_edit"), ("true", "default"), ("false", "yolo")] {
+        let (code, has_run, err) = run_with(&format!("yolo = {yolo}\napproval_mode = '{mode}'\n"));
+        assert_eq!((code, has_run, err.matches("error:").count()), (2, false, 1), "{yolo} {mode}: {err}");
+        for part in ["yolo", "approval_mode", "hint: "] {
+            assert!(err.contains(part), "{part} is missing in {err}");
+        }
+    }
+    for (yolo, mode) in [("true", "yolo"), ("true", "full_auto"), ("false", "auto_edit")] {
+        let (code, _, err) = run_with(&format!("yolo = {yolo}\napproval_mode = '{mode}'\n"));
+        assert_eq!(code, 0, "{yolo} {mode}: {err}");
+    }
+    let user = User::new().env("AGENTLINE_YOLO", "true").env("AGENTLINE_APPROVAL_MODE", "plan");
+    let done = user.agentline(&["run", "hi"]);
+    assert_eq!((done.code, done.err.matches("error:").count()), (2, 1), "{}", done.err);
+    // A flag is a layer above both, and a lower layer does not revert it.
+    let user = User::new().env("AGENTLINE_YOLO", "true");
+    let done = user.agentline(&["run", "-v", "--permission-mode", "plan", "hi"]);
+    assert!(done.err.contains("--approval-mode plan"), "{}", done.err);
+}
+
+#[test]
+fn each_message_names_the_flag_and_a_hint() {
+    refused(
+        &["run", "hi", "-a", "gemni"],
+        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
+    );
+    refused(
+        &["run", "hi", "--timeout", "soon"],
+        "error: `--timeout`: timeout must be a duration (`\"soon\"` from flag)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`\n",
+    );
+    refused(
+        &["run", "hi", "--surface", "acp", "--sandbox"],
+        "error: `sandbox`: is not supported over ACP: Gemini CLI does not respond from inside its sandbox\n  hint: remove it, or use the surface `stream-json`\n",
+    );
+    let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
+    assert!(
+        missing.err.contains("`working_dir`") && missing.err.contains("is not a directory"),
+        "{}",
+        missing.err
+    );
+    assert_eq!(missing.code, 2);
+}
+
+#[test]
+fn unsupported_surface_features_are_refused_before_start() {
+    for args in [["--schema", "s.json"], ["--attach", "a.png"]] {
+        let user = User::new();
+        user.write("s.json", "{}");
+        user.write("a.png", "x");
+        let done = user.agentline(&["run", "hi", "--surface", "json", args[0], args[1]]);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
+        assert!(done.err.contains("hint:"), "{}", done.err);
+        assert!(!user.path("hello.txt").exists());
+    }
+}
+
+#[test]
+fn usage_errors_are_explained() {
+    let user = User::new();
+    for args in [&["run", "--max-turns", "x", "hi"][..], &["run", "--nope"], &["nope"], &[]] {
+        let done = user.agentline(args);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{args:?}: {}", done.err);
+        assert!(done.err.contains("--help"), "{args:?}: {}", done.err);
+    }
+    let quiet = user.agentline(&["-q", "run", ""]);
+    assert!(quiet.err.contains("is empty"), "errors are printed even in quiet mode: {}", quiet.err);
+}
+
+#[test]
+fn missing_home_is_an_error() {
+    let user = User::new();
+    let output = user.command(&["run", "hi"]).env_remove("HOME").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err.contains("`HOME`") && err.contains("hint: set HOME"), "{err}");
+}
