@@ -114,7 +114,7 @@ export class Host {
     else request.resolve(message.result);
   }
 
-  /** Passes a notification or a request of the host to the callbacks of the run. */
+  /** Passes a notification or a request from the host to the callbacks of the run. */
   async onMessage({ id, method, params }) {
     const callback = this.runs.get(params?.run)?.[method];
     if (id === undefined || id === null) return void callback?.(params);

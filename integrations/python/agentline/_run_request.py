@@ -126,7 +126,7 @@ class RunListener:
             stop()
 
     def on_request(self, method: str, params: Mapping[str, Any], reply: Reply) -> None:
-        """Handles a request of the host."""
+        """Handles a request from the host."""
         if method == "tool/call":
             self._call_tool(params, reply)
         elif method == "permission/ask" and self._run_request.permission is not None:

@@ -41,7 +41,7 @@ class Listener(Protocol):
 
 
 class Reply:
-    """The reply to a request of the host. Only the first reply is sent."""
+    """The reply to a request from the host. Only the first reply is sent."""
 
     def __init__(self, host: Host, id: Any) -> None:
         self._host, self._id = host, id
@@ -237,7 +237,7 @@ class Host:
                 try:
                     self._dispatch(json.loads(line))
                 except Exception:  # One invalid message must not stop the reader.
-                    log.exception("cannot handle a message of the host")
+                    log.exception("cannot handle a message from the host")
         self._on_exit()
 
     def _dispatch(self, message: Any) -> None:

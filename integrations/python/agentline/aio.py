@@ -127,7 +127,7 @@ class AsyncConversation(Generic[T]):
         self._listener: RunListener | None = None
         self._run_request: RunRequest | None = None
         self._name = ""
-        #: The agent's id of the session, for `resume`.
+        #: The agent's id for the session, for use with `resume`.
         self.session_id = ""
 
     async def open(self) -> AsyncConversation[T]:

@@ -120,7 +120,7 @@ class Conversation(Generic[T]):
             future.add_done_callback(lambda opened: close_orphaned_session(client._host, opened))
             raise
         self._name = str(opened["session"])
-        #: The agent's id of the session, for `resume`.
+        #: The agent's id for the session, for use with `resume`.
         self.session_id = str(opened["session_id"])
         self._closed = False
 
@@ -169,7 +169,7 @@ class Agentline:
         defaults: Settings for every run; the options of a run override them.
         pool: How agents are kept warm.
         max_concurrent: The maximum number of concurrent runs.
-        max_retries: How often a run is retried that was rejected for load or quota.
+        max_retries: How many times a run that was rejected for load or quota is retried.
         env: The complete environment of the host. The default is the environment of this program.
         cwd: The working directory of the host. Relative paths are resolved against it.
     """

@@ -115,11 +115,23 @@ class GeminiCliProvider:
     ) -> ProviderResult:
         """Like `generate`, as a coroutine. Cancelling the task stops the run."""
         arguments = (prompt, context, system_prompt, connection_timeout, response_timeout)
-        stream = await asyncio.to_thread(self._start, *arguments)
+        is_cancelled = threading.Event()
+        started: list[Stream[Any]] = []
+
+        def start() -> Stream[Any]:
+            stream = self._start(*arguments)
+            started.append(stream)
+            # A thread cannot be interrupted: a run that starts after the task was cancelled is stopped here.
+            if is_cancelled.is_set():
+                stream.cancel()
+            return stream
+
         try:
-            return await asyncio.to_thread(self._collect, stream)
+            return await asyncio.to_thread(self._collect, await asyncio.to_thread(start))
         except asyncio.CancelledError:
-            stream.cancel()
+            is_cancelled.set()
+            for stream in started:
+                stream.cancel()
             raise
 
     @classmethod
@@ -282,9 +294,12 @@ class _LazyClient:
         self._binary, self._env = binary, env
         self._lock = threading.Lock()
         self._client: Agentline | None = None
+        self._is_closed = False
 
     def get(self) -> Agentline:
         with self._lock:
+            if self._is_closed:
+                raise ProviderError("the provider is closed", hint="create a new provider")
             # Replace a client whose host has exited: engines keep providers for days.
             if self._client is None or not self._client.is_alive:
                 self._client = Agentline(self._binary, env=self._env)
@@ -292,6 +307,7 @@ class _LazyClient:
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             if self._client is not None:
                 self._client.close()
 

@@ -120,7 +120,7 @@ class Deny:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the agent, for the callback that decides whether the task is complete."""
+    """The agent's answer, for the callback that decides whether the task is complete."""
 
     text: str
     output: Any
@@ -155,7 +155,7 @@ class RunOptions(RunSettings, total=False):
     messages: bool
     #: Whether to use a warm agent where possible. The default is `True`.
     warm: bool
-    #: How often a run is retried that was rejected for load or quota.
+    #: How many times a run that was rejected for load or quota is retried.
     max_retries: int
     #: Settings that this package does not know.
     extra: Mapping[str, Any]

@@ -15,7 +15,7 @@ from .errors import Problem, UsageError
 
 @dataclasses.dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool. A function with a parameter of this type receives it. The model does not see the parameter."""
+    """One call to a tool. A function with a parameter of this type receives it. The model does not see the parameter."""
 
     run: str
     number: int

@@ -1,7 +1,8 @@
 """Shared fixtures: a home directory, a workspace and an agent for each test, and a check for remaining processes.
 
-`cargo test -p agentline-tests --test integrations python` sets everything up and runs the tests. To run them by hand, set
-AGENTLINE_BIN to the program, and AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI to the fake agents that cargo built.
+`cargo test -p agentline-tests --test end_to_end integrations::python` sets everything up and runs the tests. To run
+them by hand, set AGENTLINE_BIN to the program, and AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI to the fake agents
+that cargo built.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def needed(name: str) -> str:
     """Returns a variable of the test setup. Skips the test if the variable is not set; with CI=true, fails it."""
     value = os.environ.get(name)
     if not value:
-        message = f"{name} is not set; run `cargo test -p agentline-tests --test integrations python`"
+        message = f"{name} is not set; run `cargo test -p agentline-tests --test end_to_end integrations::python`"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -103,9 +104,19 @@ class Stage:
     def assert_no_processes(self, timeout: float = 20.0) -> None:
         """Waits until no process of this test is running."""
         until = time.monotonic() + timeout
-        while self.living():
-            assert time.monotonic() < until, f"still running: {self.living()}"
+        while left := self.living():
+            assert time.monotonic() < until, f"still running: {[describe(pid) for pid in left]}"
             time.sleep(0.02)
+
+
+def describe(pid: int) -> str:
+    """Returns the parent, state and command line of a process, as far as it is still there."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (OSError, IndexError):
+        return f"{pid} (gone)"
+    return f"{pid} (parent {stat[1]}, state {stat[0]}): {command}"
 
 
 @pytest.fixture

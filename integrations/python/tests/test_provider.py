@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -248,6 +249,40 @@ def test_a_cancelled_task_ends_the_agent(stage: Stage) -> None:
                 await task
             while provider._client().pool_status().active:
                 await asyncio.sleep(0.02)
+
+    asyncio.run(main())
+
+
+def test_a_task_cancelled_during_the_start_leaves_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+    streams: list[Any] = []
+
+    async def main() -> None:
+        stage.fault("hang_with_children", pid_file="/dev/null")
+        provider = GeminiCliProvider({"surface": "stream-json"}, binary=stage.binary, env=stage.env)
+        start = provider._start
+
+        def wait_and_start(*arguments: Any) -> Any:
+            reached.set()
+            assert go_on.wait(60)
+            streams.append(start(*arguments))
+            return streams[0]
+
+        monkeypatch.setattr(provider, "_start", wait_and_start)
+        task = asyncio.create_task(provider.generate_async("hi", {"project_root": stage.workspace}))
+        await asyncio.to_thread(reached.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        while not streams:
+            await asyncio.sleep(0.02)
+        # A run that is not cancelled would hang with its agent.
+        outcome = await asyncio.wait_for(asyncio.to_thread(streams[0].outcome), 90)
+        assert outcome.verdict == "cancelled"
+        provider.close()
+        with pytest.raises(ProviderError, match="the provider is closed"):
+            provider.generate("hi")
 
     asyncio.run(main())
 

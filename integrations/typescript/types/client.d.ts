@@ -16,7 +16,7 @@ export interface RunStream<T = unknown> extends AsyncIterable<RunEvent> {
 
 /** A conversation: several prompts in one session of an agent. */
 export interface Conversation extends AsyncDisposable {
-  /** The agent's id of the session, for `resume`. */
+  /** The agent's id for the session, for use with `resume`. */
   readonly sessionId: string;
   run<T = unknown>(prompt: string, options?: PromptOptions): Promise<Outcome<T>>;
   stream<T = unknown>(prompt: string, options?: PromptOptions): RunStream<T>;

@@ -149,7 +149,7 @@ export interface UnreadableEvent extends EventPlace {
   length: number;
 }
 
-/** A message of the agent that has no event type of its own, unchanged. */
+/** A message from the agent that has no event type of its own, unchanged. */
 export interface AgentEvent extends EventPlace {
   type: 'agent';
   raw: unknown;

@@ -31,13 +31,13 @@ export interface ToolUseBlock {
   /** The canonical name: `Write`, `Edit`, `Bash`, `mcp__server__tool`. */
   name: string;
   input: Record<string, unknown>;
-  /** The agent's own name of the tool, if it differs. */
+  /** The agent's own name for the tool, if it differs. */
   native_name?: string;
   /** The agent's original arguments, if they were converted. */
   raw_input?: unknown;
 }
 
-/** The change of a file, if the agent saved it. */
+/** The change to a file, if the agent saved it. */
 export interface BlockDiff {
   path: string;
   old?: string;

@@ -155,7 +155,7 @@ export interface ToolDefinition<Input = any> {
   handler: (input: Input, context: CallContext & { call: number }) => unknown;
 }
 
-/** An answer of the agent, for `check`. */
+/** The agent's answer, for `check`. */
 export interface CheckQuestion<T = unknown> {
   text: string;
   /** The value if there is a schema. It matches the schema. */
@@ -200,7 +200,7 @@ export interface RunOptions<T = unknown> extends Keys, Callbacks<T>, PromptOptio
   prompt?: string;
   /** Whether to use a warm agent where possible. The default is `true`. */
   warm?: boolean;
-  /** How often a run is retried that the service rejected for load or quota. */
+  /** How many times a run that the service rejected for load or quota is retried. */
   maxRetries?: number;
   onRetry?: (retry: RunRetry) => void;
 }
@@ -241,7 +241,7 @@ export interface ConnectOptions {
   pool?: PoolSettings;
   /** The maximum number of concurrent runs. The default is the capacity of the pool. */
   maxConcurrent?: number;
-  /** How often a run is retried that was rejected for load or quota. */
+  /** How many times a run that was rejected for load or quota is retried. */
   maxRetries?: number;
   /** The name and version of your program. */
   client?: { name: string; version: string };
